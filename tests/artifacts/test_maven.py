@@ -46,6 +46,14 @@ def test_every_jar_that_is_fetched_is_pinned() -> None:
         assert f"{name}-{version}.jar" in SHA256
 
 
+def test_an_artifact_with_a_classifier_has_a_place_of_its_own(cache: Path) -> None:
+    folder = cache.parents[1] / "org.other" / "server-1.0-runner"
+    folder.mkdir(parents=True)
+    jar = folder / "server-1.0-runner.jar"
+    jar.write_bytes(b"jar")
+    assert fetch("org.other:server:1.0:runner", pins={jar.name: maven.sha256(jar)}) == [jar]
+
+
 def test_a_jar_that_was_changed_in_the_cache_is_not_used(cache: Path) -> None:
     [jar] = fetch(SMALL)
     with jar.open("r+b") as file:

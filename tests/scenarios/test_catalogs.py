@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from penstock.testing.scenario import SHORT_LIVED, Completed, Scenario, refusal
 from penstock.testing.servers import Database
@@ -73,6 +77,18 @@ def test_a_pipeline_runs_into_a_rest_catalog_that_vends_keys(
             {"id": 4, "v": "four", "more": 7},
             {"id": 5, "v": "five", "more": 8},
         ]
+
+
+def test_the_private_lake_of_the_docs_works_with_the_section_that_it_prints(case: Scenario) -> None:
+    program = [sys.executable, "-m", "penstock.testing", "lake"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as lake:
+        assert lake.stdout is not None
+        section = yaml.safe_load("".join(iter(lake.stdout.readline, "\n")))
+        into(case, section["sink"]["catalog"])
+        found = told(case.command("doctor", "--json"))["findings"]
+        assert found[-1]["check"] == "drop" and found[-1]["level"] == "ok"
+        lake.send_signal(signal.SIGINT)
+        assert lake.wait(60) == 0
 
 
 def test_keys_of_a_store_are_in_no_log_of_spark_and_no_output(case: Scenario, store: S3Server) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -161,6 +162,7 @@ def test_what_may_be_a_secret_is_no_argument_of_the_jvm() -> None:
         "spark.hadoop.fs.s3a.access.key": "x",
         "spark.sql.catalog.lake.jdbc.password": "x",
         "spark.sql.catalog.lake.uri": "jdbc:x",
+        "spark.sql.catalog.lake.credential": "x",
         "spark.driver.extraJavaOptions": "-Dtoken=x",
         "spark.hadoop.proxy": "http://me:x@proxy:1",
         "spark.authenticate.secret": "x",
@@ -168,6 +170,20 @@ def test_what_may_be_a_secret_is_no_argument_of_the_jvm() -> None:
         "spark.jars": "/a.jar",
     }
     assert set(at_launch(options)) == {"spark.driver.memory", "spark.jars"}
+
+
+def test_spark_hides_the_same_options_in_its_event_log(tmp_path: Path) -> None:
+    options = session_options(SparkConfig(), [ConsoleOptions(type="console")], tmp_path)
+    hidden = re.compile(options["spark.redaction.regex"])
+    for secret in (
+        "spark.sql.catalog.lake.credential",
+        "spark.sql.catalog.lake.s3.secret-access-key",
+        "spark.sql.catalog.lake.jdbc.password",
+        "spark.sql.catalog.lake.header.Authorization",
+        "jdbc:postgresql://me:x@host/lake",
+    ):
+        assert hidden.search(secret), secret
+    assert not hidden.search("spark.sql.catalog.lake.uri")
 
 
 def test_cores_of_a_master() -> None:

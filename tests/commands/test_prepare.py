@@ -1,0 +1,28 @@
+"""What `penstock prepare` takes for a sink, and what for a pipeline file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.commands.prepare import sink_options
+from penstock.errors import ConfigError
+
+
+def test_a_name_is_a_sink_and_a_path_is_a_pipeline_file(tmp_path: Path) -> None:
+    assert sink_options("delta").type == "delta"
+    file = tmp_path / "shop.yaml"
+    catalog = "{type: rest, uri: 'http://host/iceberg'}"
+    file.write_text(
+        f"name: shop\nsource: {{user: cdc}}\ntables: [shop.*]\nstate: s\nsink: {{catalog: {catalog}}}\n"
+    )
+    found = sink_options(str(file))
+    assert found.type == "iceberg" and found.model_dump()["catalog"]["type"] == "rest"
+
+
+def test_what_is_neither_is_refused() -> None:
+    with pytest.raises(ConfigError, match="hudi is not a kind of sink"):
+        sink_options("hudi")
+    with pytest.raises(ConfigError, match=r"The pipeline file nowhere\.yaml cannot be read"):
+        sink_options("nowhere.yaml")
