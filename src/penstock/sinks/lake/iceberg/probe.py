@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -68,7 +69,8 @@ class _Trial:
         try:
             message = step()
         except ConfigError as error:
-            return Probed(check, subject, False, f"{error.message} {error.hint}".strip())
+            details = _details(error.__cause__) if error.__cause__ is not None else ""
+            return Probed(check, subject, False, f"{error.message} {error.hint}{details}".strip())
         except (Py4JError, PySparkException) as error:
             return Probed(check, subject, False, self._failed(check, error))
         return None if message is None else Probed(check, subject, True, message)
@@ -101,6 +103,13 @@ class _Trial:
         levels = (*self._namespace, self._table)
         self._catalog.create(levels, _COLUMNS, PROPERTIES)
         self._undo.append((f"the table {'.'.join(levels)}", partial(self._catalog.drop, levels)))
+        jvm: Any = self._spark._jvm
+        version = jvm.org.apache.iceberg.TableUtil.formatVersion(self._catalog.load(levels))
+        if version < 3:
+            return (
+                f"A table can be created. The catalog gives it format version {version}, so Spark does all "
+                "merges: the faster ways need version 3."
+            )
         return "A table can be created."
 
     def use_store(self) -> str:
@@ -133,9 +142,7 @@ class _Trial:
     def _failed(self, check: str, error: Exception) -> str:
         advice = advice_of(text_of(error), rows=False)
         said = advice.message if advice is not None else f"{type(error).__name__}."
-        kept = error_log.keep(error, None)
-        details = f" Details are in {kept}." if kept is not None else ""
-        return f"{_FAILED[check]}: {said} {cure(advice, self._options)}{details}"
+        return f"{_FAILED[check]}: {said} {cure(advice, self._options)}{_details(error)}"
 
 
 _FAILED = {
@@ -145,6 +152,12 @@ _FAILED = {
     "store": "The store cannot be used",
     "drop": "The catalog or the store refused",
 }
+
+
+def _details(error: BaseException) -> str:
+    """Writes the stack trace to a file, and names it."""
+    kept = error_log.keep(error, None)
+    return f" Details are in {kept}." if kept is not None else ""
 
 
 def _namespace(options: IcebergOptions, databases: Sequence[str]) -> tuple[str, ...]:
