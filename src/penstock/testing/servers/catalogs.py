@@ -11,8 +11,6 @@ import subprocess
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-import pyspark
-
 from penstock.artifacts.maven import fetch, java
 from penstock.errors import ConfigError
 from penstock.testing.servers.process import PrivateServer, free_port
@@ -138,6 +136,8 @@ class HiveMetastore(PrivateServer):
         return {"hadoop.iceberg.engine.hive.lock-enabled": "false"}
 
     def command(self) -> tuple[list[str], dict[str, str]]:
+        import pyspark  # takes half a second, which tests without it should not wait
+
         jars = Path(pyspark.__file__).with_name("jars")
         program = [java(), "-Xmx512m", f"-Dderby.stream.error.file={self.folder / 'derby.log'}"]
         program += ["-cp", f"{self.folder}:{jars}/*", "org.apache.hadoop.hive.metastore.HiveMetaStore"]
