@@ -16,6 +16,7 @@ from penstock.sinks.lake.iceberg.catalog_options import Storage, storage_of
 BASE = {"name": "shop", "source": {"user": "cdc"}, "tables": ["shop.*"], "state": "state"}
 REST = {"type": "rest", "uri": "http://host/iceberg"}
 JDBC = {"type": "jdbc", "uri": "jdbc:sqlite:/x/c.db", "warehouse": "s3://bucket/wh"}
+LIMITS = {"rest.client.connection-timeout-ms": "10000", "rest.client.socket-timeout-ms": "120000"}
 S3_IO = "org.apache.iceberg.aws.s3.S3FileIO"
 
 
@@ -46,7 +47,7 @@ def test_a_rest_catalog_chooses_the_file_io_and_is_asked_for_credentials() -> No
     assert found == {
         "type": "rest", "uri": "http://host/iceberg", "warehouse": "wh", "credential": "me:hunter2",
         "scope": "all", "oauth2-server-uri": "https://a",
-        "header.X-Iceberg-Access-Delegation": "vended-credentials",
+        "header.X-Iceberg-Access-Delegation": "vended-credentials", **LIMITS,
     }  # fmt: skip
 
 
@@ -57,6 +58,7 @@ def test_a_user_with_keys_of_his_own_asks_a_rest_catalog_for_none() -> None:
         "uri": "http://host/iceberg",
         "s3.access-key-id": "k",
         "s3.path-style-access": "true",
+        **LIMITS,
     }
 
 
@@ -91,6 +93,8 @@ def test_a_metastore_a_directory_and_glue() -> None:
         ({**JDBC, "warehouse": "s3a://bucket/wh"}, "s3"),
         ({**JDBC, "warehouse": "gs://bucket/wh"}, "gcs"),
         ({**JDBC, "warehouse": "/srv/lake"}, "files"),
+        ({**JDBC, "warehouse": "/srv/lake", "properties": {"s3.endpoint": "http://h"}}, "files"),
+        ({**JDBC, "warehouse": "hdfs://h/lake", "properties": {"client.region": "x"}}, "files"),
         ({**JDBC, "properties": {"io-impl": "org.other.Io"}}, "files"),
         ({"type": "hive", "uri": "thrift://h:1"}, "files"),
         ({"type": "hive", "uri": "thrift://h:1", "properties": {"client.region": "eu-west-1"}}, "s3"),

@@ -23,6 +23,7 @@ Storage = Literal["s3", "gcs", "azure", "files"]
 _SCHEMES: dict[str, Storage] = {
     "s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gcs",
     "abfs": "azure", "abfss": "azure", "wasb": "azure", "wasbs": "azure",
+    "file": "files", "hdfs": "files", "viewfs": "files",
 }  # fmt: skip
 _FILE_IO: dict[Storage, str] = {
     "s3": "org.apache.iceberg.aws.s3.S3FileIO",
@@ -32,7 +33,9 @@ _FILE_IO: dict[Storage, str] = {
 _PREFIXES: dict[str, Storage] = {"s3.": "s3", "client.": "s3", "gcs.": "gcs", "adls.": "azure"}
 """The beginnings of Iceberg's properties about a store."""
 _KEYS = ("s3.access-key-id", "gcs.oauth2.token", "adls.auth.", "adls.sas-token.", "adls.connection-string.")
-_HIVE_TIMEOUT = "hadoop.hive.metastore.client.socket.timeout"
+_REST_LIMITS = {"rest.client.connection-timeout-ms": "10000", "rest.client.socket-timeout-ms": "120000"}
+"""Iceberg has no limits of its own. A commit that was not answered in time is looked up by Iceberg."""
+_HIVE_LIMITS = {"hadoop.hive.metastore.client.socket.timeout": "60s"}
 """Hive's own limit for an answer is ten minutes."""
 _DELEGATION = "header.X-Iceberg-Access-Delegation"
 
@@ -153,7 +156,7 @@ class RestCatalog(CatalogOptions):
         return self
 
     def _own(self) -> dict[str, str]:
-        found = {"uri": self.uri.rstrip("/")}
+        found = {"uri": self.uri.rstrip("/"), **_REST_LIMITS}
         options = {
             "credential": self.credential.reveal(),
             "token": self.token.reveal(),
@@ -219,7 +222,7 @@ class HiveCatalog(CatalogOptions):
         return value
 
     def _own(self) -> dict[str, str]:
-        return {"uri": self.uri, _HIVE_TIMEOUT: "60s"}
+        return {"uri": self.uri, **_HIVE_LIMITS}
 
 
 class HadoopCatalog(CatalogOptions):
@@ -264,7 +267,8 @@ def storage_of(catalog: CatalogOptions) -> Storage:
         return next((storage for storage, name in _FILE_IO.items() if name == given.reveal()), "files")
     if catalog.storage is not None:
         return catalog.storage
-    by_url = _SCHEMES.get(urlsplit(catalog.warehouse or "").scheme)
+    warehouse = catalog.warehouse or ""
+    by_url = "files" if warehouse.startswith("/") else _SCHEMES.get(urlsplit(warehouse).scheme)
     by_properties = (_PREFIXES.get(name[: name.find(".") + 1]) for name in catalog.properties)
     found = by_url or next(filter(None, by_properties), None)
     return found or ("s3" if isinstance(catalog, (RestCatalog, GlueCatalog)) else "files")
