@@ -181,6 +181,18 @@ HIVE_RULES: tuple[Rule, ...] = (
         "a `type`: hadoop, rest, jdbc, glue or nessie.",
     ),
     rule(
+        r"InvalidOperationException:? ?\(message:The following columns have types incompatible",
+        "The Hive metastore refuses changed columns: it compares them by their position.",
+        "Set hive.metastore.disallow.incompatible.col.type.changes=false at the metastore, as Iceberg's "
+        "documentation asks for.",
+    ),
+    rule(
+        r"InvalidObjectException:? ?\(message:(.*) is not a valid (database|object|table) name",
+        "The Hive metastore takes only letters, digits and _ in names, and so no {2} {1}.",
+        "Choose a `namespace` of such characters. Leave out tables with others in their names, or use "
+        "another type of catalog.",
+    ),
+    rule(
         "Version information not found in metastore|"
         r"Unable to instantiate \S*HiveMetaStoreClient",
         "The catalog has no usable Hive metastore.",

@@ -117,6 +117,7 @@ class HiveMetastore(PrivateServer):
             "datanucleus.connectionPoolingType": "NONE",
             "hive.metastore.schema.verification": "false",
             "hive.metastore.warehouse.dir": str(self.warehouse),
+            "hive.metastore.disallow.incompatible.col.type.changes": "false",  # as Iceberg needs it
             "hive.async.log.enabled": "false",
         }
         lines = [
