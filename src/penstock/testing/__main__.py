@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import yaml
 
@@ -17,10 +18,7 @@ from penstock.sinks import registry
 from penstock.sinks.kind import SinkOptions
 from penstock.spark.jars import jars
 from penstock.testing import servers
-from penstock.testing.servers.catalogs import Nessie
-from penstock.testing.servers.s3 import S3Proxy
-
-BUCKET = "lake"
+from penstock.testing.lake import lake
 
 
 def main(arguments: list[str]) -> int:
@@ -54,21 +52,13 @@ def serve_lake() -> None:
     print(
         "starting an S3 server and a REST catalog (a minute; 250 MB are downloaded once) …", file=sys.stderr
     )
-    with S3Proxy() as store:
-        store.make_bucket(BUCKET)
-        with Nessie(store, BUCKET) as nessie:
-            catalog = {
-                "type": "rest",
-                "uri": nessie.uri,
-                "warehouse": nessie.WAREHOUSE,
-                "properties": store.iceberg_properties,
-            }
-            section = {"sink": {"type": "iceberg", "catalog": catalog}}
-            print(yaml.safe_dump(section, sort_keys=False), flush=True)
-            print("Ctrl-C stops both, and what was written is gone.", file=sys.stderr)
-            ends = {signal.SIGINT, signal.SIGTERM}
-            signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-            signal.sigwait(ends)
+    with TemporaryDirectory(prefix="penstock-lake-") as folder, lake("s3", "iceberg", Path(folder)) as tables:
+        print(tables.said, file=sys.stderr)
+        print(yaml.safe_dump({"sink": tables.sink}, sort_keys=False), flush=True)
+        print("Ctrl-C stops both, and what was written is gone.", file=sys.stderr)
+        ends = {signal.SIGINT, signal.SIGTERM}
+        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+        signal.sigwait(ends)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import yaml
 
 from penstock.errors import PenstockError
 from penstock.testing import servers, workload
-from penstock.testing.demo_lake import Lake, LakeKind, lake
+from penstock.testing.lake import Lake, LakeKind, lake
 from penstock.testing.running import RunningPipeline
 from penstock.testing.writer import Writer
 

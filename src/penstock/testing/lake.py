@@ -1,4 +1,4 @@
-"""Where the demo's tables are: in a directory, or on a private S3 server with a catalog beside it."""
+"""Private places for lake tables: a directory, or an S3 server with a catalog beside it."""
 
 from __future__ import annotations
 
