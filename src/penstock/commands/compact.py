@@ -42,8 +42,11 @@ def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
                 if not isinstance(sink.open(table), Ours):
                     continue
                 found = sink.compact(table)
-                done[str(table)] = {"files_before": found.before, "files_after": found.after}
+                done[str(table)] = {
+                    "files_before": found.before, "files_after": found.after, "orphans": found.orphans,
+                }  # fmt: skip
                 if not as_json:
-                    say(f"{table}: {found.before:,} files, now {found.after:,}")
+                    orphans = f"; removed {found.orphans:,} that no version names" if found.orphans else ""
+                    say(f"{table}: {found.before:,} files, now {found.after:,}{orphans}")
     if as_json:
         say_json({"tables": done})

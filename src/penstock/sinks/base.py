@@ -101,6 +101,8 @@ class Compacted:
 
     before: int
     after: int
+    orphans: int = 0
+    """Files removed that no version of the target names."""
 
 
 TargetState = Missing | Ours | Foreign

@@ -364,7 +364,7 @@ class IcebergFormat:
         return str(number)
 
     def compact(self, table: TableId) -> Compacted:
-        return self._maintenance.compact(table)
+        return self._maintenance.compact(table, self.name(table))
 
     def close(self) -> None:
         self._maintenance.end()

@@ -25,6 +25,7 @@ from penstock.sinks.base import Compacted
 from penstock.sinks.lake.iceberg.expire import expire
 from penstock.sinks.lake.iceberg.files import Classes, closeable_items
 from penstock.sinks.lake.iceberg.fold_deletes import fold
+from penstock.sinks.lake.iceberg.orphans import remove_orphans
 from penstock.sinks.lake.iceberg.pack_files import Tier, pack
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
 from penstock.sinks.lake.lookup import Unsearchable
@@ -149,14 +150,16 @@ class Maintenance:
             log.info("%s: the data files with equality deletes are rewritten: %s", table, why)
             rewrite(self._spark, target, {"delete-file-threshold": "1"})
 
-    def compact(self, table: TableId) -> Compacted:
-        """Maintains the table, and rewrites all small files."""
+    def compact(self, table: TableId, name: str) -> Compacted:
+        """Maintains the table, rewrites all small files, and removes files that no snapshot names. `name`:
+        the table's in Spark SQL."""
         before = len(file_sizes(self._load(table)))
         self.maintain(table)
         with self._exclusive(table):
             target = self._load(table)
             rewrite(self._spark, target, {"min-input-files": "2"})
-        return Compacted(before, len(file_sizes(target)))
+        orphans = remove_orphans(self._spark, self._classes, name, target)
+        return Compacted(before, len(file_sizes(target)), orphans)
 
     def _pack(self, target: Any) -> None:
         sizes = file_sizes(target)

@@ -1,0 +1,49 @@
+"""Files that no snapshot names are removed by `compact`, and no others."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.sinks.conftest import Place
+
+from penstock.model.schema import TableId
+from penstock.sinks.lake.iceberg.orphans import AGE_MS
+
+Make = Callable[..., Place]
+OLD_S = time.time() - AGE_MS / 1000 - 60
+
+
+@pytest.mark.parametrize("name", ["orders", "x%2Fy z"])
+def test_old_files_without_a_snapshot_go_and_nothing_else(place: Make, name: str) -> None:
+    it = place("iceberg", table=TableId("shop", name)).create()
+    it.sink.append(it.table, it.latest((1, "a", False, 10), (2, "b", False, 11)), it.commit(1))
+    version = it.sink.version(it.table)
+    it.sink.merge(it.table, it.latest((1, "A", False, 20)), it.key, it.commit(2))
+    data = it.sink.format._path(it.table) / "data"
+    for path in data.rglob("*.*"):
+        os.utime(path, (OLD_S, OLD_S))
+    ours = [stray(data, ".parquet"), stray(data, "-deletes.puffin"), stray(data / "region=x", ".parquet")]
+    young, others = data / f"{uuid.uuid4()}.parquet", data / "notes.parquet"
+    young.write_bytes(b"x")
+    others.write_bytes(b"x")
+    os.utime(others, (OLD_S, OLD_S))
+
+    assert it.sink.compact(it.table).orphans == len(ours)
+    assert not any(path.exists() for path in ours)
+    assert young.exists() and others.exists()
+    assert it.rows() == [(1, "A", 20), (2, "b", 11)]
+    assert it.rows(version) == [(1, "a", 10), (2, "b", 11)], "an older version is whole, too"
+    assert it.sink.compact(it.table).orphans == 0
+
+
+def stray(folder: Path, suffix: str) -> Path:
+    path = folder / f"{uuid.uuid4()}{suffix}"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"x")
+    os.utime(path, (OLD_S, OLD_S))
+    return path
