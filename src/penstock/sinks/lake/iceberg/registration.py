@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 _VERSION = "1.12.0"
 _BUNDLES: dict[Storage, str] = {"s3": f"org.apache.iceberg:iceberg-aws-bundle:{_VERSION}"}
-"""What the FileIO of a store needs. There are no bundles of this version for Google Cloud Storage and Azure,
-so users add what they have by `spark.conf`."""
+"""What the FileIO of a store needs. Those for Google Cloud Storage and Azure could not be fetched, and so not
+tried and pinned: users add them by `spark.conf`."""
 _DRIVERS = {
     "sqlite": "org.xerial:sqlite-jdbc:3.50.3.0",
     "postgresql": "org.postgresql:postgresql:42.7.7",
