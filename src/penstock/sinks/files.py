@@ -12,8 +12,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 ROW_GROUP_BYTES = 32 * 1024**2
 """Size of a row group as Arrow. A task holds one in memory while it writes."""
 
+LAID_OUT_BYTES = 64 * 1024**2
+"""Rows, as Arrow, that are spread over partitions and sorted at a time. A task holds them twice meanwhile.
+They make a file for each of their partitions."""
+
 FILE_BYTES_MAX = 256 * 1024**2
 """A file is closed once it has this size. It may exceed it by one row group."""
 
@@ -47,6 +52,21 @@ MERGED = f"{WRITTEN}, holds string"
 Value = int | float | bytes
 """A value in Parquet's physical form. Integers stand for dates, times and short decimals, bytes for texts and
 long decimals."""
+
+
+Partition = tuple[Any, ...]
+"""The values of a file's partition, as the table's format writes them in JSON."""
+
+
+class Layout(Protocol):
+    """How rows are spread over files. Pickles."""
+
+    @property
+    def nulls(self) -> Partition:
+        """The partition of rows in which every column is NULL."""
+
+    def parts(self, rows: pa.Table) -> Iterator[tuple[Partition, pa.Table]]:
+        """The rows of each file, in the order in which it has them, and its partition."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +96,7 @@ class WrittenFile:
     """One for each of the writer's `fields`."""
     row_groups: tuple[int, ...]
     """The byte at which each row group starts."""
+    partition: Partition = ()
 
     @classmethod
     def of(cls, location: str, size: int, footer: pq.FileMetaData, fields: pa.Schema) -> WrittenFile:
@@ -92,7 +113,12 @@ class WrittenFile:
             [one.bytes, one.values, one.nulls, _to_json(one.least), _to_json(one.greatest)]
             for one in self.columns
         ]
-        stats = {"rows": self.rows, "columns": columns, "row_groups": self.row_groups}
+        stats = {
+            "rows": self.rows,
+            "columns": columns,
+            "row_groups": self.row_groups,
+            "partition": self.partition,
+        }
         return self.location, self.size, json.dumps(stats, separators=(",", ":"))
 
     @classmethod
@@ -102,7 +128,8 @@ class WrittenFile:
             ColumnStats(length, values, nulls, _from_json(least), _from_json(greatest))
             for length, values, nulls, least, greatest in found["columns"]
         )
-        return cls(location, size, found["rows"], columns, tuple(found["row_groups"]))
+        partition = tuple(found["partition"])
+        return cls(location, size, found["rows"], columns, tuple(found["row_groups"]), partition)
 
 
 @dataclass(frozen=True)
@@ -112,7 +139,8 @@ class FileWriter:
 
     `fields`: the columns of the files; a field id is in a field's metadata. `sources`: the rows' column for
     each field, if the names differ. `optional`: columns that the rows may lack; they become NULL. `strict`:
-    the files must take every column of the rows. Pickles.
+    the files must take every column of the rows. `layout`: how rows are spread over files; without one, in
+    the order in which they come. Pickles.
     """
 
     folder: Folder
@@ -121,6 +149,7 @@ class FileWriter:
     optional: frozenset[str] = frozenset()
     sources: tuple[str, ...] | None = None
     strict: bool = False
+    layout: Layout | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -137,10 +166,8 @@ class FileWriter:
         """Writes the files. Yields each when its content is durable."""
         done: list[str] = []
         try:
-            groups = self._groups(batches)
-            group = next(groups, None)
-            while group is not None:
-                file, group = self._write_file(group, groups)
+            found = self._in_order(batches) if self.layout is None else self._spread(batches, self.layout)
+            for file in found:
                 done.append(file.location)
                 yield file
         except Exception:  # the task will be tried again, and writes other files then
@@ -149,7 +176,8 @@ class FileWriter:
 
     def empty_file(self) -> WrittenFile:
         """Writes a file without rows. Returns it when its content is durable."""
-        return self._write_file(None, iter(()))[0]
+        partition = () if self.layout is None else self.layout.nulls
+        return replace(self._write_file(None, iter(()))[0], partition=partition)
 
     def remove(self, files: Iterable[WrittenFile]) -> None:
         """Removes files that nobody needs."""
@@ -176,8 +204,32 @@ class FileWriter:
             size = file.tell()
         return WrittenFile.of(location, size, footers[0], self.fields), group
 
-    def _groups(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """The rows in tables of about `ROW_GROUP_BYTES`, none of them empty."""
+    def _in_order(self, batches: Iterable[pa.RecordBatch]) -> Iterator[WrittenFile]:
+        groups = self._groups(batches, ROW_GROUP_BYTES)
+        group = next(groups, None)
+        while group is not None:
+            file, group = self._write_file(group, groups)
+            yield file
+
+    def _spread(self, batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[WrittenFile]:
+        """Writes several files at a time: most of it is waiting for the disk or the store."""
+        for some in self._groups(batches, LAID_OUT_BYTES):
+            with ThreadPoolExecutor(self.folder.files.readers, thread_name_prefix="partitions") as pool:
+                writing = [pool.submit(self._write_part, *part) for part in layout.parts(some)]
+            failed = [one for one in writing if one.exception() is not None]
+            found = [one.result() for one in writing if one not in failed]
+            if failed:
+                remove_quietly(self.folder.files, [file.location for file in found])
+                failed[0].result()
+            yield from found
+
+    def _write_part(self, partition: Partition, rows: pa.Table) -> WrittenFile:
+        groups = _slices(rows)
+        file, _ = self._write_file(next(groups), groups)
+        return replace(file, partition=partition)
+
+    def _groups(self, batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.Table]:
+        """The rows in tables of about `bytes_max` bytes, none of them empty."""
         waiting: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
@@ -186,7 +238,7 @@ class FileWriter:
                 continue
             waiting.append(part)
             size += part.nbytes
-            if size >= ROW_GROUP_BYTES:
+            if size >= bytes_max:
                 yield pa.Table.from_batches(waiting)
                 waiting, size = [], 0
         if waiting:
@@ -290,6 +342,14 @@ def merged(frame: DataFrame, writer: MergeWriter) -> Merged | None:
         writer.remove(everything)
         return None
     return everything
+
+
+def _slices(rows: pa.Table) -> Iterator[pa.Table]:
+    """The rows in tables of at most about `ROW_GROUP_BYTES`."""
+    count = max(1, -(-rows.nbytes // ROW_GROUP_BYTES))
+    step = max(1, -(-rows.num_rows // count))
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
 
 
 def field_id(field: pa.Field) -> int | None:

@@ -118,12 +118,21 @@ def test_keys_that_are_compared_otherwise_elsewhere_are_merged_by_spark(
     assert all(name.startswith("part-") for name in left), "what was begun is gone"
 
 
-def test_a_partitioned_target_is_merged_by_spark(place: Make) -> None:
+def test_a_target_that_a_user_partitions_is_still_merged_by_files(place: Make) -> None:
     it = place("iceberg").create()
+    it.sink.merge(it.table, newer(it, (1, "a", False, 1), (2, "a", False, 1)), it.key, it.commit(1))
     it.spark.sql(f"ALTER TABLE {iceberg(it).name(it.table)} ADD PARTITION FIELD name")
-    it.sink.merge(it.table, newer(it, (1, "a", False, 1)), it.key, it.commit(1))
-    it.sink.merge(it.table, newer(it, (1, "b", False, 2)), it.key, it.commit(2))
-    assert it.rows() == [(1, "b", 2)] and not by_files(it)
+    for text, at in (("b", 2), ("c", 3)):
+        it.sink.merge(it.table, newer(it, (1, text, False, at)), it.key, it.commit(at))
+        assert it.rows() == [(1, text, at), (2, "a", 1)] and by_files(it)
+
+
+def test_a_target_with_floating_point_partitions_is_merged_by_spark(place: Make) -> None:
+    it = place("iceberg", arrow=pa.schema([("id", pa.int64()), ("price", pa.float64())])).create()
+    it.spark.sql(f"ALTER TABLE {iceberg(it).name(it.table)} ADD PARTITION FIELD price")
+    it.sink.merge(it.table, newer(it, (1, 0.5, False, 1)), it.key, it.commit(1))
+    it.sink.merge(it.table, newer(it, (1, float("inf"), False, 2)), it.key, it.commit(2))
+    assert it.rows() == [(1, float("inf"), 2)] and not by_files(it)
 
 
 @both

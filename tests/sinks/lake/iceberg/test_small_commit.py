@@ -111,12 +111,15 @@ def test_a_null_in_the_key_is_merged_by_spark(place: Make) -> None:
     assert it.rows() == [(None, "a", 1)]
 
 
-def test_a_partitioned_target_is_merged_by_spark(place: Make) -> None:
+def test_a_target_that_a_user_partitions_keeps_its_small_commits(place: Make) -> None:
     it = place("iceberg").create()
+    it.sink.merge(it.table, few(it, (1, "a", False, 1), (2, "a", False, 1)), it.key, it.commit(1))
     it.spark.sql(f"ALTER TABLE {iceberg(it).name(it.table)} ADD PARTITION FIELD name")
-    rows = replace(it.latest((1, "a", False, 1)), kind=few(it, (1, "no", False, 1)).kind)
-    it.sink.merge(it.table, rows, it.key, it.commit(1))
-    assert it.rows() == [(1, "a", 1)]
+    it.sink.merge(it.table, few(it, (1, "b", False, 2)), it.key, it.commit(2))
+    assert it.rows() == [(1, "b", 2), (2, "a", 1)] and summary(it)[SMALL] == "true"
+    it.sink.merge(it.table, few(it, (1, "c", False, 3), (2, None, True, 3)), it.key, it.commit(3))
+    assert it.rows() == [(1, "c", 3)] and folded(it)
+    assert it.rows() == [(1, "c", 3)]
 
 
 def test_a_writer_that_was_replaced_meanwhile_adds_nothing(place: Make) -> None:

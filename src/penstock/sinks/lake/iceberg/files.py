@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from penstock.sinks.files import FIELD_ID, FileWriter, Value, WrittenFile, field_id
 from penstock.sinks.lake.access import Access
+from penstock.sinks.lake.iceberg.layout import layout_of
 from penstock.sinks.lake.iceberg.table_options import Term
 from penstock.store.files import Files, Folder, remove_quietly
 
@@ -40,23 +41,28 @@ _ARROW = {
 
 
 def file_writer(classes: Classes, target: Any) -> FileWriter | None:
-    """A writer for data files of a table. None: the table needs Spark's writer, because it has partitions or
-    another file format, or is in a store that Penstock cannot reach by itself."""
+    """A writer for data files of a table. None: the table needs Spark's writer, because it has another file
+    format, or partitions of a kind that is not supported here, or is in a store that Penstock cannot reach by
+    itself."""
     wanted, codec = target.properties().get("write.format.default"), target.properties().get(CODEC)
     folder = classes.folder(target)
-    if folder is None or wanted not in (None, "parquet") or not target.spec().isUnpartitioned():
+    if folder is None or wanted not in (None, "parquet"):
         return None
-    fields = []
+    fields, names = [], {}
     for column in schema_fields(classes, target):
         kind = _arrow_type(column["type"]) if isinstance(column["type"], str) else None
         if kind is None:
             return None
         fields.append(pa.field(column["name"], kind, metadata={FIELD_ID: str(column["id"])}))
+        names[column["id"]] = column["name"]
+    layout = layout_of(*classes.layout_json(target), pa.schema(fields), names)
+    if layout is None:
+        return None
     if codec is None:
         codec = "zstd"
     elif codec not in ("zstd", "gzip", "snappy", "lz4"):
         codec = "none"
-    return FileWriter(folder, pa.schema(fields), codec)
+    return FileWriter(folder, pa.schema(fields), codec, layout=layout if layout else None)
 
 
 def key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
@@ -139,10 +145,17 @@ def removed_if_refused(files: Files, locations: Iterable[str]) -> Iterator[None]
 
 
 def described(
-    classes: Classes, spec: Any, file: WrittenFile, fields: pa.Schema, deletes_by: Sequence[int] = ()
+    classes: Classes,
+    spec: Any,
+    file: WrittenFile,
+    fields: pa.Schema,
+    *,
+    deletes_by: Sequence[int] = (),
+    sort_order: int = 0,
 ) -> Any:
-    """Describes a Parquet file of an unpartitioned table to Iceberg. `fields`: its columns. `deletes_by`: it
-    contains equality deletes by these field ids.
+    """Describes a Parquet file of a table to Iceberg. `spec`: that of the file's partition. `fields`: its
+    columns. `deletes_by`: it contains equality deletes by these field ids. `sort_order`: id of the order in
+    which its rows are. 0: in none.
 
     Iceberg's own reader of footers would load Hadoop's configuration for each file, which takes as long as
     the rest of a small commit.
@@ -158,7 +171,7 @@ def described(
         "content": "EQUALITY_DELETES" if deletes_by else "DATA",
         "file-path": file.location,
         "file-format": "PARQUET",
-        "partition": {},
+        "partition": list(file.partition),
         "file-size-in-bytes": file.size,
         "record-count": file.rows,
         "column-sizes": _pairs({number: column.bytes for number, (column, _) in by_id.items()}),
@@ -172,6 +185,8 @@ def described(
     }
     if deletes_by:
         form["equality-ids"] = list(deletes_by)
+    elif sort_order:
+        form["sort-order-id"] = sort_order
     return classes.described(form, spec)
 
 
@@ -227,6 +242,7 @@ class Classes:
         self.everything = iceberg.expressions.Expressions.alwaysTrue()
         self.equal = iceberg.expressions.Expressions.equal
         self.spec_json = iceberg.PartitionSpecParser.toJson
+        self._order_json = iceberg.SortOrderParser.toJson
         self._expressions = iceberg.expressions.Expressions
         self._null_order = iceberg.NullOrder
         self._list = jvm.java.util.ArrayList
@@ -247,6 +263,17 @@ class Classes:
     def described(self, form: Mapping[str, Any], spec: Any) -> Any:
         """A data or delete file from its description, which has the form of `content_json`."""
         return self._content_file(self._json.readTree(json.dumps(form)), spec)
+
+    def layout_json(self, target: Any) -> tuple[str, str]:
+        """The partition spec and the sort order of a table."""
+        return self.spec_json(target.spec()), self._order_json(target.sortOrder())
+
+    def unpartitioned(self, target: Any) -> Any | None:
+        """A spec of the table without partitions, the present one or an earlier one."""
+        present = target.spec()
+        if present.isUnpartitioned():
+            return present
+        return next((spec for spec in target.specs().values() if spec.isUnpartitioned()), None)
 
     def list_of(self, values: Sequence[str]) -> Any:
         """A Java list."""

@@ -13,6 +13,7 @@ vector for one of the data files, or has rewritten them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -26,7 +27,7 @@ from penstock.store.files import Folder
 
 
 def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
-    """Replaces all equality deletes in the current snapshot of an unpartitioned table. False: there are none.
+    """Replaces all equality deletes in the current snapshot of a table. False: there are none.
 
     Raises `Unsearchable`, and Iceberg's errors if somebody else has changed the same files."""
     snapshot = target.currentSnapshot()
@@ -37,7 +38,7 @@ def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
     if not present.equality:
         return False
     kinds = comparable(schema_fields(classes, target))
-    files = _concerned(data_files(classes, target, snapshot), present.equality, kinds)
+    files = list(_concerned(data_files(classes, target, snapshot), present.equality, kinds))
     searched = [file.searched(present.vector(file.location)) for file in files]
     found = deleted_rows(spark, folder.files, searched, [one.keys() for one in present.equality])
     change = target.newRowDelta()
@@ -45,33 +46,36 @@ def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
         change.removeDeletes(delete.to_iceberg(classes, target))
     written: list[str] = []
     with removed_if_refused(folder.files, written):
-        add_vectors(classes, target, change, folder, present, found, written)
+        add_vectors(classes, target, change, folder, Marks(files, present, found), written)
         change.validateFromSnapshot(snapshot.snapshotId()).conflictDetectionFilter(classes.everything)
         change.commit()
     return True
 
 
+@dataclass(frozen=True)
+class Marks:
+    """Rows of `files` to mark as deleted: `found`, which includes those that `present` marks already."""
+
+    files: Sequence[Content]
+    present: Deletes
+    found: Sequence[Found]
+
+
 def add_vectors(
-    classes: Classes,
-    target: Any,
-    change: Any,
-    folder: Folder,
-    present: Deletes,
-    found: Sequence[Found],
-    written: list[str],
+    classes: Classes, target: Any, change: Any, folder: Folder, marks: Marks, written: list[str]
 ) -> None:
-    """Marks the found rows as deleted by deletion vectors, as part of `change`. Iceberg refuses the commit if
-    one of their data files has been removed. The location of the vectors' file is appended to
-    `written`."""
-    found = [one for one in found if one[2]]
+    """Marks rows as deleted by deletion vectors, as part of `change`. Iceberg refuses the commit if one of
+    their data files has been removed. The location of the vectors' file is appended to `written`."""
+    found = [one for one in marks.found if one[2]]
     if not found:
         return
     placed, size = puffin.write(folder, found)
     written.append(placed[0].location)
+    files, earlier = {file.location: file for file in marks.files}, marks.present.vectors
     for (location, _, count), vector in zip(found, placed, strict=True):
-        if location in present.vectors:
-            change.removeDeletes(present.vectors[location].to_iceberg(classes, target))
-        change.addDeletes(_described(classes, target, location, vector, count, size))
+        if location in earlier:
+            change.removeDeletes(earlier[location].to_iceberg(classes, target))
+        change.addDeletes(_described(files[location], vector, count, size).to_iceberg(classes, target))
     change.validateDataFilesExist(classes.list_of([location for location, _, _ in found]))
     change.validateDeletedFiles()
 
@@ -87,20 +91,18 @@ def _concerned(
             yield file
 
 
-def _described(
-    classes: Classes, target: Any, location: str, vector: Vector, count: int, file_bytes: int
-) -> Any:
-    """Describes a vector with `count` rows of the data file at `location` to Iceberg."""
+def _described(file: Content, vector: Vector, count: int, file_bytes: int) -> Content:
+    """A vector with `count` rows of the data file. It belongs to the file's partition."""
     described = {
-        "spec-id": target.spec().specId(),
+        "spec-id": file.described["spec-id"],
         "content": "POSITION_DELETES",
         "file-path": vector.location,
         "file-format": "PUFFIN",
-        "partition": {},
+        "partition": file.described["partition"],
         "file-size-in-bytes": file_bytes,
         "record-count": count,
-        "referenced-data-file": location,
+        "referenced-data-file": file.location,
         "content-offset": vector.offset,
         "content-size-in-bytes": vector.size,
     }
-    return classes.described(described, target.spec())
+    return Content(described, file.sequence)

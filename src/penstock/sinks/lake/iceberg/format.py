@@ -220,9 +220,9 @@ class IcebergFormat:
         """Commits the files and records the commit, in one transaction."""
         transaction = target.newTransaction()
         if files:
-            append = transaction.newAppend()
+            append, spec, order = transaction.newAppend(), target.spec(), target.sortOrder().orderId()
             for file in files:
-                append.appendFile(described(self._classes, target.spec(), file, fields))
+                append.appendFile(described(self._classes, spec, file, fields, sort_order=order))
             append.set(COMMIT, str(commit)).commit()
         self._commits.record(transaction, transaction.table(), commit)
         transaction.commitTransaction()

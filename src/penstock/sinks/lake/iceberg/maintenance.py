@@ -25,8 +25,9 @@ from penstock.sinks.base import Compacted
 from penstock.sinks.lake.iceberg.expire import expire
 from penstock.sinks.lake.iceberg.files import Classes, closeable_items
 from penstock.sinks.lake.iceberg.fold_deletes import fold
+from penstock.sinks.lake.iceberg.manifests import data_files
 from penstock.sinks.lake.iceberg.orphans import remove_orphans
-from penstock.sinks.lake.iceberg.pack_files import Tier, pack
+from penstock.sinks.lake.iceberg.pack_files import Tier, by_partition, pack
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
 from penstock.sinks.lake.lookup import Unsearchable
 
@@ -162,9 +163,9 @@ class Maintenance:
         return Compacted(before, len(file_sizes(target)), orphans)
 
     def _pack(self, target: Any) -> None:
-        sizes = file_sizes(target)
+        sizes = sizes_by_partition(self._classes, target)
         for tier in TIERS:
-            if sum(size < tier.below for size in sizes) < tier.count:
+            if all(sum(size < tier.below for size in some) < tier.count for some in sizes):
                 continue
             try:
                 done = pack(self._spark, self._classes, target, tier)
@@ -188,6 +189,15 @@ def options(tier: Tier) -> dict[str, str]:
 def file_sizes(target: Any) -> list[int]:
     """Sizes of the data files in bytes."""
     return [one.file().fileSizeInBytes() for one in closeable_items(target.newScan().planFiles())]
+
+
+def sizes_by_partition(classes: Classes, target: Any) -> list[list[int]]:
+    """Sizes of the data files of each partition, in bytes."""
+    snapshot = target.currentSnapshot()
+    if target.spec().isUnpartitioned() or snapshot is None:
+        return [file_sizes(target)]
+    files = by_partition(data_files(classes, target, snapshot)).values()
+    return [[file.size for file in some] for some in files]
 
 
 def rewrite(spark: SparkSession, target: Any, options: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Reads the files of a snapshot of an unpartitioned Iceberg table from its manifests.
+"""Reads the files of a snapshot of an Iceberg table from its manifests.
 
 Iceberg's own scan planning would repeat with each data file all the deletes that concern it: after hundreds
 of small commits, hundreds of deletes for each of hundreds of files.
@@ -40,6 +40,11 @@ class Content:
         return str(self.described["file-path"])
 
     @property
+    def partition(self) -> tuple[int, str]:
+        """The file's partition: id of its spec, and its values in JSON."""
+        return int(self.described["spec-id"]), json.dumps(self.described["partition"])
+
+    @property
     def rows(self) -> int:
         return int(self.described["record-count"])
 
@@ -58,7 +63,7 @@ class Content:
 
     def to_iceberg(self, classes: Classes, target: Any) -> Any:
         """The file as a Java object of Iceberg."""
-        return classes.described(self.described, target.spec())
+        return classes.described(self.described, target.specs()[self.described["spec-id"]])
 
     def keys(self) -> KeyFile:
         """The keys of an equality delete."""
@@ -84,19 +89,22 @@ class Deletes:
 
 
 def data_files(classes: Classes, target: Any, snapshot: Any) -> Iterator[Content]:
-    """The data files of a snapshot. Raises `Unsearchable` if the table was partitioned differently before."""
+    """The data files of a snapshot, with any partitions that the table has had."""
     for manifest in snapshot.dataManifests(target.io()):
-        yield from _contents(classes, target, classes.data_manifest(manifest, target.io(), target.specs()))
+        yield from _contents(classes, classes.data_manifest(manifest, target.io(), target.specs()))
 
 
 def deletes(classes: Classes, target: Any, snapshot: Any) -> Deletes:
-    """The deletes of a snapshot. Raises `Unsearchable` as `data_files` does, and for position deletes of
-    format version 2."""
+    """The deletes of a snapshot. Raises `Unsearchable` for position deletes of format version 2, and for
+    equality deletes that concern only one partition: Penstock writes neither."""
     equality, vectors = [], {}
     for manifest in snapshot.deleteManifests(target.io()):
         reader = classes.delete_manifest(manifest, target.io(), target.specs())
-        for found in _contents(classes, target, reader):
+        whole_table = reader.spec().isUnpartitioned()
+        for found in _contents(classes, reader):
             if "equality-ids" in found.described:
+                if not whole_table:
+                    raise Unsearchable(f"{found.location} deletes rows of one partition only")
                 equality.append(found)
             elif "content-offset" in found.described:
                 vectors[found.described["referenced-data-file"]] = found
@@ -105,11 +113,8 @@ def deletes(classes: Classes, target: Any, snapshot: Any) -> Deletes:
     return Deletes(equality, vectors)
 
 
-def _contents(classes: Classes, target: Any, reader: Any) -> Iterator[Content]:
-    spec = target.spec()
-    if reader.spec().specId() != spec.specId():
-        reader.close()
-        raise Unsearchable("the table has had other partitions")
+def _contents(classes: Classes, reader: Any) -> Iterator[Content]:
+    spec = reader.spec()  # all files of a manifest have one
     for one in closeable_items(reader):
         yield Content(json.loads(classes.content_json(one, spec)), one.dataSequenceNumber())
 

@@ -26,7 +26,7 @@ from penstock.sinks.lake.iceberg.files import (
     key_writer,
     removed_if_refused,
 )
-from penstock.sinks.lake.iceberg.fold_deletes import add_vectors
+from penstock.sinks.lake.iceberg.fold_deletes import Marks, add_vectors
 from penstock.sinks.lake.iceberg.manifests import KeySpan, data_files, deletes
 from penstock.sinks.lake.lookup import KeyFile, Unsearchable, deleted_rows
 from penstock.sinks.rows import Newer, Rows
@@ -77,8 +77,9 @@ class FileMerges:
         transaction = target.newTransaction()
         if found.rows or found.keys:
             change = transaction.newRowDelta()
+            spec, order = target.spec(), target.sortOrder().orderId()
             for file in found.rows:
-                change.addRows(described(self._classes, target.spec(), file, task.rows.fields))
+                change.addRows(described(self._classes, spec, file, task.rows.fields, sort_order=order))
             if found.keys and seen is not None:
                 try:
                     self._mark(target, seen, change, task, found, locations)
@@ -111,11 +112,9 @@ class FileMerges:
         numbers = tuple(number for field in fields if (number := field_id(field)) is not None)
         span = KeySpan.of_files(found.keys, fields)
         present = deletes(self._classes, target, seen)
-        searched = [
-            file.searched(present.vector(file.location))
-            for file in data_files(self._classes, target, seen)
-            if span.may_be_in(file)
-        ]
+        files = [file for file in data_files(self._classes, target, seen) if span.may_be_in(file)]
+        searched = [file.searched(present.vector(file.location)) for file in files]
         keys = [KeyFile(file.location, file.size, numbers) for file in found.keys]
         deleted = deleted_rows(self._spark, folder.files, searched, keys)
-        add_vectors(self._classes, target, change, folder, present, deleted, written)
+        marks = Marks(files, present, deleted)
+        add_vectors(self._classes, target, change, folder, marks, written)

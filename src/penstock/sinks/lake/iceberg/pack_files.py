@@ -67,27 +67,49 @@ def pack(spark: SparkSession, classes: Classes, target: Any, tier: Tier) -> bool
     snapshot, writer = target.currentSnapshot(), file_writer(classes, target)
     if snapshot is None or writer is None or {*_LINEAGE.names} & {*writer.fields.names}:
         return False
-    small = [file for file in data_files(classes, target, snapshot) if file.size < tier.below]
-    if len(small) < tier.count:
-        return False
+    small = by_partition(file for file in data_files(classes, target, snapshot) if file.size < tier.below)
+    groups = {partition: files for partition, files in small.items() if len(files) >= tier.count}
+    if any(spec != target.spec().specId() for spec, _ in groups):
+        return False  # Spark moves the rows of these files to the present partitions
     files = writer.folder.files
     reader = Reader.of(schema_fields(classes, target), writer.fields, files)
-    bins = list(_bins([file for file in small if reader.reads(file)], tier))
+    bins = list(_all_bins(groups.values(), reader, tier))
     if not bins:
         return False
     present = deletes(classes, target, snapshot)
     reader = replace(reader, deleted=_deleted(spark, files, [file for one in bins for file in one], present))
-    writer = replace(writer, fields=pa.schema([*writer.fields, *_LINEAGE]))
+    writer = replace(writer, fields=pa.schema([*writer.fields, *_LINEAGE]), layout=None)
     added: list[WrittenFile] = []
     try:
         for one in bins:
-            added += writer.files(batch for file in one for batch in reader.batches(file))
+            partition = tuple(one[0].described["partition"])
+            merged = writer.files(batch for file in one for batch in reader.batches(file))
+            added += [replace(file, partition=partition) for file in merged]
     except BaseException:
         remove_quietly(files, [file.location for file in added])
         raise
     with removed_if_refused(files, [file.location for file in added]):
         _commit(classes, target, snapshot, bins, present, (writer.fields, added))
     return True
+
+
+def by_partition(files: Iterable[Content]) -> dict[tuple[int, str], list[Content]]:
+    """The files of each partition."""
+    found: dict[tuple[int, str], list[Content]] = {}
+    for file in files:
+        found.setdefault(file.partition, []).append(file)
+    return found
+
+
+def _all_bins(groups: Iterable[Sequence[Content]], reader: Reader, tier: Tier) -> Iterator[Sequence[Content]]:
+    """The bins of all partitions, together of at most `INPUT_BYTES_MAX`."""
+    total = 0
+    for group in groups:
+        for one in _bins([file for file in group if reader.reads(file)], tier):
+            total += sum(file.size for file in one)
+            if total > INPUT_BYTES_MAX:
+                return
+            yield one
 
 
 def _bins(files: Sequence[Content], tier: Tier) -> Iterator[Sequence[Content]]:

@@ -148,7 +148,7 @@ def present_partitions(classes: Classes, target: Any) -> list[Term]:
     found = []
     for field in spec["fields"]:
         transform, _, width = field["transform"].partition("[")
-        if transform in _FITTING and field["source-id"] in names:
+        if transform in _FITTING and field.get("source-id") in names:
             found.append(Term(transform, names[field["source-id"]], int(width[:-1]) if width else None))
     return found
 

@@ -1,6 +1,10 @@
 """Commits small epochs without a Spark job: a data file with the new rows, and an equality-delete file with
 their keys.
 
+In a partitioned table, a row may have changed its partition, so the deletes must concern all partitions. To
+Iceberg, only those do whose own spec has no partitions. Every table that Penstock creates has such a spec
+(`shaping.py`).
+
 An equality delete removes the rows with its keys from all data files of earlier commits, but not from those
 of its own commit. So the new rows replace the old ones. That is right if all rows of the target with these
 keys are older (`Newer`), and if the commit is made only once: Iceberg refuses it if anything was added since
@@ -59,7 +63,8 @@ class SmallCommits:
         if rows.shard is not None and key:
             key = (*key, rows.shard.column)
         keys = key_writer(writer, key)
-        if keys is None:
+        unpartitioned = self._classes.unpartitioned(target) if key else None
+        if keys is None or (key and unpartitioned is None):
             return False
         batches = list(rows.driver_side())
         named = [batch.select(list(key)) for batch in batches] if key else []
@@ -70,19 +75,23 @@ class SmallCommits:
             added = [writer.empty_file()]
         locations = [file.location for file in (*added, *removed)]
         with removed_if_refused(writer.folder.files, locations):
-            self._commit(target, (writer.fields, added), (keys.fields, removed), commit)
+            self._commit(target, (writer.fields, added), (keys.fields, removed), unpartitioned, commit)
         return True
 
-    def _commit(self, target: Any, rows: Described, keys: Described, commit: Commit) -> None:
+    def _commit(
+        self, target: Any, rows: Described, keys: Described, unpartitioned: Any, commit: Commit
+    ) -> None:
+        """`unpartitioned`: the spec of the deletes. None if there are none."""
         added, removed = rows[1], keys[1]
         seen = target.currentSnapshot()  # before `newTransaction`, which loads the table again
         transaction = target.newTransaction()
         if added or removed:
-            change, spec = transaction.newRowDelta(), target.spec()
+            change, spec, order = transaction.newRowDelta(), target.spec(), target.sortOrder().orderId()
             for file in added:
-                change.addRows(described(self._classes, spec, file, rows[0]))
+                change.addRows(described(self._classes, spec, file, rows[0], sort_order=order))
             for file in removed:
-                change.addDeletes(described(self._classes, spec, file, keys[0], deletes_by=_ids(keys[0])))
+                ids = _ids(keys[0])
+                change.addDeletes(described(self._classes, unpartitioned, file, keys[0], deletes_by=ids))
             change.conflictDetectionFilter(self._classes.everything).validateNoConflictingDataFiles()
             if seen is not None:
                 change.validateFromSnapshot(seen.snapshotId())
