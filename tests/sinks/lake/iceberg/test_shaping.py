@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.sinks.conftest import Place, column
-from tests.sinks.lake.iceberg.test_small_commit import iceberg, target
+from tests.sinks.lake.iceberg.test_small_commit import iceberg, summary, target
 
 from penstock.errors import TableError
 from penstock.sinks import registry
 from penstock.sinks.lake.iceberg.shaping import present_partitions
+from penstock.sinks.rows import Newer
 
 Make = Callable[..., Place]
 
@@ -99,6 +100,24 @@ def test_other_partitions_than_those_of_the_target_are_said_once(
     with caplog.at_level(logging.WARNING):
         registry.open_sink(config, it.spark, it.pipeline).open(it.table)
     assert caplog.records == [], "the target has them by now"
+
+
+def test_a_target_of_format_version_2_has_position_deletes_alone(place: Make) -> None:
+    it = shaped(place, partition_by="bucket(2, id)", format_version=2).create()
+    first = [row(n, "north", 1, n) for n in range(1, 9)]
+    it.sink.append(it.table, it.latest(*first), it.commit(1))
+    changed = [row(1, "south", 2, 20), row(2, None, 2, 21, gone=True), row(9, "west", 3, 22)]
+    rows = replace(it.latest(*changed), kind=Newer(lambda: iter(())))
+    it.sink.merge(it.table, rows, it.key, it.commit(2))
+    assert it.rows() == kept(changed[0], *first[2:], changed[2])
+    name = it.sink.name(it.table)
+    deletes = it.spark.sql(f"SELECT content, file_format FROM {name}.delete_files").collect()
+    assert deletes and {(one[0], one[1]) for one in deletes} == {(1, "PARQUET")}
+    same = [column(one.name, one.type, one.name) for one in ARROW]
+    it.evolve(3, *same, column("note", pa.string(), default="'x'"))
+    iceberg(it)._maintenance.maintain(it.table)
+    assert {one[5] for one in it.rows()} == {"x"} and len(it.rows()) == 8
+    assert summary(it)["total-equality-deletes"] == "0"
 
 
 def row(id_: int, region: str | None, day: int, sequence: int, *, gone: bool = False) -> tuple[Any, ...]:

@@ -60,6 +60,7 @@ def test_null_stands_where_icebergs_sql_puts_it() -> None:
         ({"partition_by": ["days(a)", "hours(a)"]}, "say the same twice"),
         ({"sort_by": ["a", "a desc"]}, "say the same twice"),
         ({"properties": {"format-version": 2}}, "format-version is set by Penstock"),
+        ({"format_version": 1}, "Input should be 2 or 3"),
         ({"properties": {"penstock.commit": "x"}}, "penstock.commit is set by Penstock"),
         ({"properties": {"write.merge.mode": "copy-on-write"}}, "write.merge.mode is set"),
         ({"location": "/lake"}, "must be a URL"),

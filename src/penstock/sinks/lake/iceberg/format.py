@@ -123,7 +123,7 @@ class IcebergFormat:
         shape = self._options.shape(table)
         if shape is None:
             return self._catalog.create(levels, columns, {**found, **properties})
-        found |= {**shape.properties, **properties}
+        found |= {**shape.properties, "format-version": str(shape.format_version), **properties}
         if (location := shape.location_of(table)) is not None:
             found["location"] = location
         shaped = with_columns(table, shape, columns)

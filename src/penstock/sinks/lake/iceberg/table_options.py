@@ -127,6 +127,9 @@ class TableShape(Section):
     properties: dict[str, Property] = Field(default_factory=dict)
     """Table properties, such as `write.parquet.compression-codec`. Those that Penstock relies on cannot be
     set: `penstock.*`, `format-version` and the write modes."""
+    format_version: Literal[2, 3] = 3
+    """Version of Iceberg's table format. `2`: for readers that do not know version 3. Then Spark merges every
+    epoch, also small ones, and deletes are position deletes, which all readers know."""
     location: str | None = None
     """Where the table's files are: a URL, in which `{database}` and `{table}` are the target's names. None:
     where the catalog puts the table."""
