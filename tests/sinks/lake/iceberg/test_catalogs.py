@@ -39,3 +39,8 @@ def test_every_mistake_is_told_with_the_cure() -> None:
 def test_kills_and_faults_of_the_store_together_lose_and_double_nothing() -> None:
     """A hundred kills and more, each at another moment, while one request in twenty-five fails."""
     run_in(FAULTY_S3, f"{CONFORMANCE}/test_kills.py", "-k", "iceberg", seconds=3000)
+
+
+@pytest.mark.slow
+def test_a_partitioned_target_may_be_anywhere_in_an_object_store() -> None:
+    run_in(JDBC_S3, str(Path(__file__).with_name("catalog_locations.py")), seconds=300)
