@@ -93,7 +93,8 @@ def test_a_transform_is_icebergs_own(spark: SparkSession, kind: str, term: Term)
     if term.transform == "truncate" and kind.startswith("decimal"):
         values = values[:-2]  # below, the result would have more digits than the type
     column = pa.array([*values, None, *values], arrow)[1:]
-    assert is_supported(term, arrow)
+    may_overflow = term.transform == "truncate" and kind == "decimal(38, 2)"
+    assert is_supported(term, arrow) != may_overflow
     found = json_values(transformed(term, column))
     assert found[len(values) - 1] is None
     assert list(map(_plain, found[len(values) :])) == list(map(_plain, judged(spark, kind, term, values)))

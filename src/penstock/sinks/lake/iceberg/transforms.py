@@ -23,8 +23,11 @@ _EXACT_WIDTH_MAX = 2**30
 
 
 def is_supported(term: Term, kind: pa.DataType) -> bool:
-    """Whether `transformed` computes what Iceberg computes. NaN and -0 are values of their own there."""
+    """Whether `transformed` computes what Iceberg computes. NaN and -0 are values of their own there. A
+    truncated decimal of 38 digits may need one digit more than Arrow has."""
     if pa.types.is_floating(kind):
+        return False
+    if term.transform == "truncate" and pa.types.is_decimal(kind) and kind.precision == _DIGITS_MAX:
         return False
     return term.transform != "truncate" or (term.width or 0) <= _EXACT_WIDTH_MAX
 
