@@ -24,8 +24,8 @@ from penstock.store.options import StoreOptions
 WHOLE_BYTES_MAX = 1 << 20
 """Objects of up to this size are read with one request, whatever part is wanted. A request takes as long as
 reading a megabyte."""
-STORES_MAX = 64
-"""Buckets that a process keeps connections to."""
+STORES_MAX = 256
+"""Buckets that a process keeps connections to. If a catalog hands out keys, each table counts."""
 
 
 class NewFile(Protocol):

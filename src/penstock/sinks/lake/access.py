@@ -98,7 +98,7 @@ class Access:
         except Py4JError:  # it does not say
             return None
         properties |= _vended(file_io, location)
-        return self._s3(bucket, iceberg_options(properties))
+        return self._s3(bucket, location, iceberg_options(properties))
 
     def _of_hadoop(self, bucket: Location) -> StoreOptions | None:
         """By the options of Hadoop's S3A. Source: Hadoop's documentation, "S3A"."""
@@ -110,20 +110,23 @@ class Access:
             own = conf.get(f"fs.s3a.bucket.{bucket.bucket}.{name}")
             return str(own or conf.get(f"fs.s3a.{name}") or "")
 
-        return self._s3(bucket, hadoop_options(get))
+        return self._s3(bucket, bucket.url(), hadoop_options(get))
 
-    def _s3(self, bucket: Location, found: S3Options | None) -> StoreOptions | None:
+    def _s3(self, bucket: Location, location: str, found: S3Options | None) -> StoreOptions | None:
         if found is None:
             return None
         credentials: Credentials = Ambient()
         if found.keys is not None:
-            credentials = self._lend(f"{bucket.url()} {found.endpoint} {found.keys.key_id}", found.keys)
+            # Keys with a token were handed out, perhaps for this table alone, and change all the time.
+            whose = location if found.keys.reveal()[2] else f"{bucket.url()} {found.keys.key_id}"
+            credentials = self._lend(f"{found.endpoint} {whose}", found.keys)
         return StoreOptions(
             credentials, endpoint=found.endpoint, region=found.region, path_style=found.path_style
         )
 
     def _lend(self, name: str, keys: Keys) -> Credentials:
-        """A reference to the keys. `name` tells sets of keys from each other."""
+        """A reference to the keys. New keys of the same `name` replace the old ones, and have the same
+        reference, so that connections are used again."""
         secrets = keys.reveal()
         with self._guard:
             known = self._lent.get(name)
