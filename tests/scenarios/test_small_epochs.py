@@ -57,6 +57,7 @@ def test_epochs_without_equality_deletes_are_merged_by_files(scenario: Make) -> 
         assert not any(one.get("penstock.small") for one in found)
 
 
+@pytest.mark.slow
 def test_small_commits_are_folded_and_large_ones_merged_by_files_while_the_stream_goes_on(
     scenario: Make,
 ) -> None:

@@ -189,6 +189,7 @@ def test_what_delta_answers_from_statistics_is_right(place: Make) -> None:
     assert by_files(it) and found() == (3, 1, 3, "0000-01-01", "1970-01-06")
 
 
+@pytest.mark.slow
 def test_other_versions_and_other_housekeeping_see_the_same_rows(place: Make) -> None:
     it = place("delta").create()
     it.sink.append(it.table, it.latest(*[(n, "a", False, 1) for n in range(100)]), it.commit(1))
@@ -286,6 +287,7 @@ def test_a_key_column_that_older_files_lack_is_merged_by_spark(place: Make) -> N
     assert it.rows() == [(1, "a", None, 1), (1, "b", 7, 5), (2, "c", 8, 6)]
 
 
+@pytest.mark.slow  # Iceberg's has a quick seed
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None:
     choose = random.Random(seed)
