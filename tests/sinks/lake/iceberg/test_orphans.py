@@ -41,6 +41,16 @@ def test_old_files_without_a_snapshot_go_and_nothing_else(place: Make, name: str
     assert it.sink.compact(it.table).orphans == 0
 
 
+def test_where_the_catalog_has_snapshots_of_its_own_nothing_is_removed(place: Make) -> None:
+    """Nessie says so by this property: files that the table does not name may be those of another branch."""
+    it = place("iceberg").create()
+    it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
+    it.sink.format.load(it.table).updateProperties().set("gc.enabled", "false").commit()
+    path = stray(it.sink.format._path(it.table) / "data", ".parquet")
+    assert it.sink.compact(it.table).orphans == 0
+    assert path.exists()
+
+
 def stray(folder: Path, suffix: str) -> Path:
     path = folder / f"{uuid.uuid4()}{suffix}"
     path.parent.mkdir(exist_ok=True)

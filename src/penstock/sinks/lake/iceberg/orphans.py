@@ -5,6 +5,9 @@ but it takes space. Iceberg's own action for this compares whole locations, and 
 its location is written in another way (`file:/x` and `/x`, or a `%` in the name of a table). Here only files
 are removed whose own names Penstock made, and these are unique (128 bits of chance). So comparing the names
 is enough.
+
+A catalog may have snapshots that a table's own metadata does not show, on branches of its own. Such a catalog
+forbids clients to remove files (`may_remove_files`), and then nothing is removed.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from penstock.sinks.lake.iceberg.catalog import may_remove_files
 from penstock.sinks.lake.iceberg.files import Classes, java_items
 
 AGE_MS = 3 * 24 * 3_600_000
@@ -24,10 +28,11 @@ _OURS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.parquet|-delete
 
 
 def remove_orphans(spark: SparkSession, classes: Classes, name: str, target: Any) -> int:
-    """Returns how many files were removed; 0 if the table's store cannot list files. `name`: the table's in
+    """Returns how many files were removed; 0 if the table's store cannot list files, or if the catalog
+    forbids it. `name`: the table's in
     Spark SQL. Snapshots that are committed meanwhile name younger files."""
     io = target.io()
-    if not classes.lists_files(io):
+    if not classes.lists_files(io) or not may_remove_files(target):
         return 0
     before_ms = int(time.time() * 1000) - AGE_MS
     folder = target.locationProvider().newDataLocation("file").rpartition("/")[0]
