@@ -225,7 +225,7 @@ def _stacks(case: Case) -> list[str]:
             if not is_java:
                 pythons.append(one)
     psutil.wait_procs(pythons, timeout=10)
-    time.sleep(0.5)  # for what the driver's pipe still holds
+    case.watch.until(lambda: "Current thread" in case.service.errors, 10, look_seconds=0.1)
     lines = [f"threads of the driver: {case.service.errors[-20_000:]}"]
     for name in ("receiver.log", "logs/spark.stderr"):
         for folder in (case.relay, case.state):

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.sinks import files
-from penstock.sinks.files import FileWriter, MergeWriter, WrittenFile
+from penstock.sinks.files import FileWriter, MergeWriter, WrittenFile, side_by_side
 from penstock.store.files import Folder
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -104,3 +104,21 @@ def test_a_key_with_null_leaves_no_files(tmp_path: Path) -> None:
     assert pq.read_table(found.keys[0].location)["l"].to_pylist() == [10**12, 2 * 10**12]
     writer.remove(found)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_files_written_side_by_side_none_is_left_if_one_fails(tmp_path: Path) -> None:
+    writer = FileWriter(Folder.local(tmp_path), SCHEMA)
+    batch = pa.RecordBatch.from_arrays([pa.array([1, 2])], schema=SCHEMA)
+
+    def failing() -> list[WrittenFile]:
+        raise OSError("the disk is full")
+
+    def good() -> list[WrittenFile]:
+        return list(writer.files([batch]))
+
+    for writes in ([good, failing], [failing, good], [good, failing, good]):
+        with pytest.raises(OSError, match="disk is full"):
+            side_by_side(writer.folder.files, writes, threads=2)
+        assert list(tmp_path.iterdir()) == []
+    found = side_by_side(writer.folder.files, [good, list, good], threads=2)
+    assert [len(files) for files in found] == [1, 0, 1] and len(list(tmp_path.iterdir())) == 2

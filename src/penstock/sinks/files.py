@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from penstock.errors import InternalError
 from penstock.model.change import DELETED
 from penstock.sinks.names import source_columns
 from penstock.sinks.rows import Batches
-from penstock.store.files import Folder, remove_quietly
+from penstock.store.files import Files, Folder, remove_quietly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -214,19 +215,14 @@ class FileWriter:
     def _spread(self, batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[WrittenFile]:
         """Writes several files at a time: most of it is waiting for the disk or the store."""
         for some in self._groups(batches, LAID_OUT_BYTES):
-            with ThreadPoolExecutor(self.folder.files.readers, thread_name_prefix="partitions") as pool:
-                writing = [pool.submit(self._write_part, *part) for part in layout.parts(some)]
-            failed = [one for one in writing if one.exception() is not None]
-            found = [one.result() for one in writing if one not in failed]
-            if failed:
-                remove_quietly(self.folder.files, [file.location for file in found])
-                failed[0].result()
-            yield from found
+            parts = [partial(self._write_part, *part) for part in layout.parts(some)]
+            for found in side_by_side(self.folder.files, parts, threads=self.folder.files.readers):
+                yield from found
 
-    def _write_part(self, partition: Partition, rows: pa.Table) -> WrittenFile:
+    def _write_part(self, partition: Partition, rows: pa.Table) -> list[WrittenFile]:
         groups = _slices(rows)
         file, _ = self._write_file(next(groups), groups)
-        return replace(file, partition=partition)
+        return [replace(file, partition=partition)]
 
     def _groups(self, batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.Table]:
         """The rows in tables of about `bytes_max` bytes, none of them empty."""
@@ -321,6 +317,20 @@ class Merged:
 
     rows: Sequence[WrittenFile]
     keys: Sequence[WrittenFile]
+
+
+def side_by_side(
+    files: Files, writes: Iterable[Callable[[], list[WrittenFile]]], *, threads: int
+) -> list[list[WrittenFile]]:
+    """What each of these functions writes. If one fails, nothing is left of any."""
+    with ThreadPoolExecutor(threads, thread_name_prefix="files") as pool:
+        writing = [pool.submit(write) for write in writes]
+    failed = [one for one in writing if one.exception() is not None]
+    if failed:
+        done = [file.location for one in writing if one not in failed for file in one.result()]
+        remove_quietly(files, done)
+        failed[0].result()
+    return [one.result() for one in writing]
 
 
 def written(frame: DataFrame) -> list[WrittenFile]:

@@ -19,6 +19,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ class Access:
     # where options come from --------------------------------------------------------------------------------
 
     def _of_iceberg(self, location: str, bucket: Location, file_io: Any) -> StoreOptions | None:
-        """By the properties of Iceberg's S3FileIO. Source: Iceberg's documentation, "AWS", and its REST
+        """What the table's S3FileIO was told. Source: Iceberg's documentation, "AWS", and its REST
         specification, `storage-credentials`."""
         if bucket.kind != "s3" or _is_hadoop(file_io):
             return None
@@ -101,7 +102,7 @@ class Access:
         return self._s3(bucket, location, iceberg_options(properties))
 
     def _of_hadoop(self, bucket: Location) -> StoreOptions | None:
-        """By the options of Hadoop's S3A. Source: Hadoop's documentation, "S3A"."""
+        """What Hadoop's S3A was told. Source: Hadoop's documentation, "S3A"."""
         if bucket.kind != "s3":
             return None
         conf = self._spark.sparkContext._jsc.hadoopConfiguration()
@@ -117,7 +118,7 @@ class Access:
             return None
         credentials: Credentials = Ambient()
         if found.keys is not None:
-            # Keys with a token were handed out, perhaps for this table alone, and change all the time.
+            # A catalog hands out keys with a token: often for one table, and new ones with each load.
             whose = location if found.keys.reveal()[2] else f"{bucket.url()} {found.keys.key_id}"
             credentials = self._lend(f"{found.endpoint} {whose}", found.keys)
         return StoreOptions(
@@ -142,24 +143,24 @@ class Access:
             return lending.reference
 
     def _scratch(self) -> str | None:
-        """Spark's scratch directory, which belongs to this run; what a killed run leaves is removed by the
-        next one. None: that of the system."""
+        """Spark's scratch directory. Only this run uses it, and the next run removes what a killed one left.
+        None: that of the system."""
         found = self._spark.conf.get("spark.local.dir", None)
         return found if found and Path(found).is_dir() else None
 
 
+@dataclass(frozen=True)
 class S3Options:
     """How to reach a bucket. `keys`: None if the environment, a profile or a role has them."""
 
-    def __init__(self, endpoint: str, region: str, path_style: bool, keys: Keys | None) -> None:
-        self.endpoint = endpoint
-        self.region = region
-        self.path_style = path_style
-        self.keys = keys
+    endpoint: str
+    region: str
+    path_style: bool
+    keys: Keys | None
 
 
 def iceberg_options(properties: Mapping[str, str]) -> S3Options | None:
-    """By the properties of an S3FileIO. None: it uses something that Penstock does not support."""
+    """What the properties of an S3FileIO say. None: Penstock does not support one of them."""
     if properties.get("client.factory") or properties.get("s3.remote-signing-enabled") == "true":
         return None
     key_id, secret = properties.get("s3.access-key-id", ""), properties.get("s3.secret-access-key", "")
@@ -179,7 +180,7 @@ def iceberg_options(properties: Mapping[str, str]) -> S3Options | None:
 
 
 def hadoop_options(get: Get) -> S3Options | None:
-    """By the options of an S3A file system, without their prefix. None as for `iceberg_options`."""
+    """What the options of an S3A file system say, without their prefix. None as for `iceberg_options`."""
     key_id, secret, token = get("access.key"), get("secret.key"), get("session.token")
     endpoint = get("endpoint")
     if endpoint and "://" not in endpoint:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
-from penstock.sinks.files import field_id
+from penstock.sinks.files import WrittenFile, field_id
 from penstock.sinks.lake import vectors
 from penstock.sinks.lake.vectors import Inline, Vector
 from penstock.store.files import Files
@@ -54,6 +54,12 @@ class KeyFile:
     size: int
     fields: tuple[int, ...]
     sequence: int = NEWEST
+
+
+def key_files(files: Iterable[WrittenFile], fields: pa.Schema) -> list[KeyFile]:
+    """Files of keys that are not in a table, with these columns."""
+    numbers = tuple(number for field in fields if (number := field_id(field)) is not None)
+    return [KeyFile(file.location, file.size, numbers) for file in files]
 
 
 @dataclass(frozen=True)

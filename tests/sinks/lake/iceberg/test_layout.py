@@ -111,7 +111,7 @@ def test_a_file_that_cannot_be_written_leaves_none(tmp_path: Path, monkeypatch: 
     writer = FileWriter(Folder.local(tmp_path), pa.schema([("id", pa.int64())]), layout=layout)
     written = writer._write_part
 
-    def failing(partition: Partition, rows: pa.Table) -> WrittenFile:
+    def failing(partition: Partition, rows: pa.Table) -> list[WrittenFile]:
         if partition == (3,):
             raise OSError("the disk is full")
         return written(partition, rows)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.sinks.base import Commit
-from penstock.sinks.files import MERGED, Merged, MergeWriter, WrittenFile, field_id, merged
+from penstock.sinks.files import MERGED, Merged, MergeWriter, WrittenFile, merged
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.delta import vectors
 from penstock.sinks.lake.delta.commits import Action, Commits
@@ -32,7 +32,7 @@ from penstock.sinks.lake.delta.files import (
     takes_vectors,
     with_vector,
 )
-from penstock.sinks.lake.lookup import DataFile, KeyFile, Unsearchable, deleted_rows
+from penstock.sinks.lake.lookup import DataFile, Unsearchable, deleted_rows, key_files
 from penstock.sinks.rows import Newer, Rows
 from penstock.store.files import Folder
 
@@ -83,8 +83,6 @@ class FileMerges:
     def _deletes(self, snapshot: Any, task: MergeWriter, found: Merged) -> Iterator[Action]:
         """The log entries that delete the rows with these keys."""
         fields, folder = task.keys.fields, task.keys.folder
-        numbers = tuple(number for field in fields if (number := field_id(field)) is not None)
-        lookups = [KeyFile(file.location, file.size, numbers) for file in found.keys]
         span = KeySpan.of(found.keys, fields)
         files, known, searched = {}, {}, []
         for file in self._commits.checksums.files(snapshot):
@@ -94,7 +92,9 @@ class FileMerges:
                 files[location], known[location] = file, stats
                 searched.append(_data_file(folder, file, stats))
         partly = []
-        for location, bitmap, count in deleted_rows(self._spark, folder.files, searched, lookups):
+        for location, bitmap, count in deleted_rows(
+            self._spark, folder.files, searched, key_files(found.keys, fields)
+        ):
             if not count:
                 continue
             if count == known[location]["numRecords"]:

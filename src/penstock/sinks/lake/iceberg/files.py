@@ -160,8 +160,8 @@ def described(
     Iceberg's own reader of footers would load Hadoop's configuration for each file, which takes as long as
     the rest of a small commit.
     """
-    by_id = {
-        number: (column, field.type)
+    columns = {
+        number: column
         for field, column in zip(fields, file.columns, strict=True)
         if (number := field_id(field)) is not None and number < RESERVED_IDS
     }
@@ -174,10 +174,10 @@ def described(
         "partition": list(file.partition),
         "file-size-in-bytes": file.size,
         "record-count": file.rows,
-        "column-sizes": _pairs({number: column.bytes for number, (column, _) in by_id.items()}),
-        "value-counts": _pairs({number: column.values for number, (column, _) in by_id.items()}),
+        "column-sizes": _pairs({number: column.bytes for number, column in columns.items()}),
+        "value-counts": _pairs({number: column.values for number, column in columns.items()}),
         "null-value-counts": _pairs(
-            {number: column.nulls for number, (column, _) in by_id.items() if column.nulls is not None}
+            {number: column.nulls for number, column in columns.items() if column.nulls is not None}
         ),
         "lower-bounds": _pairs({number: value.hex() for number, value in lower.items()}),
         "upper-bounds": _pairs({number: value.hex() for number, value in upper.items()}),

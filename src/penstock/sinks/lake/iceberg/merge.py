@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from penstock.sinks.base import Commit
-from penstock.sinks.files import MERGED, Merged, MergeWriter, field_id, merged
+from penstock.sinks.files import MERGED, Merged, MergeWriter, merged
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
 from penstock.sinks.lake.iceberg.files import (
     Classes,
@@ -28,7 +28,7 @@ from penstock.sinks.lake.iceberg.files import (
 )
 from penstock.sinks.lake.iceberg.fold_deletes import Marks, add_vectors
 from penstock.sinks.lake.iceberg.manifests import KeySpan, data_files, deletes
-from penstock.sinks.lake.lookup import KeyFile, Unsearchable, deleted_rows
+from penstock.sinks.lake.lookup import Unsearchable, deleted_rows, key_files
 from penstock.sinks.rows import Newer, Rows
 
 
@@ -109,12 +109,10 @@ class FileMerges:
         """Marks the rows with these keys as deleted. The location of the vectors' file is appended to
         `written`."""
         fields, folder = task.keys.fields, task.keys.folder
-        numbers = tuple(number for field in fields if (number := field_id(field)) is not None)
         span = KeySpan.of_files(found.keys, fields)
         present = deletes(self._classes, target, seen)
         files = [file for file in data_files(self._classes, target, seen) if span.may_be_in(file)]
         searched = [file.searched(present.vector(file.location)) for file in files]
-        keys = [KeyFile(file.location, file.size, numbers) for file in found.keys]
-        deleted = deleted_rows(self._spark, folder.files, searched, keys)
+        deleted = deleted_rows(self._spark, folder.files, searched, key_files(found.keys, fields))
         marks = Marks(files, present, deleted)
         add_vectors(self._classes, target, change, folder, marks, written)

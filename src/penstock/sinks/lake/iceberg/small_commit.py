@@ -27,17 +27,15 @@ into deletion vectors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.sinks.base import Commit
-from penstock.sinks.files import FileWriter, WrittenFile, field_id
+from penstock.sinks.files import WrittenFile, field_id, side_by_side
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
 from penstock.sinks.lake.iceberg.files import Classes, described, file_writer, key_writer, removed_if_refused
 from penstock.sinks.rows import Rows
-from penstock.store.files import remove_quietly
 
 SMALL = "penstock.small"
 """Summary property of the snapshots of such commits."""
@@ -70,7 +68,11 @@ class SmallCommits:
         named = [batch.select(list(key)) for batch in batches] if key else []
         if any(column.null_count for batch in named for column in batch.columns):
             return False  # a zero date arrives as NULL, and two NULLs may be different dates
-        added, removed = _written(writer, batches, keys, named)
+        added, removed = side_by_side(
+            writer.folder.files,
+            [lambda: list(writer.files(batches)), lambda: list(keys.files(named))],
+            threads=2,
+        )
         if removed and not added:
             added = [writer.empty_file()]
         locations = [file.location for file in (*added, *removed)]
@@ -98,25 +100,6 @@ class SmallCommits:
             change.set(COMMIT, str(commit)).set(SMALL, "true").commit()
         self._commits.record(transaction, transaction.table(), commit)
         transaction.commitTransaction()
-
-
-def _written(
-    writer: FileWriter, rows: Sequence[pa.RecordBatch], keys: FileWriter, named: Sequence[pa.RecordBatch]
-) -> tuple[list[WrittenFile], list[WrittenFile]]:
-    """Writes both kinds of files side by side: most of it is waiting for the disk or the store."""
-    with ThreadPoolExecutor(1, thread_name_prefix="keys") as pool:
-        other = pool.submit(lambda: list(keys.files(named)))
-        try:
-            added = list(writer.files(rows))
-        except BaseException:
-            if other.exception() is None:
-                remove_quietly(keys.folder.files, [file.location for file in other.result()])
-            raise
-        try:
-            return added, other.result()
-        except BaseException:
-            remove_quietly(writer.folder.files, [file.location for file in added])
-            raise
 
 
 def _ids(fields: pa.Schema) -> list[int]:
