@@ -17,7 +17,7 @@ from penstock.spark.table_outcome import resnapshot_reason
 from penstock.state import StateStore
 
 ORDERS, OTHERS = TableId("shop", "orders"), TableId("shop", "others")
-ERROR = TableError("What a statement did is not known.", table=str(ORDERS), again=True)
+ERROR = TableError("What a statement did is not known.", table=str(ORDERS), read_again=True)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ def reread_error(table: TableId, why: str) -> TableError:
         hint=f"Nothing to do if this is rare. Otherwise let the application change rows of {table}, remove "
         f"the rule from the foreign key, and run `penstock resnapshot FILE {argument(table)}`.",
         table=str(table),
-        again=True,
+        read_again=True,
     )
 
 

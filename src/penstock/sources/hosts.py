@@ -37,5 +37,4 @@ class SnapshotHosts(Protocol):
         """Closes all connections. The next `look` opens them again."""
 
     def hosts_to_json(self) -> list[dict[str, Any]]:
-        """Each of `snapshot.hosts` as `host`, with the reason why it is not read from as `unfit` (null: it is
-        used)."""
+        """Each of `snapshot.hosts` as `host`. `excluded_because`: why it is not read from, or null."""

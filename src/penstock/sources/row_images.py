@@ -40,4 +40,4 @@ class RowImages(Protocol):
 
     def computation(self, schema: TableSchema) -> Computation:
         """How to compute generated columns that row events lack, by the table's current definition. Raises
-        `TableError` (`unfit=True`) if that is no longer `schema`."""
+        `TableError` (`definition_differs=True`) if that is no longer `schema`."""

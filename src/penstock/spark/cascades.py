@@ -238,7 +238,7 @@ class Cascades:
                     f"What foreign keys changed in {table} is not known: {error.message}",
                     hint=error.hint,
                     table=str(table),
-                    **{"again": True} if error.details.get("lacks") != "columns" else {},
+                    **{"read_again": True} if error.details.get("lacks") != "columns" else {},
                 )
 
     # children -----------------------------------------------------------------------------------------------

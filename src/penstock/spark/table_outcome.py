@@ -57,9 +57,9 @@ class TableOutcome:
 def resnapshot_reason(state: StateStore, error: TableError, rereads_max: int) -> str:
     """Why a table that was stopped by an error is read again automatically. Empty: it stays parked until an
     operator acts."""
-    if error.details.get("unfit"):
+    if error.details.get("definition_differs"):
         return DEFINITION_DOES_NOT_FIT
-    if not error.details.get("again"):
+    if not error.details.get("read_again"):
         return ""
     since_us = (time.time() - REREADS_COUNTED_SECONDS) * 1_000_000
     often = [

@@ -270,7 +270,7 @@ def core_error(error: Exception, table: str) -> PenstockError:
             f"definition.",
             table=table,
             offset=error.offset,
-            unfit=True,
+            definition_differs=True,
             lacks=error.lacks,
         )
     assert isinstance(error, DecodeError)

@@ -240,7 +240,7 @@ def test_a_column_of_one_shard_alone_is_renamed_and_a_shared_one_has_the_shard_r
     assert it.all("id", "name", "mine") == [(1, 1, "a", 5), (2, 1, "A", None)]
     with pytest.raises(TableError, match="other shards have one of the two") as caught:
         two.evolve(3, same, column("title", pa.string(), "name"))
-    assert caught.value.details["again"]
+    assert caught.value.details["read_again"]
     # read again: its rows are all written anew, and those left are removed
     again = EvolvedColumn(pa.field("title", pa.string()), "title", refills=True)
     assert two.evolve(4, same, again)

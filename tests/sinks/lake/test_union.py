@@ -166,7 +166,7 @@ def test_a_rename_that_touches_a_shared_column_has_the_shard_read_again(renamed:
             [column(name, TEXT, before)],
             claims(a="id name own", b="id name"),
         )
-    assert caught.value.details == {"table": str(A), "again": True}
+    assert caught.value.details == {"table": str(A), "read_again": True}
 
 
 def test_names_are_the_same_in_any_case_of_letters() -> None:

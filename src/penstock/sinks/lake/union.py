@@ -204,5 +204,5 @@ def _again(shard: TableId, column: EvolvedColumn, why: str) -> TableError:
         f"The column {column.field.name} of {shard} {why}.",
         hint=f"Run `penstock resnapshot FILE {argument(shard)}`.",
         table=str(shard),
-        again=True,
+        read_again=True,
     )

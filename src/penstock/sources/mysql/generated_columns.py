@@ -85,7 +85,7 @@ def computation(source: MySqlOptions, schema: TableSchema) -> MySqlComputation:
                 "changed since, so that the source cannot compute them any more.",
                 hint=f"Run `penstock resnapshot FILE {argument(schema.table)}`.",
                 table=str(schema.table),
-                unfit=True,
+                definition_differs=True,
             )
         rows = query(
             connection,

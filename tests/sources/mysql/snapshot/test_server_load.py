@@ -141,5 +141,5 @@ def test_the_source_is_never_read_in_place_of_hosts_that_are_away(
     usable = one.look()
     assert not usable.hosts and usable.paused_by == "hosts"
     assert all(host in usable.reason for host in hosts), usable.reason
-    assert [item["host"] for item in one.hosts_to_json() if item["unfit"]] == hosts
+    assert [item["host"] for item in one.hosts_to_json() if item["excluded_because"]] == hosts
     one.close()

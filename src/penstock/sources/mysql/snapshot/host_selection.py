@@ -108,7 +108,7 @@ class HostSelection:
     def hosts_to_json(self) -> list[dict[str, Any]]:
         """Each of `snapshot.hosts`, with the reason why it is not read from (null: it is used)."""
         return [
-            {"host": address, "unfit": found if isinstance(found, str) else None}
+            {"host": address, "excluded_because": found if isinstance(found, str) else None}
             for address, found in list(self._judged.items())
         ]
 
