@@ -39,6 +39,19 @@ def test_relative_paths_count_from_the_files_folder(tmp_path: Path) -> None:
     assert loaded.relay_log_path == tmp_path / "st" / "relay"
 
 
+def test_staging_is_a_url_or_a_path_and_the_state_without_it(tmp_path: Path) -> None:
+    where = {"s3://bucket/x": "s3://bucket/x", "file:///data/x": "file:///data/x", "there": "there"}
+    for written, meant in where.items():
+        found = config.parse({**GOOD, "staging": written}, base=tmp_path).staging_url
+        assert found == (meant if "://" in meant else (tmp_path / meant).as_uri())
+    assert config.parse(GOOD, base=tmp_path).staging_url == (tmp_path / "state").as_uri()
+
+
+def test_on_a_cluster_staging_is_an_object_store_or_said_to_be_shared() -> None:
+    for staging in ("s3://bucket/x", "file:///shared"):
+        config.parse({**GOOD, "spark": {"master": "spark://h:7077"}, "staging": staging})
+
+
 def test_environment_variables_are_replaced_and_a_missing_one_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +101,18 @@ def test_environment_variables_are_replaced_and_a_missing_one_is_named(
         ({"sink": {"type": "console", "before_image": False}}, "(did you mean `before_images`?)"),
         ({"sink": {"fold_commits": 0}}, "option `sink.fold_commits`: Input should be greater"),
         ({"sink": "iceberg"}, "option `sink`: Input should be a valid dictionary"),
+        ({"staging": "ftp://host/x"}, "option `staging`: There is no store for ftp:// URLs"),
+        ({"staging": "s3://key:secret@bucket/x"}, "Credentials do not belong into the URL"),
+        ({"spark": {"master": "yarn"}}, "`staging: s3://bucket/path`"),
+        ({"spark": {"master": "spark://h:7077"}, "staging": "/data"}, "`staging: file:///path`"),
+        ({"store": {"endpoint": "minio:9000"}}, "option `store.endpoint`: write an address that begins with"),
+        ({"store": {"endpoint": "http://a:b@minio"}}, "no credentials in it"),
+        ({"store": {"access_key_id": "x"}}, "`access_key_id` and `secret_access_key` go together"),
+        ({"store": {"session_token": "x"}}, "`session_token` needs"),
+        (
+            {"store": {"access_key_id": "x", "secret_access_key": "y", "profile": "z"}},
+            "give keys or a `profile`",
+        ),
         ({"source": {"user": "u", "port": 70000}}, "option `source.port`"),
         ({"merge_shards": [{"tables": "orders_*", "into": "shop.orders"}]}, "names no database"),
         ({"merge_shards": [{"tables": [], "into": "shop.orders"}]}, "`tables` names no table"),

@@ -68,11 +68,12 @@ def test_a_lent_password_travels_as_a_path_that_only_this_account_can_read(tmp_p
 
 
 def test_what_a_killed_run_left_behind_goes_with_the_next_one(tmp_path: Path) -> None:
-    left = lent({"password": Secret("old")}, tmp_path)
+    config = lending(tmp_path)
+    left = lent({"password": Secret("old")}, config.state)
     left.__enter__()
-    with lent({"password": Secret("new")}, tmp_path):
-        [file] = (tmp_path / "secrets").iterdir()
-        assert file.read_text() == "new"
+    with configuration.with_lent_secrets(config):
+        [file] = (config.state / "secrets").iterdir()
+        assert file.read_text() == PASSWORD
 
 
 @pytest.mark.parametrize("first", ["@", "`", "%", "&", "*", "!", "[", "{", "|", ">", "x: ", "'", '"'])

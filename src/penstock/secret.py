@@ -9,10 +9,13 @@ what it carries in many places: serialised tasks are in files of the driver and 
 properties, `spark.conf` and executor environments are in the event log and on the web page. So a `Secret`
 refuses to be pickled, unless it was lent (`lent`). Then it is in a file of the state directory that only
 this account can read (mode 0600, in a directory with mode 0700), and the pickle has only the file's path.
-Tasks need that directory anyway, because they stage their chunks in it: on one machine it is on the local
-disk, on a cluster on a file system that driver and executors share. The file exists as long as the run. A
-killed run leaves it behind, beside the pipeline file that may contain the same password. The next run
-replaces it.
+The file exists as long as the run. A killed run leaves it behind, beside the pipeline file that may contain
+the same password. The next run replaces it.
+
+Executors of other machines do not see that directory. On a cluster the pickle has the name of an environment
+variable instead (`by_variable`), which Spark sets for the processes of its executors, and which no task
+carries (`spark/session.py`). The names contain SECRET, so that Spark hides their values in its event log and
+on its web page.
 """
 
 from __future__ import annotations
@@ -38,12 +41,14 @@ REVEALED = "penstock.secret.revealed"
 class Secret:
     """A text that only `reveal` shows. Two secrets are equal if their texts are."""
 
-    __slots__ = ("_file", "_text")
+    __slots__ = ("_file", "_text", "_variable")
 
-    def __init__(self, text: str = "", *, file: Path | None = None) -> None:
-        """`file`: the file from which processes that unpickle the secret read the text."""
-        self._text: str | None = text if file is None or text else None
+    def __init__(self, text: str = "", *, file: Path | None = None, variable: str = "") -> None:
+        """`file` or `variable` (of the environment): where processes that unpickle the secret find the
+        text."""
+        self._text: str | None = text if text or (file is None and not variable) else None
         self._file = file
+        self._variable = variable
 
     def reveal(self) -> str:
         """The text."""
@@ -52,6 +57,8 @@ class Secret:
         return self._text
 
     def _borrowed(self) -> str:
+        if self._variable:
+            return self._from_environment()
         assert self._file is not None
         try:
             return self._file.read_text("utf-8")
@@ -61,6 +68,14 @@ class Secret:
                 hint="The file lives as long as its pipeline runs. On a cluster, `state` must be on a file "
                 "system that driver and executors share.",
             ) from error
+
+    def _from_environment(self) -> str:
+        if text := os.environ.get(self._variable):
+            return text
+        raise TransientError(
+            f"The environment variable {self._variable}, which has a password, is not set in this process.",
+            hint="Spark sets it for its executors (spark.executorEnv). Check that the cluster passes it on.",
+        )
 
     def __bool__(self) -> bool:
         return bool(self.reveal())
@@ -86,6 +101,8 @@ class Secret:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._file is not None:
             return (_from_file, (str(self._file),))
+        if self._variable:
+            return (_from_variable, (self._variable,))
         if not self.reveal():
             return (Secret, ())
         raise InternalError("A password was pickled without having been lent (`penstock.secret`).")
@@ -124,6 +141,24 @@ def _from_file(path: str) -> Secret:
     return Secret(file=Path(path))
 
 
+def _from_variable(name: str) -> Secret:
+    return Secret(variable=name)
+
+
+def variable_of(section: str, option: str) -> str:
+    """The environment variable that has a secret option of the pipeline file on executors."""
+    return f"PENSTOCK_SECRET_{section}_{option}".upper()
+
+
+def by_variable(secrets: Mapping[str, Secret], section: str) -> dict[str, Secret]:
+    """The same secrets in a form that can be pickled. Processes that unpickle them have the variables
+    `variable_of`."""
+    return {
+        name: Secret(secret.reveal(), variable=variable_of(section, name) if secret else "")
+        for name, secret in secrets.items()
+    }
+
+
 @contextlib.contextmanager
 def lent(secrets: Mapping[str, Secret], state: Path) -> Iterator[dict[str, Secret]]:
     """The same secrets in a form that can be pickled while the block lasts."""
@@ -133,7 +168,6 @@ def lent(secrets: Mapping[str, Secret], state: Path) -> Iterator[dict[str, Secre
     folder = state / "secrets"
     folder.mkdir(mode=0o700, exist_ok=True)
     folder.chmod(0o700)
-    take_back(state)  # a killed run may have left files; only one run uses the state at a time
     files = {name: (folder / uuid.uuid4().hex).absolute() for name, secret in secrets.items() if secret}
     try:
         for name, file in files.items():

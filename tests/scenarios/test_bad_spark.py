@@ -39,7 +39,7 @@ def case(mysql: Database, tmp_path: Path) -> Scenario:
 
 def with_spark(case: Scenario, conf: dict[str, str], **options: Any) -> None:
     found = {"master": "local[2]", "driver_memory": "1g", "conf": SHORT_LIVED | conf}
-    case.write_file(spark=found | options)
+    case.write_file(spark=found | options, staging=case.folder.as_uri())
 
 
 def refused(case: Scenario, *named: str, done: Completed | None = None) -> str:

@@ -13,7 +13,7 @@ import pytest
 from penstock.errors import InternalError, PenstockError
 from penstock.store.base import Store
 from penstock.store.errors import KeyRefused, ObjectChanged, ObjectExists, ObjectMissing, ObjectShorter
-from penstock.store.probe import check_conditions
+from penstock.store.probe import check_conditions, check_listing
 
 AWKWARD = [
     "a b", "50%", "a%20b", "%2e%2e", "é/ñ", "e\u0301", "日本/語", "\U0001f600", ".hidden/.file", "...", "a.",
@@ -285,6 +285,7 @@ def test_conditional_puts_and_the_end_of_an_upload_exclude_each_other(store: Sto
 
 def test_the_store_proves_that_it_keeps_conditions(store: Store) -> None:
     check_conditions(store)
+    check_listing(store)
     assert keys(store) == []
 
 

@@ -1,4 +1,5 @@
-"""`penstock doctor FILE`: checks the source, prints the SQL that fixes what is wrong, and tries the sink."""
+"""`penstock doctor FILE`: checks the source, prints the SQL that fixes what is wrong, and tries staging and
+the sink."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from penstock import config as configuration
 from penstock.commands.doctor_sink import sink_findings
+from penstock.commands.doctor_staging import staging_findings
 from penstock.commands.terminal import cell, console, say_json
 from penstock.config import PipelineConfig
 from penstock.errors import PenstockError
@@ -30,12 +32,12 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("er
 
 
 def doctor(file: Path, *, as_json: bool) -> int:
-    """Prints what `findings_of` and `sink_findings` find. Returns the exit code: 1 if something must be fixed
-    before the pipeline can run."""
+    """Prints what `findings_of`, `staging_findings` and `sink_findings` find. Returns the exit code: 1 if
+    something must be fixed before the pipeline can run."""
     config = configuration.load(file)
     findings = findings_of(config)
     with _waiting(as_json=as_json):
-        findings += sink_findings(config)
+        findings += [*staging_findings(config), *sink_findings(config)]
     findings.sort(key=lambda finding: _ORDER[finding.level])
     failed = any(finding.level == "error" for finding in findings)
     if as_json:
@@ -52,7 +54,7 @@ def _waiting(*, as_json: bool) -> Iterator[None]:
     if as_json or not errors.is_terminal:
         yield
         return
-    with errors.status("trying the sink …"):
+    with errors.status("trying staging and the sink …"):
         yield
 
 

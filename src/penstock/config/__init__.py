@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from penstock.config.sections import (
     EpochConfig,
@@ -33,15 +33,18 @@ from penstock.config.sections import (
 )
 from penstock.config.sink_section import SinkSection
 from penstock.config.source_section import SourceSection, options_model
+from penstock.config.store_section import StoreConfig, set_in_environment
 from penstock.errors import ConfigError
 from penstock.model.schema import DEFAULT_TYPES, TableId, TypeOptions
 from penstock.model.section import Section
 from penstock.model.shards import ShardRule, contradiction
 from penstock.model.units import Milliseconds
-from penstock.secret import REVEALED, Secret, lent, take_back
+from penstock.secret import REVEALED, Secret, by_variable, lent, take_back, variable_of
 from penstock.sinks import registry
 from penstock.sinks.kind import SinkKind, SinkOptions
 from penstock.sources.kind import SourceOptions
+from penstock.store.errors import StoreRefused
+from penstock.store.location import Location
 
 __all__ = [
     "EpochConfig",
@@ -56,8 +59,10 @@ __all__ = [
     "SnapshotConfig",
     "SourceOptions",
     "SparkConfig",
+    "StoreConfig",
     "TablesConfig",
     "VerifyConfig",
+    "executor_variables",
     "load",
     "parse",
     "save",
@@ -79,6 +84,12 @@ class PipelineConfig(Section):
     sink: SinkSection = registry.DEFAULT.options()
     state: Path
     """Directory for everything that the pipeline remembers. Must be on a local disk."""
+    staging: str | None = None
+    """Where Spark's tasks find what the driver or other tasks wrote for them: staged chunks, changes made by
+    foreign keys, scratch. A directory, or a URL: `s3://bucket/path`, `gs://bucket/path`,
+    `az://container/path`. Pipelines may share it. None: the state directory. On a cluster it must be an
+    object store, or a directory that all machines share, written as `file:///path`."""
+    store: StoreConfig = StoreConfig()
     stop_timeout: Milliseconds = Field(12_000, ge=1000)
     """How long a run may take to end after SIGTERM or Ctrl-C. Running work may finish. Waits for the
     source are ended after a third of the time, Spark's jobs after half of it. At the end the process
@@ -133,6 +144,33 @@ class PipelineConfig(Section):
                 "`schema.rereads: keep` forbids"
             )
         return self
+
+    @field_validator("staging")
+    @classmethod
+    def _is_place_for_files(cls, value: str | None) -> str | None:
+        if value is not None and "://" in value:
+            try:
+                Location.parse(value)
+            except StoreRefused as error:
+                raise ValueError(f"{error.message} {error.hint}") from None
+        return value
+
+    @model_validator(mode="after")
+    def _executors_reach_staging(self) -> PipelineConfig:
+        if not self.spark.is_local and (self.staging is None or "://" not in self.staging):
+            raise ValueError(
+                f"on the cluster {self.spark.master}, `staging` must be a place that every executor reaches, "
+                "and not a directory of the driver's disk. Write a URL of an object store, for example "
+                "`staging: s3://bucket/path`; or, for a directory that all machines share, "
+                "`staging: file:///path`"
+            )
+        return self
+
+    @property
+    def staging_url(self) -> str:
+        """Where the folder of `staging` is, as the URL of a store."""
+        place = str(self.state) if self.staging is None else self.staging
+        return place if "://" in place else Path(place).resolve().as_uri()
 
     @property
     def sink_kind(self) -> SinkKind[Any]:
@@ -197,11 +235,28 @@ def load(path: str | Path) -> PipelineConfig:
 
 @contextlib.contextmanager
 def with_lent_secrets(config: PipelineConfig) -> Iterator[PipelineConfig]:
-    """The same configuration. While the block lasts, its source may be sent to Spark tasks (`secret.py`). The
-    state directory must exist, and this process must have its lock."""
-    with lent(secrets_of(config.source), config.state) as secrets:
+    """The same configuration. While the block lasts, its source and its stores may be sent to Spark tasks
+    (`secret.py`). The state directory must exist, and this process must have its lock."""
+    secrets, one_machine = secrets_of(config.source), config.spark.is_local
+    with contextlib.ExitStack() as stack:
+        take_back(config.state)  # a killed run may have left files; only one run uses the state at a time
+        if one_machine:
+            secrets = stack.enter_context(lent(secrets, config.state))
+        else:
+            stack.enter_context(set_in_environment(executor_variables(config)))
+            secrets = by_variable(secrets, "source")
+        store = stack.enter_context(config.store.lent(config.state, one_machine=one_machine))
         source = config.source.model_copy(update=secrets)
-        yield config.model_copy(update={"source": source})
+        yield config.model_copy(update={"source": source, "store": store})
+
+
+def executor_variables(config: PipelineConfig) -> dict[str, Secret]:
+    """The environment variables from which executors of other machines take secrets. Empty on one machine,
+    where they are in files of the state directory."""
+    if config.spark.is_local:
+        return {}
+    source = {variable_of("source", name): one for name, one in secrets_of(config.source).items() if one}
+    return source | config.store.variables()
 
 
 def save(config: PipelineConfig, path: Path) -> None:
@@ -236,9 +291,11 @@ def _rooted(config: PipelineConfig, base: Path) -> PipelineConfig:
     def paths_of(section: Section) -> dict[str, Path | None]:
         return {name: absolute(value) for name, value in section if isinstance(value, Path)}
 
+    staging = config.staging
     return config.model_copy(
         update={
             "state": absolute(config.state),
+            "staging": staging if staging is None or "://" in staging else str(absolute(Path(staging))),
             "relay_log": config.relay_log.model_copy(update={"path": absolute(config.relay_log.path)}),
             "source": config.source.model_copy(update=paths_of(config.source)),
             "sink": config.sink.model_copy(update=paths_of(config.sink)),

@@ -264,6 +264,11 @@ class SparkConfig(Section):
     conf: dict[str, str] = Field({})
     """Further Spark options by name. Every value is a text: put numbers in quotes."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether everything runs on this machine."""
+        return self.master.startswith("local")
+
 
 class SchemaConfig(Section):
     """What to do about schema changes, and about changes of rows that are not in the log."""

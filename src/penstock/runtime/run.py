@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.backoff import Backoff, Schedule
 from penstock.cascades.keys import is_unfinished, refers_to_itself
-from penstock.config import PipelineConfig
+from penstock.config import PipelineConfig, executor_variables
 from penstock.errors import TableError, TransientError
 from penstock.failures.messages import one_sentence
 from penstock.model.chunk import Chunk
@@ -148,7 +148,8 @@ class Run:
         from penstock.spark.session import build_session, warm_up
 
         config = self.config
-        self.spark = build_session(config.spark, config.sink, config.state)
+        variables = executor_variables(config)
+        self.spark = build_session(config.spark, config.sink, config.state, variables=variables)
         self.closing.callback(self.spark.stop)
         self.ending.cancel_jobs = self.spark.sparkContext.cancelAllJobs
         lock_state(self.spark, config.state)

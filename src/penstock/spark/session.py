@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from pyspark import InheritableThread, SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -21,6 +22,7 @@ from penstock.config import SinkOptions, SparkConfig
 from penstock.disk.directory import PRIVATE
 from penstock.errors import ConfigError, PenstockError
 from penstock.failures.messages import spark_failed, tail
+from penstock.secret import Secret
 from penstock.sinks import registry
 from penstock.spark import cluster
 from penstock.spark.classes import java_options
@@ -48,6 +50,8 @@ TASK_ATTEMPTS_MAX = 4
 START_SECONDS = 120.0
 """Limit for reaching a cluster, if the caller gives none: the default of `spark.start_timeout`."""
 
+_EXECUTOR_VARIABLE = "spark.executorEnv."
+
 _MERGED = (
     "spark.jars",
     "spark.driver.extraClassPath",
@@ -57,8 +61,15 @@ _MERGED = (
 """Options to which a user's `spark.conf` is added instead of replacing them."""
 
 
-def build_session(spark_config: SparkConfig, sink: SinkOptions, state: Path) -> SparkSession:
+def build_session(
+    spark_config: SparkConfig,
+    sink: SinkOptions,
+    state: Path,
+    *,
+    variables: Mapping[str, Secret] = MappingProxyType({}),
+) -> SparkSession:
     """Starts Spark for one pipeline. Its log is `state/logs/spark.log`, its scratch space `state/tmp`.
+    `variables`: of the environment of executors on other machines (`config.executor_variables`).
 
     The JVM's own output goes to `state/logs/spark.stderr`; errors reach the user as Python exceptions.
     Raises `ConfigError` if Java is missing or too old, jars cannot be fetched, Spark refuses to start, or
@@ -66,6 +77,7 @@ def build_session(spark_config: SparkConfig, sink: SinkOptions, state: Path) -> 
     """
     seconds = spark_config.start_timeout / 1000
     options = session_options(spark_config, [sink], state)
+    options |= {f"{_EXECUTOR_VARIABLE}{name}": value.reveal() for name, value in variables.items()}
     spark = start(options, spark_config.master, state, seconds=seconds)
     if not is_local(spark_config.master):
         try:
@@ -102,7 +114,9 @@ def start(
                 gateway = launch_gateway(first, popen_kwargs=process)  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway)
         cluster.check_master(SparkContext._jvm, master, seconds)
-        spark = SparkSession(SparkContext(conf=conf))
+        context = SparkContext(conf=conf)
+        _keep_from_tasks(context)
+        spark = SparkSession(context)
         cluster.check_options(spark)
         cluster.check_version(spark)
     except PenstockError:
@@ -127,6 +141,13 @@ def at_launch(options: Mapping[str, str]) -> dict[str, str]:
         for name, value in options.items()
         if not (name.startswith("spark.sql.catalog.") or _SECRET.search(name) or _SECRET.search(value))
     }
+
+
+def _keep_from_tasks(context: SparkContext) -> None:
+    """PySpark sends the variables of executors with each task, too, which block managers keep in files. The
+    processes of executors have them already."""
+    for name in [one for one in context.environment if _SECRET.search(one)]:
+        del context.environment[name]
 
 
 def warm_up(spark: SparkSession) -> None:

@@ -34,6 +34,27 @@ def check_conditions(store: Store, *, folder: str = "penstock-check") -> None:
             store.delete(key)
 
 
+def check_listing(store: Store, *, folder: str = "penstock-check") -> None:
+    """Writes, lists and deletes some objects below `folder`. Raises `StoreRefused` if the list is not what
+    was written, and the store's own errors. Leaves nothing behind."""
+    place = f"{folder}/{uuid.uuid4().hex}"
+    keys = [f"{place}/{number}" for number in range(3)]
+    try:
+        for key in keys:
+            store.put(key, b"1")
+        found = [info.key for info in store.objects(place)]
+        if found != keys:
+            raise StoreRefused(
+                f"The store {store.location} does not list what was written: {store.location.url(place)}.",
+                hint="Use a server whose listings are complete at once, or update it.",
+            )
+        store.delete_many(keys)
+        keys = []
+    finally:
+        with contextlib.suppress(PenstockError):
+            store.delete_many(keys)
+
+
 def _ignored(store: Store, key: str) -> PenstockError:
     return StoreRefused(
         f"The store {store.location} ignores conditions: it overwrote {store.location.url(key)}.",

@@ -1,0 +1,145 @@
+"""The section `store` of the pipeline file: how object stores are reached where the environment does not
+say it.
+
+**Credentials on their way to tasks.** A store that is opened by a configuration whose secrets were lent
+(`config.with_lent_secrets`) may be pickled: it has a reference to its keys, never the keys
+(`store/credentials.py`). On one machine that is a file of the state directory. Executors of other machines
+do not see that directory, so there it is the name of environment variables, which the driver sets for itself
+and passes to the executors' processes (`spark/session.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import PrivateAttr, field_validator, model_validator
+
+from penstock.model.section import Section
+from penstock.secret import Secret, variable_of
+from penstock.store.base import Store
+from penstock.store.credentials import (
+    Ambient,
+    Credentials,
+    GivenKeys,
+    Keys,
+    KeysFromEnvironment,
+    lent,
+)
+from penstock.store.opening import open_store
+from penstock.store.options import StoreOptions
+
+_KEYS = ("access_key_id", "secret_access_key", "session_token")
+
+
+class StoreConfig(Section):
+    """How to reach object stores (`staging`) where the environment does not say it. Everything is optional:
+    without it, Penstock finds credentials and region as other programs do, in the environment, AWS's shared
+    files or the role of the machine. The tables of the sink have settings of their own (`sink.catalog`)."""
+
+    endpoint: str | None = None
+    """Address of a compatible server, such as `https://minio.example.com:9000`. None: the cloud's own.
+    Requests are encrypted unless it begins with `http://`."""
+    region: str | None = None
+    """Region of the buckets (S3). None: that of the environment or the profile, else us-east-1."""
+    path_style: bool = True
+    """For S3 with an `endpoint`: whether requests go to `endpoint/bucket/key`, as most compatible servers
+    want it. false: to `bucket.endpoint/key`."""
+    access_key_id: Secret = Secret()
+    """Id of the access key; for Azure the account. Use `${NAME}` to take it from the environment."""
+    secret_access_key: Secret = Secret()
+    """The secret that belongs to it; for Azure the account's key. Use `${NAME}` to take it from the
+    environment."""
+    session_token: Secret = Secret()
+    """The token of temporary credentials (S3). They must last as long as the pipeline runs; a profile or a
+    role renews them."""
+    profile: str | None = None
+    """A profile of AWS's shared files, instead of keys. On a cluster, each machine needs it."""
+
+    _lent: Credentials | None = PrivateAttr(None)
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_web_address(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"https?://[^/@]+(/.*)?", value):
+            raise ValueError(
+                "write an address that begins with http:// or https://, and no credentials in it"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _has_one_kind_of_credentials(self) -> StoreConfig:
+        if bool(self.access_key_id) != bool(self.secret_access_key):
+            raise ValueError("`access_key_id` and `secret_access_key` go together")
+        if self.session_token and not self.has_keys:
+            raise ValueError("`session_token` needs `access_key_id` and `secret_access_key`")
+        if self.profile is not None and self.has_keys:
+            raise ValueError("give keys or a `profile`, not both")
+        return self
+
+    @property
+    def has_keys(self) -> bool:
+        return bool(self.access_key_id)
+
+    @property
+    def options(self) -> StoreOptions:
+        return StoreOptions(
+            self._credentials(),
+            endpoint=self.endpoint or "",
+            region=self.region or "",
+            path_style=self.path_style,
+        )
+
+    def open(self, url: str) -> Store:
+        """The store at a URL. It may be pickled if the configuration is one whose secrets were lent. Makes no
+        request. Raises `StoreRefused` for a URL that is none of a store."""
+        return open_store(url, self.options)
+
+    def variables(self) -> dict[str, Secret]:
+        """The environment variables that have the keys on a cluster."""
+        keys = {variable_of("store", name): getattr(self, name) for name in _KEYS}
+        return {name: one for name, one in keys.items() if one}
+
+    @contextlib.contextmanager
+    def lent(self, state: Path, *, one_machine: bool) -> Iterator[StoreConfig]:
+        """The same section, whose stores may be pickled while the block lasts."""
+        if not self.has_keys:
+            yield self
+        elif one_machine:
+            with lent(self._keys(), state / "secrets") as lending:
+                yield self._with(lending.reference)
+        else:
+            yield self._with(KeysFromEnvironment(*(variable_of("store", name) for name in _KEYS)))
+
+    def _with(self, reference: Credentials) -> StoreConfig:
+        copy = self.model_copy()
+        copy._lent = reference
+        return copy
+
+    def _credentials(self) -> Credentials:
+        if self._lent is not None:
+            return self._lent
+        return GivenKeys(self._keys()) if self.has_keys else Ambient(self.profile or "")
+
+    def _keys(self) -> Keys:
+        return Keys(
+            self.access_key_id.reveal(), self.secret_access_key.reveal(), token=self.session_token.reveal()
+        )
+
+
+@contextlib.contextmanager
+def set_in_environment(variables: dict[str, Secret]) -> Iterator[None]:
+    """Sets environment variables of this process while the block lasts."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update({name: value.reveal() for name, value in variables.items()})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
