@@ -352,6 +352,9 @@ def prepare(
     targets: Annotated[
         list[str] | None, typer.Argument(help="Pipeline files, or iceberg, delta, parquet, console.")
     ] = None,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Also pack the Python packages that a cluster's workers get.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Download what Spark needs for pipeline files, or for sinks (default: iceberg), and make Spark start
@@ -359,7 +362,7 @@ def prepare(
     from penstock.commands.prepare import prepare as command
     from penstock.sinks.registry import DEFAULT
 
-    command(targets or [DEFAULT.name], as_json=as_json)
+    command(targets or [DEFAULT.name], cluster=cluster, as_json=as_json)
 
 
 @app.command()

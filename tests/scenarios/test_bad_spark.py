@@ -4,23 +4,19 @@ the stack trace is in the log that the paragraph names. Each case runs the real 
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 
-import penstock
-from penstock.testing.scenario import SHORT_LIVED, Completed, Scenario, refusal, wait_for
+from penstock.spark.daemon import EXPECTED
+from penstock.testing.scenario import SHORT_LIVED, Completed, Scenario, refusal
 from penstock.testing.servers import Database
+from penstock.testing.servers.spark_cluster import SparkCluster
 
 ICEBERG = "org.apache.iceberg.spark.SparkCatalog"
 LAKE = "spark.sql.catalog.lake"
@@ -152,78 +148,41 @@ def test_every_command_tells_what_is_wrong_with_the_catalog(case: Scenario) -> N
 # a cluster -------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def cluster(folder: Path, python_path: str) -> Iterator[str]:
-    """A standalone master and a worker whose `python3` is the one on that path; the master's address."""
-    home = Path(pyspark.__file__).parent
-    port = free_port()
-    environment = {
-        **{name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")},
-        "SPARK_HOME": str(home), "SPARK_SCALA_VERSION": "2.13", "PATH": f"{python_path}:/usr/bin:/bin",
-    }  # fmt: skip
-    java = ["java", "-Xmx256m", "-cp", f"{home}/jars/*"]
-    deploy = "org.apache.spark.deploy"
-    commands = {
-        "master": [f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port),
-                   "--webui-port", "0"],
-        "worker": [f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--cores", "2", "--memory", "1g",
-                   "--webui-port", "0", "-d", str(folder / "work"), f"spark://127.0.0.1:{port}"],
-    }  # fmt: skip
-    folder.mkdir()
-    processes = []
-    try:
-        for name, arguments in commands.items():
-            with (folder / name).open("wb") as log:
-                processes.append(
-                    subprocess.Popen([*java, *arguments], env=environment, stdout=log, stderr=log,
-                                     stdin=subprocess.DEVNULL)
-                )  # fmt: skip
-            wait_for(partial(_is_up, folder / name), f"the {name} to be up", seconds=120)
-        yield f"spark://127.0.0.1:{port}"
-    finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait(60)
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SparkCluster]:
+    with SparkCluster(workers=2) as cluster:
+        yield cluster
 
 
-def _is_up(log: Path) -> bool:
-    text = log.read_text()
-    return "New state: ALIVE" in text or "Successfully registered with master" in text
+def on_cluster(case: Scenario, cluster: SparkCluster, conf: dict[str, str], **options: Any) -> None:
+    with_spark(case, cluster.conf | conf, master=cluster.url, **options)
+
+
+BAD_PYTHON: dict[str, tuple[dict[str, str], dict[str, str], list[str]]] = {
+    "no package": ({}, {"environment": "none"}, ["lacks the package", "`spark.environment: none`"]),
+    "no Python": (
+        {"spark.pyspark.python": "/nowhere/python3"}, {}, ["cannot run /nowhere/python3", "Install Python 3."]
+    ),
+    # The driver says that it has this Python, because other ones are not on every machine.
+    "another Python": (
+        {f"spark.executorEnv.{EXPECTED}": "3.9"}, {}, ["the driver has Python 3.9", "spark.pyspark.python"]
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.slow
-def test_a_cluster_whose_python_lacks_our_package_is_told_with_the_host(
-    case: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", BAD_PYTHON)
+def test_a_python_of_workers_that_cannot_run_tasks_is_told_with_the_host(
+    case: Scenario, cluster: SparkCluster, name: str
 ) -> None:
-    monkeypatch.delenv("PYTHONPATH", raising=False)  # PySpark hands it to the workers
-    bare = tmp_path / "bare"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
-    with cluster(tmp_path / "cluster", str(bare / "bin")) as master:
-        conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
-        with_spark(case, conf, master=master)
-        began = time.monotonic()
-        paragraph = refused(case, "127.0.0.1", "lacks the package", "PYSPARK_PYTHON", "penstock==")
-        assert time.monotonic() - began < 120
-    assert "No module" not in paragraph
+    conf, options, named = BAD_PYTHON[name]
+    on_cluster(case, cluster, conf, **options)
+    assert "No module" not in refused(case, "127.0.0.1", *named)
 
 
 @pytest.mark.slow
-def test_a_cluster_whose_python_has_our_package_works(
-    case: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_cluster_that_gives_no_executor_is_told_within_the_limit(
+    case: Scenario, cluster: SparkCluster
 ) -> None:
-    source = str(Path(penstock.__file__).parent.parent)
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    with cluster(tmp_path / "cluster", "/usr/bin") as master:
-        conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "512m"}
-        with_spark(case, conf | {"spark.executorEnv.PYTHONPATH": source}, master=master)
-        done = case.command("run", "--once", timeout=280)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-def test_a_cluster_that_gives_no_executor_is_told_within_the_limit(case: Scenario, tmp_path: Path) -> None:
-    with cluster(tmp_path / "cluster", "/usr/bin") as master:
-        conf = {"spark.driver.host": "127.0.0.1", "spark.executor.memory": "64g"}
-        with_spark(case, conf, master=master, start_timeout="15s")
-        refusal(case.command("run", "--once"), "15 s", "spark.executor.memory", "`spark.start_timeout`")
+    on_cluster(case, cluster, {"spark.executor.memory": "64g"}, start_timeout="15s")
+    refusal(case.command("run", "--once"), "15 s", "spark.executor.memory", "`spark.start_timeout`")

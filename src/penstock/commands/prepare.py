@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from penstock import config as configuration
+from penstock.artifacts import environment
 from penstock.errors import PenstockError
 from penstock.failures.advice import advise
 from penstock.failures.error_log import keep_text
@@ -29,10 +30,14 @@ prepare(sink_options(sys.argv[1]))
 """Each archive needs a new JVM, and a process can only start one."""
 
 
-def prepare(targets: list[str], *, as_json: bool) -> None:
+def prepare(targets: list[str], *, cluster: bool, as_json: bool) -> None:
     """Makes an archive for each target and prints its path. `targets`: names of sinks, and paths of pipeline
-    files."""
+    files. `cluster`: packs the Python packages for workers, too."""
     made: dict[str, str] = {}
+    if cluster:
+        path = environment.archive()
+        made["cluster"] = str(path)
+        _tell(Console(stderr=True, quiet=as_json), path)
     for target in dict.fromkeys(targets):
         path = classes.archive(jars([sink_options(target)]))
         if not path.exists():
@@ -69,4 +74,8 @@ def _make(target: str, path: Path, *, quiet: bool) -> None:
             hint=f"{advice.hint if advice is not None else ''} Pipelines run without it, but they take "
             f"longer to start. Details are in {kept}.".strip(),
         )
+    _tell(console, path)
+
+
+def _tell(console: Console, path: Path) -> None:
     console.print(f"prepared: {path} ({path.stat().st_size / 1e6:.0f} MB)")

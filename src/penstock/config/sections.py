@@ -261,6 +261,10 @@ class SparkConfig(Section):
     start_timeout: Milliseconds = 120_000
     """How long a cluster may take to answer and to run a first small task. Raise it for clusters that
     start machines on demand."""
+    environment: Literal["packed", "none"] = "packed"
+    """Which Python packages tasks use on a cluster. `packed`: those of this process, which Spark brings to
+    the workers. `none`: those that are installed there, for example in an image. They must be of the same
+    release of Penstock."""
     conf: dict[str, str] = Field({})
     """Further Spark options by name. Every value is a text: put numbers in quotes."""
 

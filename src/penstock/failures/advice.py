@@ -37,20 +37,28 @@ class Advice:
 RULES = (
     # Python of the workers
     rule(
+        r"\[PENSTOCK_OTHER_PYTHON\] (\d+\.\d+) instead of (\d+\.\d+)",
+        "It has Python {1}, and the driver has Python {2}.",
+        "Install Python {2} on the workers. If it is not on their PATH, set spark.pyspark.python in "
+        "`spark.conf` to its path there.",
+    ),
+    rule(
         "PYTHON_VERSION_MISMATCH|Python in worker has different version",
         "The workers run another Python version than the driver.",
-        "Give the workers the driver's Python version: set PYSPARK_PYTHON to its path on the workers.",
+        "Give the workers the driver's Python version. If it is not on their PATH, set spark.pyspark.python "
+        "in `spark.conf` to its path there.",
     ),
     rule(
         r"No module named '(penstock|pyarrow|pyspark)[\w.]*'",
         "The Python of Spark's workers lacks the package {1}.",
-        "Install penstock into the workers' Python, and set PYSPARK_PYTHON to that Python's "
-        "path on the workers.",
+        "Remove `spark.environment: none`, so that Penstock brings its packages, or install penstock into "
+        "the workers' Python.",
     ),
     rule(
         'Cannot run program "([^"]*)"',
         "Spark cannot run {1}.",
-        "Set PYSPARK_PYTHON to a Python that exists on every worker.",
+        "Install it on every worker, or set spark.pyspark.python in `spark.conf` to the path of a "
+        "Python there.",
     ),
     # starting the JVM and Spark
     rule(

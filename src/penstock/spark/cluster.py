@@ -27,10 +27,18 @@ from penstock.failures.trace import without_traces
 
 _PROBE = "penstock-probe"
 _DEFAULT_PORT = 7077
-_WORKERS_CURE = (
-    "Install the same penstock (pip install penstock=={version}) into the workers' Python {python}, and set "
-    "PYSPARK_PYTHON to that Python's path on the workers before `penstock` is started."
-)
+_CURES = {
+    "packed": (
+        "Install Python {python} on the workers. If it is not on their PATH, set spark.pyspark.python in "
+        "`spark.conf` to its path there. Penstock brings the packages itself."
+    ),
+    "none": (
+        "Remove `spark.environment: none`, so that Penstock brings its packages. Or install the same release "
+        "(pip install penstock=={version}) into the workers' Python {python}, and set spark.pyspark.python "
+        "in `spark.conf` to its path there."
+    ),
+}
+"""By `spark.environment`."""
 
 Facts = dict[str, str]
 
@@ -125,13 +133,14 @@ def differences(workers: Sequence[Facts], own: Facts) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def check_workers(spark: SparkSession, seconds: float, state: Path) -> None:
+def check_workers(spark: SparkSession, seconds: float, state: Path, environment: str) -> None:
     """Runs one small task per slot that imports the core. Raises `ConfigError` if no executor runs it
-    within the limit, or if a worker's Python lacks something."""
+    within the limit, or if a worker's Python lacks something. `environment`: the option of this name."""
     own = own_facts()
+    cure = _CURES[environment].format(version=own["penstock"], python=own["python"])
     answer, error = _within(lambda: _ask(spark), spark, seconds)
     if error is not None:
-        raise _workers_lack(error, own, state) from error
+        raise _workers_lack(error, cure, state) from error
     if answer is None:
         raise ConfigError(
             f"The cluster has run no task of ours within {seconds:.0f} s (`spark.start_timeout`).",
@@ -140,9 +149,7 @@ def check_workers(spark: SparkSession, seconds: float, state: Path) -> None:
             "that has to start machines first needs a longer `spark.start_timeout`.",
         )
     if found := differences(answer, own):
-        raise ConfigError(
-            f"The workers' Python is not the driver's: {'; '.join(found[:3])}.", hint=_cure(own)
-        )
+        raise ConfigError(f"The workers' Python is not the driver's: {'; '.join(found[:3])}.", hint=cure)
 
 
 def _ask(spark: SparkSession) -> list[Facts]:
@@ -174,7 +181,7 @@ def _within(
     return (answers[0] if answers else None), (errors[0] if errors else None)
 
 
-def _workers_lack(error: Exception, own: Facts, state: Path) -> ConfigError:
+def _workers_lack(error: Exception, cure: str, state: Path) -> ConfigError:
     text = text_of(error)
     host = re.search(r"Lost task \S+ in stage \S+ \(TID \d+\) \(([^\s)]+)", text)
     advice = advice_of(text, rows=False)
@@ -182,13 +189,9 @@ def _workers_lack(error: Exception, own: Facts, state: Path) -> ConfigError:
     kept = error_log.keep(error, state)
     return ConfigError(
         f"A Spark worker{f' on {host[1]}' if host else ''} cannot run our tasks: {said}",
-        hint=_cure(own) + (f" Details are in {kept}." if kept else ""),
+        hint=cure + (f" Details are in {kept}." if kept else ""),
         **({"log": str(kept)} if kept else {}),
     )
-
-
-def _cure(own: Facts) -> str:
-    return _WORKERS_CURE.format(version=own["penstock"], python=own["python"])
 
 
 def check_options(spark: SparkSession) -> None:

@@ -16,10 +16,15 @@ them starts a thread when it is imported.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import types
 from importlib.machinery import FileFinder, PathFinder
 from pathlib import Path
+
+EXPECTED = "PENSTOCK_EXPECTS_PYTHON"
+"""The variable with the driver's version of Python, on clusters (`spark/environment.py`)."""
 
 
 def without_archive(path: list[str]) -> list[str]:
@@ -52,10 +57,21 @@ def patch() -> None:
     worker_util.importlib = replacement  # type: ignore[attr-defined]
 
 
+def refuse_other_python() -> None:
+    """Ends this process with a message for the driver if packages of another Python would be imported. That
+    would end in messages about missing modules."""
+    expected = os.environ.get(EXPECTED, "")
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    if expected and expected != own:
+        sys.exit(f"[PENSTOCK_OTHER_PYTHON] {own} instead of {expected}")
+
+
 def main() -> None:
+    refuse_other_python()
     sys.path[:] = without_archive(sys.path)
     patch()
-    import pandas  # noqa: F401  # pyarrow looks for it when it is first given a list
+    with contextlib.suppress(ImportError):  # clusters run without it
+        import pandas  # noqa: F401  # pyarrow looks for it when it is first given a list
     import pyarrow  # noqa: F401
     import pyspark.sql.pandas.serializers  # noqa: F401
     from pyspark.daemon import manager

@@ -24,7 +24,7 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.failures.messages import spark_failed, tail
 from penstock.secret import Secret
 from penstock.sinks import registry
-from penstock.spark import cluster
+from penstock.spark import cluster, environment
 from penstock.spark.classes import java_options
 from penstock.spark.jars import jars
 
@@ -54,11 +54,20 @@ _EXECUTOR_VARIABLE = "spark.executorEnv."
 
 _MERGED = (
     "spark.jars",
+    "spark.archives",
+    "spark.executorEnv.PYTHONPATH",
     "spark.driver.extraClassPath",
     "spark.driver.extraJavaOptions",
     "spark.sql.extensions",
 )
 """Options to which a user's `spark.conf` is added instead of replacing them."""
+
+_SEPARATORS = {
+    "spark.executorEnv.PYTHONPATH": os.pathsep,
+    "spark.driver.extraClassPath": os.pathsep,
+    "spark.driver.extraJavaOptions": " ",
+}
+"""Between the parts of such an option; most have commas."""
 
 
 def build_session(
@@ -81,7 +90,7 @@ def build_session(
     spark = start(options, spark_config.master, state, seconds=seconds)
     if not is_local(spark_config.master):
         try:
-            cluster.check_workers(spark, seconds, state)
+            cluster.check_workers(spark, seconds, state, spark_config.environment)
         except BaseException:
             spark.stop()
             raise
@@ -99,9 +108,9 @@ def start(
         )
     java()
     cluster.refuse_missing_jars(options)
-    if is_local(master):
-        # Executors run in this process's JVM, so they use this interpreter and not the `python3` of the PATH.
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+    # On a local master, executors run in this process's JVM, so they use this interpreter and not the
+    # `python3` of the PATH.
+    python = sys.executable if is_local(master) else options[environment.PYTHON]
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(options.items()))
     said, log = state / "logs" / "spark.stderr", state / "logs" / "spark.log"
@@ -114,7 +123,8 @@ def start(
                 gateway = launch_gateway(first, popen_kwargs=process)  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway)
         cluster.check_master(SparkContext._jvm, master, seconds)
-        context = SparkContext(conf=conf)
+        with environment.tasks_run(python):
+            context = SparkContext(conf=conf)
         _keep_from_tasks(context)
         spark = SparkSession(context)
         cluster.check_options(spark)
@@ -198,6 +208,7 @@ def session_options(
     options["spark.driver.extraJavaOptions"] += " " + java_options([Path(path) for path in paths])
     if not is_local(spark_config.master):
         options["spark.jars"] = ",".join(paths)
+        options |= environment.options(spark_config, own_scratch(state))
     for sink in sinks:
         _merge(options, registry.kind(sink.type).spark_options(sink, spark_config.conf, state))
     if spark_config.conf.get("spark.ui.enabled", "false") == "false":
@@ -228,6 +239,11 @@ def local_cores(master: str) -> int | None:
     return (os.cpu_count() or 1) if match[1] == "*" else int(match[1])
 
 
+def own_scratch(state: Path) -> Path:
+    """The scratch space of this process's session."""
+    return state / "tmp" / f"spark-{os.getpid()}"
+
+
 def _files(state: Path) -> dict[str, str]:
     logs = state / "logs"
     scratch = state / "tmp"
@@ -236,7 +252,7 @@ def _files(state: Path) -> dict[str, str]:
     for folder in (logs, scratch):
         folder.mkdir(exist_ok=True, mode=PRIVATE)
     _sweep(scratch)
-    own = scratch / f"spark-{os.getpid()}"
+    own = own_scratch(state)
     own.mkdir(exist_ok=True, mode=PRIVATE)
     # Spark splits this option at commas. A path with a comma would become two directories, one of them in the
     # current directory.
@@ -318,9 +334,7 @@ def _python(master: str) -> dict[str, str]:
 def _merge(options: dict[str, str], more: dict[str, str]) -> None:
     for name, value in more.items():
         if name in _MERGED and options.get(name):
-            separator = {"spark.driver.extraClassPath": os.pathsep, "spark.driver.extraJavaOptions": " "}.get(
-                name, ","
-            )
+            separator = _SEPARATORS.get(name, ",")
             if value not in options[name].split(separator):
                 value = options[name] + separator + value
         options[name] = value
