@@ -153,6 +153,13 @@ class Park:
 
 
 @dataclass(frozen=True)
+class AdoptTarget:
+    """Takes over a table that others made, with its rows. If it is gone by now, creates an empty target."""
+
+    kind: Literal["adopt"] = "adopt"
+
+
+@dataclass(frozen=True)
 class DropTarget:
     """Removes the target and its rows."""
 
@@ -162,6 +169,7 @@ class DropTarget:
 Step = (
     DropTarget
     | CreateTarget
+    | AdoptTarget
     | RecreateTarget
     | ApplyEvents
     | ApplyCascades

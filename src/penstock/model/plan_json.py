@@ -15,6 +15,7 @@ from typing import Any
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.plan import (
+    AdoptTarget,
     ApplyCascades,
     ApplyEvents,
     ColumnOrigin,
@@ -123,6 +124,8 @@ def _step(fields: dict[str, Any], schema: Callable[[Any], TableSchema]) -> Step:
     kind = fields["kind"]
     if kind == "create":
         return CreateTarget()
+    if kind == "adopt":
+        return AdoptTarget()
     if kind == "recreate":
         return RecreateTarget()
     if kind == "drop":

@@ -17,9 +17,10 @@ from penstock.printable import argument
 TableStatus = Literal["live", "parked", "dropped", "removed"]
 SnapshotStatus = Literal["none", "splitting", "reading", "done"]
 ChunkStatus = Literal["planned", "staged", "placed"]
-TargetReset = Literal["none", "evolve", "truncate", "recreate"]
+TargetReset = Literal["none", "evolve", "truncate", "recreate", "adopt"]
 """What is done to an existing target before the first write. `evolve`: it gets the columns of the table.
-`truncate`: it also loses its rows. `recreate`: it is replaced by an empty target."""
+`truncate`: it also loses its rows. `recreate`: it is replaced by an empty target. `adopt`: it is a table that
+others made. It is taken over with its rows, and gets the columns of the table."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,12 @@ class TableState:
         if resumes is not None and isinstance(then, Streaming):
             continued = CatchingUp(resumes, then)
         return replace(self, phase=Parked(at, reason, hint, continued))
+
+    def adopts(self) -> TableState:
+        """Returns the table, whose target is a table of others that it will take over. The rows there count
+        as those of an earlier snapshot: the present one replaces them, or deletes them at its end."""
+        replaces = max(self.start, Offset(1)) if self.reading else Offset(0)
+        return replace(self, target_reset="adopt", written=True, replaces=replaces)
 
     def read_again(self, why: str) -> TableState:
         """Returns the table with a pending resnapshot, or unchanged if it is gone."""

@@ -23,7 +23,7 @@ from penstock.planning.parking import parked_when_found, reconfigured
 from penstock.planning.policy import kept_by_name
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.schema_from_log import described
-from penstock.sinks.base import Missing, Sink
+from penstock.sinks.base import Foreign, Missing, Sink
 from penstock.snapshot.placement import table_start
 from penstock.sources.base import Source
 from penstock.sources.catalog import Reason
@@ -143,26 +143,27 @@ def restart_table(
     schema = replace(found[table], version=old.schema.version + 1)
     start = Offset(max(start, state.position or start))
     renewed = old.target_reset == "recreate"
-    missing = renewed or isinstance(sink.open(table), Missing)
+    target = None if renewed else sink.open(table)
+    missing = renewed or isinstance(target, Missing)
     # A target that should have been emptied still has its rows.
     has_rows = (old.written or old.target_reset == "truncate") and not missing
     append_only = not config.sink_kind.keeps_tables
     new = new_table(schema, start, reads=True, append_only=append_only, add_key=source.catalog.add_key)
-    keeps_columns = config.evolution.changes == "ignore" and not missing
+    adopts = isinstance(target, Foreign) and target.adoptable
+    keeps_columns = config.evolution.changes == "ignore" and not missing and not adopts
     with state.transaction():
         if schema.key_columns != old.schema.key_columns:
             state.end_partials(table, KEY_CHANGED)
         state.forget_chunks(table)
-        state.put_table(
-            replace(
-                new,
-                written=has_rows and not append_only,
-                replaces=start if has_rows else Offset(0),
-                last_epoch=0 if missing else old.last_epoch,
-                target_reset=_reset(old, schema, missing=missing, empties=append_only and has_rows),
-                kept_columns=kept_by_name(old, schema) if keeps_columns else None,
-            )
+        again = replace(
+            new,
+            written=has_rows and not append_only,
+            replaces=start if has_rows else Offset(0),
+            last_epoch=0 if missing else old.last_epoch,
+            target_reset=_reset(old, schema, missing=missing, empties=append_only and has_rows),
+            kept_columns=kept_by_name(old, schema) if keeps_columns else None,
         )
+        state.put_table(again.adopts() if adopts else again)
         state.add_change(Change(table, schema.version, start, "read again from its beginning", why))
         if table in unfollowable:
             reason, hint = unfollowable[table]

@@ -122,7 +122,7 @@ class Run:
             self.closing.callback(self._stop_query)
             query = aside.submit(self.query.start)
             self._discover(partial(self._wait_for, seconds=config.relay_log.catch_up_timeout / 1000))
-            targets.check_new(self.sink, self.state)
+            adopted = targets.check_new(self.sink, self.state, types=config.types)
             self.progress = Progress(config, self.state, self.log, self.receiver, rest=self.rest,
                                      gate=self.chunks.gate.to_json, retrying=self._retrying)  # fmt: skip
             self.ending.report, self.ending.beat = self.progress.ending, self.progress.beat
@@ -132,6 +132,8 @@ class Run:
             )  # fmt: skip
             self.planning = Planning(self.state, self.log, planner)
             self.renewal = Renewal(self.log, self.receiver.renew)
+            if adopted:  # rows are placed only after the start of their tables
+                self.renewal.ask()
             self.resnapshots = Resnapshots(
                 self.state, self.log, self.source, config, self.sink,
                 wait=self._wait_for, renew=self.renewal.ask,
@@ -172,7 +174,9 @@ class Run:
         """Adds tables that a signal has named."""
         known = self.state.tables()
         self._discover(self.resnapshots.wait_shortly, reads=reads)
-        targets.park_taken(self.sink, self.state, self.state.tables().keys() - known.keys())
+        new = self.state.tables().keys() - known.keys()
+        if targets.park_taken(self.sink, self.state, new, types=self.config.types):
+            self.renewal.ask()
 
     def _make_signals(self) -> Signals:
         config = self.config

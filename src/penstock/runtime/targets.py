@@ -24,8 +24,8 @@ from penstock.model.table import TableState
 from penstock.printable import argument
 from penstock.relaylog.index import recovered_end
 from penstock.relaylog.reader import RelayLog
-from penstock.sinks.base import Foreign, Missing, Ours, Sink, TargetState, table_sink
-from penstock.sinks.refusals import check_directory
+from penstock.sinks.base import Foreign, Missing, Ours, Sink, TargetState, adopting, table_sink
+from penstock.sinks.refusals import check_directory, unfit_target
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -122,7 +122,7 @@ def check(
     targets = _opened(sink, [table.table for table in tables if table.table not in renewed])
     for table in tables:
         target = _renewed(sink, state, table) if table.table in renewed else targets[table.table]
-        if isinstance(target, Foreign):
+        if isinstance(target, Foreign) and not (target.adoptable and not table.last_epoch):
             raise target.error(table.table)
         if isinstance(target, Ours) and target.last_commit and target.last_commit.epoch > newest:
             raise ConfigError(
@@ -163,21 +163,50 @@ def _renewed(sink: Sink, state: StateStore, table: TableState) -> TargetState:
         return Missing()
 
 
-def check_new(sink: Sink, state: StateStore) -> None:
-    """Raises `ConfigError` if something else already has the name of a target that is still to be created."""
-    new = [one.table for one in state.tables().values() if not one.last_epoch and one.status == "live"]
-    for table, target in _opened(sink, new).items():
+def check_new(sink: Sink, state: StateStore, *, types: TypeOptions) -> bool:
+    """Raises `ConfigError` if something else already has the name of a target that is still to be created,
+    unless it can be adopted. Returns whether one will be."""
+    tables = state.tables()
+    new = [one.table for one in tables.values() if not one.last_epoch and one.status == "live"]
+    adopted = False
+    for name, target in _opened(sink, new).items():
         if isinstance(target, Foreign):
-            raise target.error(table)
+            table = tables[name]
+            if (error := _not_adopted(sink, table, target, types)) is not None:
+                raise error
+            if table.target_reset != "adopt":
+                state.put_table(table.adopts())
+            adopted = True
+    return adopted
 
 
-def park_taken(sink: Sink, state: StateStore, tables: Iterable[TableId]) -> None:
+def park_taken(sink: Sink, state: StateStore, tables: Iterable[TableId], *, types: TypeOptions) -> bool:
     """The same for tables that are added while others are followed. They are parked, and the others
     continue."""
+    adopted = False
     for name, target in _opened(sink, tables).items():
-        if isinstance(target, Foreign):
-            error = target.error(name)
+        table = state.table(name)
+        if table is None or not isinstance(target, Foreign):
+            continue
+        error = _not_adopted(sink, table, target, types)
+        if error is not None:
             state.park(name, offset=state.position or Offset(0), reason=error.message, hint=error.hint)
+        elif table.status == "live":
+            state.put_table(table.adopts())
+            adopted = True
+    return adopted
+
+
+def _not_adopted(sink: Sink, table: TableState, target: Foreign, types: TypeOptions) -> ConfigError | None:
+    """Why a table of others cannot become the target. None: it can, as far as its columns tell."""
+    if not target.adoptable:
+        return target.error(table.table)
+    arrow = arrow_schema(table.schema.to_json(), "rows", types.to_json())
+    different = adopting(sink).differences(table.schema, arrow, rows=False)
+    if not different:
+        return None
+    unfit = unfit_target(table.table, target.place, different)
+    return ConfigError(unfit.message, hint=unfit.hint, table=str(table.table), target=target.place)
 
 
 def check_not_rolled_back(table: TableState, target: TargetState, state: StateStore) -> None:

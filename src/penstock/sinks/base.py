@@ -85,6 +85,8 @@ class Foreign:
     place: str
     reason: str
     cure: str
+    adoptable: bool = False
+    """The sink's options permit to take it over with its rows (`Adopting`), if its definition fits."""
 
     def error(self, table: TableId) -> ConfigError:
         return ConfigError(
@@ -214,6 +216,23 @@ class TableSink(Sink, Protocol):
 
 
 @runtime_checkable
+class Adopting(Protocol):
+    """A `TableSink` that can take over tables of others, with their rows."""
+
+    def differences(self, schema: TableSchema, arrow: pa.Schema, *, rows: bool) -> list[str]:
+        """Why the table at the target's place, which is `Foreign.adoptable`, cannot be taken over. Empty: it
+        can. `rows`: looks at the rows, too, which reads the columns of the key."""
+
+    def adopt(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        """Makes the table at the target's place this pipeline's, so that it is `Ours` afterwards. Its rows
+        stay, and count as older than every change. Does nothing if it is ours already. If there is none any
+        more, an empty one is created.
+
+        Raises `ConfigError` if it cannot be adopted, and `TableError` if it does not fit.
+        """
+
+
+@runtime_checkable
 class Readable(Protocol):
     """A sink whose targets Spark can read back. `penstock verify`, `penstock query` and `cascades: apply`
     need it."""
@@ -239,6 +258,13 @@ def change_sink(sink: Sink) -> ChangeSink:
     """The sink as a `ChangeSink`, for a plan that needs one."""
     if not isinstance(sink, ChangeSink):
         raise InternalError("A plan for a ChangeSink reached a sink that takes no changes.")
+    return sink
+
+
+def adopting(sink: Sink) -> Adopting:
+    """The sink as an `Adopting`, for a plan that needs one."""
+    if not isinstance(sink, Adopting):
+        raise InternalError("A plan for an Adopting sink reached one that adopts no tables.")
     return sink
 
 

@@ -40,6 +40,11 @@ class SinkOptions(Section):
         views."""
         return None
 
+    @property
+    def adopts(self) -> bool:
+        """Whether tables that others made may become targets."""
+        return False
+
     def place(self, table: TableId) -> tuple[str, ...] | None:
         """Where the table's target is. Two tables with equal places would share one target, which is refused.
         None: tables cannot share a target."""

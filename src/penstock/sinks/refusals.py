@@ -46,6 +46,17 @@ def refuse_shared(table: TableId, place: str, source: str | None) -> None:
         raise shared_target(table, place, source)
 
 
+def unfit_target(table: TableId, place: str, differences: Sequence[str]) -> TableError:
+    """The error for a table of others that should be adopted and does not fit."""
+    return TableError(
+        f"The target of {table}, {place}, cannot be adopted: {'; '.join(differences)}.",
+        hint="Change the table so that it fits, then run "
+        f"`penstock resnapshot FILE {argument(table)}`. Or leave out `adopt` for it, and name another "
+        "`sink.namespace`, or drop the table if nobody needs it.",
+        table=str(table),
+    )
+
+
 def same_key(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether shards with these keys can share a target."""
     return {name.lower() for name in one} == {name.lower() for name in other}

@@ -28,6 +28,7 @@ from penstock.errors import TransientError
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import (
+    AdoptTarget,
     ColumnOrigin,
     CreateTarget,
     DeleteOlder,
@@ -170,7 +171,9 @@ def first_steps(state: TableState) -> list[Step]:
     if state.target_reset == "recreate":
         return [RecreateTarget()]
     steps: list[Step] = []
-    if state.last_epoch <= 0:
+    if state.target_reset == "adopt":
+        steps.append(AdoptTarget())
+    elif state.last_epoch <= 0:
         steps.append(CreateTarget())
     if state.target_reset == "truncate":
         # This sequence is above all rows of the earlier table, and below all rows of this one.

@@ -26,7 +26,7 @@ from penstock.cascades.comparison import Comparisons
 from penstock.config import EpochConfig, PipelineConfig, RetriesConfig
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.failures.messages import one_sentence
-from penstock.model.plan import CreateTarget, DropTarget, EpochPlan, RecreateTarget, TablePlan
+from penstock.model.plan import AdoptTarget, CreateTarget, DropTarget, EpochPlan, RecreateTarget, TablePlan
 from penstock.model.schema import TypeOptions
 from penstock.sinks.base import ChangeSink, Missing, Narrowing, Sink, TableSink, table_sink, version_of
 from penstock.snapshot.retries import Retries
@@ -199,7 +199,7 @@ class EpochRunner:
             for number, step in enumerate(() if is_gone else table.steps):
                 outcome.failed = step
                 self._execute(epoch, table, number, outcome)
-                outcome.committed += not isinstance(step, CreateTarget | RecreateTarget)
+                outcome.committed += not isinstance(step, CreateTarget | AdoptTarget | RecreateTarget)
             if outcome.written:
                 outcome.version = version_of(self._sink, table.table)
         except TableError as error:

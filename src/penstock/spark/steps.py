@@ -8,6 +8,7 @@ from typing_extensions import assert_never
 
 from penstock.errors import TableError
 from penstock.model.plan import (
+    AdoptTarget,
     ApplyCascades,
     ApplyEvents,
     CreateTarget,
@@ -24,7 +25,7 @@ from penstock.model.plan import (
 )
 from penstock.model.schema import TableId
 from penstock.relaylog.outline import Outlines
-from penstock.sinks.base import Commit, EvolvedColumn, Narrowing, Sink, change_sink, table_sink
+from penstock.sinks.base import Commit, EvolvedColumn, Narrowing, Sink, adopting, change_sink, table_sink
 from penstock.sinks.rows import Rows
 from penstock.spark.cascades import Cascades, Consequences
 from penstock.spark.incomplete_images import IncompleteImages
@@ -85,11 +86,13 @@ class Steps:
         table."""
         plan, consequences, step = epoch.plan, epoch.consequences, table.steps[number]
         commit = Commit(self._state.uuid, plan.epoch, number)
-        sets_wrote = CreateTarget | RecreateTarget | ApplyCascades | PlaceChunks | DeleteOlder
+        sets_wrote = CreateTarget | AdoptTarget | RecreateTarget | ApplyCascades | PlaceChunks | DeleteOlder
         outcome.wrote |= not isinstance(step, sets_wrote)
         match step:
             case CreateTarget():
                 self._sink.create(table.schema, self._rows.arrow(table.schema, "rows"))
+            case AdoptTarget():
+                adopting(self._sink).adopt(table.schema, self._rows.arrow(table.schema, "rows"))
             case RecreateTarget():
                 table_sink(self._sink).clear(table.table)
                 self._sink.create(table.schema, self._rows.arrow(table.schema, "rows"))

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import TableError
-from penstock.model.plan import ApplyCascades, CreateTarget, KeptColumns, RecreateTarget, Step, TablePlan
+from penstock.model.plan import (
+    AdoptTarget,
+    ApplyCascades,
+    CreateTarget,
+    KeptColumns,
+    RecreateTarget,
+    Step,
+    TablePlan,
+)
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import DEFINITION_DOES_NOT_FIT
 from penstock.printable import argument
@@ -74,7 +82,7 @@ def resnapshot_reason(state: StateStore, error: TableError, rereads_max: int) ->
 
 def only_makes(plan: TablePlan) -> bool:
     """Whether the plan only created a target, and its other steps had nothing to do."""
-    makes = CreateTarget | RecreateTarget
+    makes = CreateTarget | AdoptTarget | RecreateTarget
     return any(isinstance(step, makes) for step in plan.steps) and all(
         isinstance(step, makes | ApplyCascades) for step in plan.steps
     )

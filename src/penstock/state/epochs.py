@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from penstock.model.offset import LogRange, Offset
-from penstock.model.plan import ApplyCascades, CreateTarget, EpochPlan, RecreateTarget
+from penstock.model.plan import AdoptTarget, ApplyCascades, CreateTarget, EpochPlan, RecreateTarget
 from penstock.model.plan_json import plan_from_text
 from penstock.model.schema import TableId
 from penstock.state.database import now_us
@@ -55,7 +55,7 @@ class Epochs(Schemas):
         """Records an epoch as applied. Deletes its plan, and the definitions that only this plan used. Call
         inside the transaction that records what the epoch did to tables and chunks. `keep`: number of applied
         epochs whose entries are kept."""
-        makes = CreateTarget | RecreateTarget | ApplyCascades
+        makes = CreateTarget | AdoptTarget | RecreateTarget | ApplyCascades
         committed = [
             str(one.table) for one in plan.tables if any(not isinstance(step, makes) for step in one.steps)
         ]

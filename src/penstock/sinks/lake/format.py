@@ -145,6 +145,28 @@ class LakeFormat(Protocol):
         """Ends background work."""
 
 
+Fits = Callable[[DataType, DataType], bool]
+"""Whether a column of the first type can hold the values of the second, or can be widened to it."""
+
+
+@runtime_checkable
+class AdoptingFormat(LakeFormat, Protocol):
+    """A format that can take over tables of others. The methods that take a target get one that `find` has
+    returned, and that has no owner."""
+
+    def adopts(self, table: TableId) -> bool:
+        """Whether the options permit it for this table."""
+
+    def differences(
+        self, table: TableId, target: Any, wanted: StructType, key: Sequence[str], *, rows: bool
+    ) -> list[str]:
+        """See `Adopting.differences`. `wanted`: the columns of a new target."""
+
+    def adopt(self, table: TableId, target: Any, key: Sequence[str], properties: Mapping[str, str]) -> None:
+        """Makes the table ours: sets the properties, and adds a column `_sequence` that is NULL in all
+        rows."""
+
+
 @runtime_checkable
 class MovableFormat(LakeFormat, Protocol):
     """A format whose targets can be renamed."""

@@ -80,7 +80,8 @@ def _match(rows: Rows, key: tuple[str, ...]) -> str:
 def merge_sql(target: str, view: str, rows: Rows, key: tuple[str, ...]) -> str:
     columns, incomplete = (*source_columns(rows.frame.columns), SEQUENCE), rows.incomplete
     match = _match(rows, key)
-    newer = f"s.{SEQUENCE} > t.{SEQUENCE}"
+    # NULL: a row that was there when the target was adopted.
+    newer = f"(t.{SEQUENCE} IS NULL OR s.{SEQUENCE} > t.{SEQUENCE})"
     updates = ", ".join(f"t.{quoted(name)} = {_new_value(name, incomplete)}" for name in columns)
     complete = "" if incomplete is None else f" AND s.{PRESENT} IS NULL"
     names = ", ".join(quoted(name) for name in columns)

@@ -106,12 +106,24 @@ class ShardedSink:
                 return Foreign(place, reason, "Name another table as `into` in `merge_shards`.")
             return self._lake.open(table)
         found = self._lake.open(part.target)
+        if isinstance(found, Foreign):
+            return replace(found, adoptable=False)  # its rows are of no shard
         if not isinstance(found, Ours):
             return found
         claim = self._claims(part).get(table)
         if claim is None:
             return Missing()
         return Ours(self._lake.last_commit(part.target, str(table)), claim.columns, empty=False)
+
+    def differences(self, schema: TableSchema, arrow: pa.Schema, *, rows: bool) -> list[str]:
+        return self._lake.differences(schema, arrow, rows=rows)
+
+    def adopt(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        found = self.open(schema.table)
+        if isinstance(found, Foreign) and found.adoptable:
+            self._lake.adopt(schema, arrow)
+        else:
+            self.create(schema, arrow)
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         part = self._part(schema.table)

@@ -35,7 +35,7 @@ from penstock.sinks.base import (
     TargetState,
 )
 from penstock.sinks.lake.evolve import changes
-from penstock.sinks.lake.format import LakeFormat, MovableFormat
+from penstock.sinks.lake.format import AdoptingFormat, LakeFormat, MovableFormat
 from penstock.sinks.lake.merge import merge, target_type
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.refusals import (
@@ -45,6 +45,7 @@ from penstock.sinks.refusals import (
     refuse_foreign,
     refuse_shared,
     shape,
+    unfit_target,
 )
 from penstock.sinks.rows import Rows
 
@@ -68,11 +69,7 @@ class LakeSink:
         place, properties = self.format.place(table), self.format.properties(target)
         owner = properties.get(PIPELINE)
         if owner != self._pipeline:
-            reason = (
-                "a table that Penstock did not create" if owner is None else f"the table of pipeline {owner}"
-            )
-            cure = "Name another `sink.namespace` or `sink.path`, or drop the table if nobody needs it."
-            return Foreign(place, reason, cure)
+            return self._foreign(table, place, owner)
         if (other := other_shape(place, properties.get(SHARDS_BY), self._merged.get(table))) is not None:
             return other
         columns = source_columns(self.format.column_names(target))
@@ -83,16 +80,54 @@ class LakeSink:
         refuse_own_names(schema)
         found = self.open(table)
         refuse_foreign(table, found)
-        properties = {
+        if isinstance(found, Missing) and self.format.create(
+            table, target_type(arrow), self._own_properties(table)
+        ):
+            return
+        refuse_foreign(table, self.open(table))
+        self._refuse_other_source(table)
+
+    def _own_properties(self, table: TableId) -> dict[str, str]:
+        return {
             PIPELINE: self._pipeline,
             "penstock.format": FORMAT,
             SOURCE: str(table),
             **shape(self._merged.get(table)),
         }
-        if isinstance(found, Missing) and self.format.create(table, target_type(arrow), properties):
+
+    def _foreign(self, table: TableId, place: str, owner: str | None) -> Foreign:
+        cure = "Name another `sink.namespace` or `sink.path`, or drop the table if nobody needs it."
+        form = self.format
+        if owner is not None:
+            if isinstance(form, AdoptingFormat):
+                cure += (
+                    " If that pipeline is gone for good and this one should take over its table: ALTER TABLE "
+                    f"{place} UNSET TBLPROPERTIES ('{PIPELINE}'), and `adopt: true` in `sink.tables`."
+                )
+            return Foreign(place, f"the table of pipeline {owner}", cure)
+        adopts = isinstance(form, AdoptingFormat) and form.adopts(table) and table not in self._merged
+        if isinstance(form, AdoptingFormat) and not adopts:
+            cure += " Or take it over, with its rows, by `adopt: true` in `sink.tables` (docs/tables.md)."
+        return Foreign(place, "a table that Penstock did not create", cure, adoptable=adopts)
+
+    def differences(self, schema: TableSchema, arrow: pa.Schema, *, rows: bool) -> list[str]:
+        target = self.format.find(schema.table)
+        if not isinstance(self.format, AdoptingFormat) or isinstance(target, (Missing, Foreign)):
+            return []
+        return self.format.differences(schema.table, target, target_type(arrow), schema.key, rows=rows)
+
+    def adopt(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        table = schema.table
+        found = self.open(table)
+        if not isinstance(found, Foreign):
+            self.create(schema, arrow)
             return
-        refuse_foreign(table, self.open(table))
-        self._refuse_other_source(table)
+        if not found.adoptable or not isinstance(self.format, AdoptingFormat):
+            raise found.error(table)
+        refuse_own_names(schema)
+        if different := self.differences(schema, arrow, rows=True):
+            raise unfit_target(table, found.place, different)
+        self.format.adopt(table, self.format.find(table), schema.key, self._own_properties(table))
 
     def drop(self, table: TableId) -> None:
         if isinstance(self.open(table), Ours):
@@ -172,7 +207,8 @@ class LakeSink:
         return True
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
-        return self.delete(table, f"{SEQUENCE} < {int(sequence)}", commit)
+        # NULL: a row that was there when the target was adopted.
+        return self.delete(table, f"({SEQUENCE} IS NULL OR {SEQUENCE} < {int(sequence)})", commit)
 
     def delete(self, table: TableId, condition: str, commit: Commit) -> bool:
         """Deletes the rows for which the condition, in Spark SQL, is true."""

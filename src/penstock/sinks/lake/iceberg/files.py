@@ -117,11 +117,15 @@ def closeable_items(found: Any) -> Iterator[Any]:
         found.close()
 
 
-def _arrow_type(name: str) -> pa.DataType | None:
+def decimal_parts(name: str) -> tuple[int, int] | None:
+    """Precision and scale of Iceberg's name of a decimal type. None: it is another type."""
     decimal = re.fullmatch(r"decimal\((\d+), ?(\d+)\)", name)
-    if decimal is not None:
-        return pa.decimal128(int(decimal[1]), int(decimal[2]))
-    return _ARROW.get(name)
+    return None if decimal is None else (int(decimal[1]), int(decimal[2]))
+
+
+def _arrow_type(name: str) -> pa.DataType | None:
+    parts = decimal_parts(name)
+    return _ARROW.get(name) if parts is None else pa.decimal128(*parts)
 
 
 _REFUSALS = ("ValidationException", "CommitFailedException")
@@ -246,6 +250,7 @@ class Classes:
         self._expressions = iceberg.expressions.Expressions
         self._null_order = iceberg.NullOrder
         self._list = jvm.java.util.ArrayList
+        self.long_type = iceberg.types.Types.LongType.get()
         self._version = iceberg.TableUtil.formatVersion
         self._lister = iceberg.io.SupportsPrefixOperations
         self._jvm = jvm
@@ -254,6 +259,9 @@ class Classes:
         """The folder of a table's data files. None: Penstock cannot write there by itself."""
         location = target.locationProvider().newDataLocation("file").rpartition("/")[0]
         return self._access.folder(location, target.io())
+
+    def format_version(self, target: Any) -> int:
+        return int(self._version(target))
 
     def is_v3(self, target: Any) -> bool:
         """Whether the table's format version has deletion vectors, and defaults for existing rows. Some
@@ -280,6 +288,18 @@ class Classes:
         found = self._list()
         for value in values:
             found.add(value)
+        return found
+
+    def identifiers(self, target: Any) -> list[str]:
+        """Names of the identifier fields."""
+        return list(java_items(target.schema().identifierFieldNames()))
+
+    def spec_fields(self, target: Any) -> list[tuple[str, Any]]:
+        """The fields of the present partition spec: name, and term, with any transform."""
+        schema, found = target.schema(), []
+        for field in java_items(target.spec().fields()):
+            column = schema.findColumnName(field.sourceId())
+            found.append((field.name(), self._expressions.transform(column, field.transform())))
         return found
 
     def term(self, term: Term) -> Any:

@@ -17,7 +17,7 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     ShortType,
+    StructField,
     StructType,
 )
 
@@ -44,6 +45,7 @@ from penstock.sinks.base import Commit, Compacted, Foreign, Missing
 from penstock.sinks.files import WRITTEN, WrittenFile, written
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.evolve import Change, assignments, dropped
+from penstock.sinks.lake.iceberg import adoption
 from penstock.sinks.lake.iceberg.catalog import LOCAL_PROPERTIES, PROPERTIES, Catalog
 from penstock.sinks.lake.iceberg.catalog_errors import catalog_explained
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
@@ -65,7 +67,7 @@ from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.sessions import Sessions, activate, java_map
 from penstock.sinks.refusals import check_directory
 from penstock.sinks.rows import Rows
-from penstock.sinks.spark_sql import constant, literal_form
+from penstock.sinks.spark_sql import constant, holds, literal_form
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +132,26 @@ class IcebergFormat:
         return self._catalog.create(
             levels, columns, found, prepare=lambda target: shaped.apply(self._classes, table, target)
         )
+
+    def adopts(self, table: TableId) -> bool:
+        shape = self._options.shape(table)
+        return shape is not None and shape.adopt
+
+    def differences(
+        self, table: TableId, target: Any, wanted: StructType, key: Sequence[str], *, rows: bool
+    ) -> list[str]:
+        wanted = StructType([StructField(one.name, self.stored(one.dataType)) for one in wanted])
+        found = adoption.differences(self._classes, target, wanted, key, self._fits)
+        if rows and not found and adoption.repeated_keys(self._spark, self.name(table), key):
+            found = [f"several of its rows have the same key ({', '.join(key)})"]
+        return found
+
+    def _fits(self, present: DataType, kind: DataType) -> bool:
+        return present == kind or holds(present, kind) or self.widens(present, kind)
+
+    def adopt(self, table: TableId, target: Any, key: Sequence[str], properties: Mapping[str, str]) -> None:
+        with _refused(table):
+            adoption.adopt(self._spark, self._classes, target, key, properties)
 
     def remove(self, table: TableId) -> None:
         self._catalog.drop(self._levels(table))

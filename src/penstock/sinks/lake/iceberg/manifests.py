@@ -53,6 +53,10 @@ class Content:
         """In bytes."""
         return int(self.described["file-size-in-bytes"])
 
+    @property
+    def is_parquet(self) -> bool:
+        return str(self.described["file-format"]).upper() == "PARQUET"
+
     @cached_property
     def lower(self) -> dict[int, bytes]:
         return _bounds(self.described.get("lower-bounds"))
@@ -70,6 +74,9 @@ class Content:
         return KeyFile(self.location, self.size, tuple(self.described["equality-ids"]), self.sequence)
 
     def searched(self, vector: Vector | None) -> DataFile:
+        """Raises `Unsearchable` for files of other formats, which tables of others may have."""
+        if not self.is_parquet:
+            raise Unsearchable(f"{self.location} is no Parquet file")
         return DataFile(self.location, self.location, self.size, self.rows, vector, self.sequence)
 
 

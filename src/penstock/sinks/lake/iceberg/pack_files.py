@@ -185,6 +185,8 @@ class Reader:
 
     def reads(self, file: Content) -> bool:
         """Whether the file's columns have types that can be copied."""
+        if not file.is_parquet:
+            return False
         with parquet_file(self.files, file.location, file.size) as found:
             kinds = {field_id(field): field.type for field in found.schema_arrow}
         for field in self.fields:

@@ -104,6 +104,10 @@ class IcebergOptions(NamespaceOptions):
         return self.path
 
     @property
+    def adopts(self) -> bool:
+        return any(one.adopt for one in self.tables)
+
+    @property
     def catalog_name(self) -> str:
         """Name of the catalog in Spark."""
         return self.catalog if isinstance(self.catalog, str) else self.catalog.name

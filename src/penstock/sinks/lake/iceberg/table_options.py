@@ -130,6 +130,9 @@ class TableShape(Section):
     format_version: Literal[2, 3] = 3
     """Version of Iceberg's table format. `2`: for readers that do not know version 3. Then Spark merges every
     epoch, also small ones, and deletes are position deletes, which all readers know."""
+    adopt: bool = False
+    """Take over a table that exists, was made by others and fits, with its rows. At the end of the snapshot
+    it equals its source. Without it, such a table is refused."""
     location: str | None = None
     """Where the table's files are: a URL, in which `{database}` and `{table}` are the target's names. None:
     where the catalog puts the table."""
