@@ -32,7 +32,7 @@ fn main() {
         end => end,
     };
     let split = Split {
-        path: path.clone(),
+        file: path.as_str().into(),
         base: 0,
         start: number(start),
         end,

@@ -9,6 +9,7 @@ use crate::event::EventKind;
 use crate::log_file::{Direction, LogFile};
 use crate::plan;
 use crate::schema::TableSchema;
+use crate::segment_file::SegmentFile;
 use crate::table_map::{MapColumn, TableMap, TableMapHead};
 use crate::wire::WireType;
 
@@ -19,15 +20,17 @@ use crate::wire::WireType;
 /// of
 /// `penstock.model.schema.Column`. None: there is no map of the table, or the maps have no names.
 pub fn first_described(
-    path: &str,
+    file: &SegmentFile,
     base: u64,
     start: u64,
     end: u64,
     known: &TableSchema,
 ) -> Result<Option<String>> {
-    let mut file = LogFile::open(path, base)?;
+    let name = file.name();
+    let mut file = LogFile::open(file, base)?;
     let mut find = || {
         let format = file.format().clone();
+        file.read_to(end.saturating_sub(base));
         let mut position = start.saturating_sub(base).max(4);
         while position < end.saturating_sub(base) {
             let header = file.header(position, end - base)?;
@@ -44,7 +47,7 @@ pub fn first_described(
         }
         Ok(None)
     };
-    find().map_err(|error: crate::error::DecodeError| error.in_file(path))
+    find().map_err(|error: crate::error::DecodeError| error.in_file(name))
 }
 
 fn describe(map: &TableMap, known: &TableSchema, offset: u64) -> Value {

@@ -1,6 +1,8 @@
 //! Errors of input: what is wrong, and where.
 
 use std::fmt;
+use std::io;
+use std::sync::Arc;
 
 /// Input is malformed or does not fit. The core never panics on it, and never invents rows.
 ///
@@ -16,7 +18,20 @@ struct Details {
     path: Option<String>,
     table: Option<String>,
     lacks: Option<Lacks>,
+    cause: Option<Cause>,
 }
+
+/// Why bytes could not be read.
+#[derive(Debug, Clone)]
+struct Cause(Arc<io::Error>);
+
+impl PartialEq for Cause {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Cause {}
 
 /// What a row image lacks. A caller that can get it in another way can go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +56,16 @@ pub type Result<T> = std::result::Result<T, DecodeError>;
 impl DecodeError {
     #[cold]
     pub fn new(reason: impl Into<String>, offset: u64) -> Self {
-        Self(Box::new(Details { reason: reason.into(), offset, path: None, table: None, lacks: None }))
+        let reason = reason.into();
+        Self(Box::new(Details { reason, offset, path: None, table: None, lacks: None, cause: None }))
+    }
+
+    /// Bytes could not be read. `what` says what was tried.
+    #[cold]
+    pub fn of_io(what: &str, cause: io::Error, offset: u64) -> Self {
+        let mut error = Self::new(format!("{what}: {cause}"), offset);
+        error.0.cause = Some(Cause(Arc::new(cause)));
+        error
     }
 
     /// An error that concerns `table` (`database.table`) only.
@@ -72,6 +96,11 @@ impl DecodeError {
 
     pub fn table(&self) -> Option<&str> {
         self.0.table.as_deref()
+    }
+
+    /// Why bytes could not be read.
+    pub fn cause(&self) -> Option<&io::Error> {
+        self.0.cause.as_ref().map(|cause| &*cause.0)
     }
 
     pub fn lacks(&self) -> Option<Lacks> {

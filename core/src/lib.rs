@@ -46,6 +46,7 @@ pub mod rows;
 pub mod scan;
 pub mod schema;
 pub mod seen_keys;
+pub mod segment_file;
 pub mod segment_format;
 pub mod segment_framer;
 pub mod segment_head;

@@ -1,22 +1,18 @@
 //! Reads one binlog file through a window of limited size, forwards or backwards. Checksums are verified,
 //! because an event may have been damaged on the disk since it was received.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::SeekFrom;
 
 use crate::checksum::Checksum;
 use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventHeader, EventKind, FormatDescription, HEADER_SIZE, MAGIC};
 use crate::pool;
+use crate::segment_file::{SegmentFile, Source};
 
 /// Number of bytes read at once.
 const WINDOW: u64 = 512 * 1024;
 /// The same for a reader of only some events of a file.
 const WINDOW_FOR_FEW: u64 = 16 * 1024;
-
-/// Where the bytes come from.
-trait Source: Read + Seek + Send + Sync {}
-impl<T: Read + Seek + Send + Sync> Source for T {}
 
 /// A file. Its byte 0 has the offset `base`. Errors name the file and the offset.
 pub struct LogFile {
@@ -27,6 +23,8 @@ pub struct LogFile {
     window_size: u64,
     window: Vec<u8>,
     window_start: u64,
+    /// Windows that begin before it end there, unless an event needs more.
+    read_to: u64,
     format: FormatDescription,
 }
 
@@ -45,19 +43,21 @@ impl Drop for LogFile {
 
 impl LogFile {
     /// Opens the file and reads its format description.
-    pub fn open(path: &str, base: u64) -> Result<Self> {
-        Self::open_with(path, base, WINDOW)
+    pub fn open(file: &SegmentFile, base: u64) -> Result<Self> {
+        Self::open_with(file, base, WINDOW)
     }
 
     /// Opens a file of which only some events will be read.
-    pub fn open_for_few(path: &str, base: u64) -> Result<Self> {
-        Self::open_with(path, base, WINDOW_FOR_FEW)
+    pub fn open_for_few(file: &SegmentFile, base: u64) -> Result<Self> {
+        Self::open_with(file, base, WINDOW_FOR_FEW)
     }
 
-    fn open_with(path: &str, base: u64, window_size: u64) -> Result<Self> {
-        let file = File::open(path)
-            .map_err(|error| DecodeError::new(format!("cannot be opened: {error}"), base).in_file(path))?;
-        Self::over(Box::new(file), path, base, window_size).map_err(|error| error.in_file(path))
+    fn open_with(file: &SegmentFile, base: u64, window_size: u64) -> Result<Self> {
+        let path = file.name();
+        let opened = file.open().map_err(|error| DecodeError::of_io("cannot be opened", error, base));
+        opened
+            .and_then(|source| Self::over(source, path, base, window_size))
+            .map_err(|error| error.in_file(path))
     }
 
     /// Reads bytes in memory as a file.
@@ -71,9 +71,11 @@ impl LogFile {
             path: path.to_owned(),
             base,
             size: 0,
-            window_size,
+            // Of the file's head, only some bytes are needed.
+            window_size: WINDOW_FOR_FEW,
             window: pool::take(window_size as usize),
             window_start: 0,
+            read_to: u64::MAX,
             format: FormatDescription {
                 binlog_version: 4,
                 server_version: String::new(),
@@ -84,6 +86,7 @@ impl LogFile {
             },
         };
         log.read_format()?;
+        log.window_size = window_size;
         Ok(log)
     }
 
@@ -99,6 +102,11 @@ impl LogFile {
         let event = self.event(4, header, Direction::Forward)?;
         self.format = FormatDescription::parse(&event)?;
         Ok(())
+    }
+
+    /// Only events that end at or before `position` will be read, apart from a few.
+    pub fn read_to(&mut self, position: u64) {
+        self.read_to = position;
     }
 
     pub fn path(&self) -> &str {
@@ -155,9 +163,7 @@ impl LogFile {
 
     #[cold]
     fn load(&mut self, position: u64, end: u64, direction: Direction) -> Result<()> {
-        let failed = |error: std::io::Error| {
-            DecodeError::new(format!("cannot be read: {error}"), self.base + position)
-        };
+        let failed = |error| DecodeError::of_io("cannot be read", error, self.base + position);
         if end > self.size {
             // An open segment grows.
             self.size = self.file.seek(SeekFrom::End(0)).map_err(failed)?;
@@ -167,7 +173,10 @@ impl LogFile {
             return Err(DecodeError::new(reason, self.base + position));
         }
         let (start, end) = match direction {
-            Direction::Forward => (position, end.max(position + self.window_size).min(self.size)),
+            Direction::Forward => {
+                let read_to = if position < self.read_to { self.read_to } else { u64::MAX };
+                (position, end.max(read_to.min(position + self.window_size)).min(self.size))
+            }
             Direction::Backward => (position.min(end.saturating_sub(self.window_size)), end),
         };
         self.window.resize((end - start) as usize, 0);

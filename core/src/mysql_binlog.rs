@@ -18,6 +18,7 @@ use crate::rescan;
 use crate::scan::RangeScan;
 use crate::schema::TableSchema;
 use crate::seen_keys::SharedKeys;
+use crate::segment_file::SegmentFile;
 use crate::segment_format::SegmentFormat;
 use crate::span::Place;
 use crate::split::Split;
@@ -37,26 +38,31 @@ impl SegmentFormat for MySqlBinlog {
     }
 
     fn index_entry(
-        path: &str,
+        file: &SegmentFile,
         base: u64,
         start: u64,
         end: u64,
         open: &[u64],
         place: Place,
     ) -> Result<String> {
-        rescan::index_entry(path, base, start, end, open, place)
+        rescan::index_entry(file, base, start, end, open, place)
     }
 
-    fn digest(path: &str, base: u64, start: u64, end: u64) -> Result<(u64, u64)> {
-        rescan::digest(path, base, start, end)
+    fn digest(file: &SegmentFile, base: u64, start: u64, end: u64) -> Result<(u64, u64)> {
+        rescan::digest(file, base, start, end)
     }
 
     fn take_back(path: &str, base: u64, start: u64, end: u64) -> Result<()> {
         rescan::take_back(path, base, start, end)
     }
 
-    fn whole_statement(path: &str, base: u64, offset: u64, length_max: u64) -> Result<Option<String>> {
-        rescan::whole_statement(path, base, offset, length_max)
+    fn whole_statement(
+        file: &SegmentFile,
+        base: u64,
+        offset: u64,
+        length_max: u64,
+    ) -> Result<Option<String>> {
+        rescan::whole_statement(file, base, offset, length_max)
     }
 
     fn decoder(
@@ -83,12 +89,12 @@ impl SegmentFormat for MySqlBinlog {
     }
 
     fn described_table(
-        path: &str,
+        file: &SegmentFile,
         base: u64,
         start: u64,
         end: u64,
         known: &TableSchema,
     ) -> Result<Option<String>> {
-        described::first_described(path, base, start, end, known)
+        described::first_described(file, base, start, end, known)
     }
 }

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::event::{EventHeader, EventKind, FormatDescription};
 use crate::log_file::{Direction, LogFile};
 use crate::scan::{is_dummy, statement, table_id};
+use crate::segment_file::SegmentFile;
 use crate::split::Split;
 use crate::table_map::TableMapHead;
 
@@ -44,10 +45,10 @@ struct Walk<'a> {
 impl Outline {
     /// The outline of a split for `tables` (database and name). None: there are too many events.
     pub fn new(tables: &[(String, String)], split: &Split) -> Result<Option<Self>> {
-        Self::over(LogFile::open(&split.path, split.base)?, tables, split)
+        Self::over(LogFile::open(&split.file, split.base)?, tables, split)
     }
 
-    /// The same with an open file, instead of the split's path.
+    /// The same with an open file, instead of the split's file.
     pub fn over(mut file: LogFile, tables: &[(String, String)], split: &Split) -> Result<Option<Self>> {
         let names = tables.iter().enumerate();
         let mut walk = Walk {
@@ -58,16 +59,17 @@ impl Outline {
             transaction: 0,
             entered: vec![u64::MAX; tables.len()],
         };
-        for (path, base, offset) in &split.preamble {
-            walk.read_preamble(path, *base, *offset).map_err(|error| error.in_file(path))?;
+        for (other, base, offset) in &split.preamble {
+            walk.read_preamble(other, *base, *offset).map_err(|error| error.in_file(other.name()))?;
         }
         let positions = vec![Vec::new(); tables.len()];
         let mut found = Self { base: split.base, positions, unclear: Vec::new(), count: 0 };
         let end = split.end.saturating_sub(split.base);
+        file.read_to(end);
         let mut position = split.start.saturating_sub(split.base).max(4);
         while position < end {
             let size = found.visit(&mut walk, &mut file, position, end);
-            position += size.map_err(|error| error.in_file(&split.path))?;
+            position += size.map_err(|error| error.in_file(split.file.name()))?;
             if found.count > POSITIONS_MAX {
                 return Ok(None);
             }
@@ -158,8 +160,8 @@ impl Walk<'_> {
 
     /// A table map among the events that every decoder reads first, because it names the table of the first
     /// row events.
-    fn read_preamble(&mut self, path: &str, base: u64, offset: u64) -> Result<()> {
-        let mut file = LogFile::open_for_few(path, base)?;
+    fn read_preamble(&mut self, file: &SegmentFile, base: u64, offset: u64) -> Result<()> {
+        let mut file = LogFile::open_for_few(file, base)?;
         let position = offset.saturating_sub(base);
         let header = file.header(position, u64::MAX)?;
         if header.kind == EventKind::TABLE_MAP {

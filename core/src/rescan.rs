@@ -1,7 +1,6 @@
 //! Computes the entry of a part of a span by reading its events again. Readers need it when they want only a
 //! part of what an entry describes.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 
 use crate::checksum::Checksum;
@@ -11,6 +10,7 @@ use crate::event::{EventHeader, EventKind, HEADER_SIZE};
 use crate::gtid::GtidSet;
 use crate::json_text::quoted;
 use crate::query::{load_query, query_statement};
+use crate::segment_file::{SegmentFile, Source};
 use crate::span::{Place, Tracker};
 use crate::status::{Status, Updated};
 
@@ -18,14 +18,14 @@ use crate::status::{Status, Updated};
 /// source's place at `start`. If `start` is inside a transaction, `open` has the offsets of the events to
 /// read first: the GTID event, then the current table maps, in log order.
 pub fn index_entry(
-    path: &str,
+    file: &SegmentFile,
     base: u64,
     start: u64,
     end: u64,
     open: &[u64],
     source: Place,
 ) -> Result<String> {
-    let mut reader = Events::open(path, base)?;
+    let mut reader = Events::open(file, base)?;
     let mut tracker = Tracker::new(start, GtidSet::default(), source);
     let mut event = Vec::new();
     for &offset in open {
@@ -56,7 +56,8 @@ pub fn index_entry(
 /// rolled them back. Must be called before anybody reads them. The index still counts them, so its counts are
 /// upper bounds.
 pub fn take_back(path: &str, base: u64, start: u64, end: u64) -> Result<()> {
-    let mut reader = Events::open(path, base)?;
+    let segment = SegmentFile::from(path);
+    let mut reader = Events::open(&segment, base)?;
     reader.seek(start)?;
     let file = std::fs::OpenOptions::new().write(true).open(path);
     let mut file = file.map_err(|error| reader.fail(error))?;
@@ -78,15 +79,15 @@ pub fn take_back(path: &str, base: u64, start: u64, end: u64) -> Result<()> {
 }
 
 /// Length and digest of the events in `(start, end]` of a segment. Verifies their checksums.
-pub fn digest(path: &str, base: u64, start: u64, end: u64) -> Result<(u64, u64)> {
-    let mut reader = Events::open(path, base)?;
+pub fn digest(file: &SegmentFile, base: u64, start: u64, end: u64) -> Result<(u64, u64)> {
+    let mut reader = Events::open(file, base)?;
     reader.seek(start)?;
     let (mut event, mut offset, mut digest) = (Vec::new(), start, Digest::default());
     while offset < end {
         reader.next_into(&mut event, end)?;
         if !reader.checksum.verify(&event) {
             let reason = "the event is damaged: its checksum is wrong";
-            return Err(DecodeError::new(reason, offset).in_file(path));
+            return Err(DecodeError::new(reason, offset).in_file(file.name()));
         }
         digest.update(&event);
         offset += event.len() as u64;
@@ -98,8 +99,13 @@ pub fn digest(path: &str, base: u64, start: u64, end: u64) -> Result<(u64, u64)>
 /// the event has it, and `updates`, the databases that the statement wrote to (null: the event does not list
 /// them; missing: it says nothing about them). None: the statement is longer than `length_max` bytes, or the
 /// event has none.
-pub fn whole_statement(path: &str, base: u64, offset: u64, length_max: u64) -> Result<Option<String>> {
-    let mut reader = Events::open(path, base)?;
+pub fn whole_statement(
+    file: &SegmentFile,
+    base: u64,
+    offset: u64,
+    length_max: u64,
+) -> Result<Option<String>> {
+    let mut reader = Events::open(file, base)?;
     reader.seek(offset)?;
     let mut event = Vec::new();
     if reader.next_length()? > length_max {
@@ -112,7 +118,7 @@ pub fn whole_statement(path: &str, base: u64, offset: u64, length_max: u64) -> R
         EventKind::EXECUTE_LOAD_QUERY => load_query(body, offset + HEADER_SIZE as u64),
         _ => return Ok(None),
     };
-    let statement = statement.map_err(|error| error.in_file(path))?;
+    let statement = statement.map_err(|error| error.in_file(file.name()))?;
     let database = quoted(&String::from_utf8_lossy(statement.database));
     let status = Status::parse(statement.variables);
     let mut text = format!("{{\"database\":{database},\"sql\":{}", quoted(&status.text(statement.sql)));
@@ -137,13 +143,14 @@ struct Events<'a> {
     base: u64,
     offset: u64,
     checksum: Checksum,
-    file: std::io::BufReader<File>,
+    file: std::io::BufReader<Box<dyn Source>>,
 }
 
 impl<'a> Events<'a> {
-    fn open(path: &'a str, base: u64) -> Result<Events<'a>> {
+    fn open(file: &'a SegmentFile, base: u64) -> Result<Events<'a>> {
+        let path = file.name();
         let file =
-            File::open(path).map_err(|error| DecodeError::new(error.to_string(), base).in_file(path))?;
+            file.open().map_err(|error| DecodeError::of_io("cannot be opened", error, base).in_file(path))?;
         let file = std::io::BufReader::with_capacity(1 << 20, file);
         let mut events = Events { path, base, offset: base, checksum: Checksum::None, file };
         events.seek(base + 4)?;
@@ -161,13 +168,13 @@ impl<'a> Events<'a> {
     fn seek(&mut self, offset: u64) -> Result<()> {
         self.offset = offset;
         let position = offset.saturating_sub(self.base);
-        self.file.seek(SeekFrom::Start(position)).map_err(|error| self.fail(error)).map(drop)
+        self.file.seek(SeekFrom::Start(position)).map_err(|error| self.unreadable(error)).map(drop)
     }
 
     /// Length of the next event.
     fn next_length(&mut self) -> Result<u64> {
         let mut head = [0; HEADER_SIZE];
-        self.file.read_exact(&mut head).map_err(|error| self.fail(error))?;
+        self.file.read_exact(&mut head).map_err(|error| self.unreadable(error))?;
         let length = EventHeader::parse(&head, self.offset)?.size;
         self.seek(self.offset)?;
         Ok(length.into())
@@ -176,14 +183,15 @@ impl<'a> Events<'a> {
     fn next_into(&mut self, event: &mut Vec<u8>, end: u64) -> Result<()> {
         event.clear();
         let mut head = [0; HEADER_SIZE];
-        self.file.read_exact(&mut head).map_err(|error| self.fail(error))?;
+        self.file.read_exact(&mut head).map_err(|error| self.unreadable(error))?;
         let length = u64::from(EventHeader::parse(&head, self.offset)?.size);
         if self.offset.saturating_add(length) > end {
             return Err(self.fail("the end of the range is not the end of an event"));
         }
         event.extend_from_slice(&head);
         let rest = length - HEADER_SIZE as u64;
-        let got = self.file.by_ref().take(rest).read_to_end(event).map_err(|error| self.fail(error))?;
+        let got = self.file.by_ref().take(rest).read_to_end(event);
+        let got = got.map_err(|error| self.unreadable(error))?;
         if got as u64 != rest {
             return Err(self.fail("the event is cut off"));
         }
@@ -204,6 +212,11 @@ impl<'a> Events<'a> {
         }
         let body = self.body(event)?;
         tracker.event(&header, body, event.len(), offset).map_err(|error| error.in_file(self.path))
+    }
+
+    #[cold]
+    fn unreadable(&self, cause: std::io::Error) -> DecodeError {
+        DecodeError::of_io("cannot be read", cause, self.offset).in_file(self.path)
     }
 
     #[cold]

@@ -16,6 +16,7 @@ use crate::log_file::{Direction, LogFile};
 use crate::plan;
 use crate::rows::RowsEvent;
 use crate::schema::TableSchema;
+use crate::segment_file::SegmentFile;
 use crate::split::Split;
 use crate::table_map::{TableMap, TableMapHead};
 
@@ -72,10 +73,10 @@ pub struct RangeScan {
 impl RangeScan {
     pub fn new(table: Arc<TableSchema>, split: &Split, exclude: Option<GtidSet>) -> Result<Self> {
         let open = if split.positions.is_some() { LogFile::open_for_few } else { LogFile::open };
-        Self::over(open(&split.path, split.base)?, table, split, exclude)
+        Self::over(open(&split.file, split.base)?, table, split, exclude)
     }
 
-    /// The same with an open file, instead of the split's path.
+    /// The same with an open file, instead of the split's file.
     pub fn over(
         file: LogFile,
         table: Arc<TableSchema>,
@@ -97,19 +98,20 @@ impl RangeScan {
             current: None,
             foreign: HashSet::new(),
         };
-        for (path, base, offset) in &split.preamble {
-            scan.read_preamble(path, *base, *offset)?;
+        for (other, base, offset) in &split.preamble {
+            scan.read_preamble(other, *base, *offset)?;
         }
         let at = |offset: u64, what: &str| {
             offset.checked_sub(split.base).ok_or_else(|| {
                 let reason =
                     format!("the {what} of the range is before its segment, which begins at {}", split.base);
-                DecodeError::new(reason, offset).in_file(&split.path)
+                DecodeError::new(reason, offset).in_file(split.file.name())
             })
         };
         // Every file begins with the four bytes of its magic number.
         scan.position = at(split.start, "start")?.max(4);
         scan.end = at(split.end, "end")?;
+        scan.file.read_to(scan.end);
         Ok(scan)
     }
 
@@ -241,8 +243,9 @@ impl RangeScan {
         Ok(())
     }
 
-    fn read_preamble(&mut self, path: &str, base: u64, offset: u64) -> Result<()> {
-        let mut other = LogFile::open(path, base)?;
+    fn read_preamble(&mut self, file: &SegmentFile, base: u64, offset: u64) -> Result<()> {
+        let path = file.name();
+        let mut other = LogFile::open_for_few(file, base)?;
         let Some(position) = offset.checked_sub(base) else {
             return Err(DecodeError::new("a preamble event before its segment", offset).in_file(path));
         };

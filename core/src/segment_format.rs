@@ -13,10 +13,11 @@ use crate::output::Options;
 use crate::reduce::KeySet;
 use crate::schema::TableSchema;
 use crate::seen_keys::SharedKeys;
+use crate::segment_file::SegmentFile;
 use crate::segment_framer::SegmentFramer;
 use crate::split::Split;
 
-/// A part of a segment is given by the path and base of its file, and the offsets `(start, end]`: it has the
+/// A part of a segment is given by its file, the file's base, and the offsets `(start, end]`: it has the
 /// events that end there.
 pub trait SegmentFormat {
     /// The format's name in `relay.json`.
@@ -40,7 +41,7 @@ pub trait SegmentFormat {
     /// transaction, `open` has the offsets of the events to read first. `place` is the source's position at
     /// `start`.
     fn index_entry(
-        path: &str,
+        file: &SegmentFile,
         base: u64,
         start: u64,
         end: u64,
@@ -50,14 +51,15 @@ pub trait SegmentFormat {
 
     /// Length and digest of a part, to compare with what the source sends again. Fails if the part is
     /// damaged.
-    fn digest(path: &str, base: u64, start: u64, end: u64) -> Result<(u64, u64)>;
+    fn digest(file: &SegmentFile, base: u64, start: u64, end: u64) -> Result<(u64, u64)>;
 
     /// Removes the rows of a part from the segment, before anybody has read them (`Piece::TakenBack`).
     fn take_back(path: &str, base: u64, start: u64, end: u64) -> Result<()>;
 
     /// The whole statement of the event at `offset`, as JSON. None: it is longer than `length_max` bytes, or
     /// the event has no statement.
-    fn whole_statement(path: &str, base: u64, offset: u64, length_max: u64) -> Result<Option<String>>;
+    fn whole_statement(file: &SegmentFile, base: u64, offset: u64, length_max: u64)
+        -> Result<Option<String>>;
 
     // Decoders.
 
@@ -80,7 +82,7 @@ pub trait SegmentFormat {
 
     /// The definition (JSON) of `known`'s table that the log itself contains in a part. None: it has none.
     fn described_table(
-        path: &str,
+        file: &SegmentFile,
         base: u64,
         start: u64,
         end: u64,

@@ -44,14 +44,7 @@ fn scan(log: &[u8]) -> Result<RangeScan> {
 }
 
 fn whole(log: &[u8]) -> Split {
-    Split {
-        path: String::new(),
-        base: 0,
-        start: 0,
-        end: log.len() as u64,
-        preamble: Vec::new(),
-        positions: None,
-    }
+    Split { file: "".into(), base: 0, start: 0, end: log.len() as u64, preamble: Vec::new(), positions: None }
 }
 
 /// Rows of layout `changelog` where the table's events are found beforehand.

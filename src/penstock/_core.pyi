@@ -4,10 +4,13 @@ released while the core works.
 An argument `table` is `TableSchema.to_json()`, and `types` is `TypeOptions.to_json()`. Offsets are those of
 the relay log: `base` of the segment plus the position in its file. For a plain binlog file, `base` is 0.
 
+A file is a path, or a `RangedFile`. What the `fetch` of a `RangedFile` raises comes out of every function
+and class that reads the file, as it is.
+
 The headings name the files in `core/src`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +31,29 @@ class SchemaMismatch(DecodeError):
     lacks: str
     """What the row image lacks: `columns` (binlog_row_image is not FULL), `generated` (columns that MariaDB
     11 leaves out of updates and deletions), or nothing (empty)."""
+
+# segment_file.rs ----------------------------------------------------------------------------------
+
+class RangedFile:
+    """A file whose bytes somebody fetches: `fetch(start, end)` returns the bytes from `start` up to and
+    without `end`, in any thread. An answer of another length is a `DecodeError`. `name` is for errors.
+
+    The part from `start` to `end` (None: the end of the file) is fetched in blocks of `block_bytes`, and what
+    lies outside it in pieces of 64 KiB. About `cache_bytes` stay in memory, for all readers of the file."""
+
+    def __init__(
+        self,
+        name: str,
+        size: int,
+        fetch: Callable[[int, int], Buffer],
+        *,
+        start: int = 0,
+        end: int | None = None,
+        block_bytes: int = 4 * 1024 * 1024,
+        cache_bytes: int = 32 * 1024 * 1024,
+    ) -> None: ...
+
+File = str | RangedFile
 
 # gtid.rs ------------------------------------------------------------------------------------------
 
@@ -144,7 +170,7 @@ class Framer:
     def server_error(self) -> tuple[int, str, str] | None:
         """Code, SQLSTATE and message of the ERR packet that ended the stream."""
 
-def digest_span(path: str, base: int, start: int, end: int) -> tuple[int, int]:
+def digest_span(path: File, base: int, start: int, end: int) -> tuple[int, int]:
     """Length and digest of the events in `(start, end]` of a segment, for `expected` of a `Framer`. Raises
     `DecodeError` if they are damaged."""
 
@@ -152,14 +178,14 @@ def take_back(path: str, base: int, start: int, end: int) -> None:
     """Turns the row events in `(start, end]` of a segment into IGNORABLE events, because their transaction
     has rolled them back."""
 
-def whole_statement(path: str, base: int, offset: int, length_max: int) -> str | None:
+def whole_statement(path: File, base: int, offset: int, length_max: int) -> str | None:
     """The complete statement of the event at an offset of a segment, as JSON: `database`, `sql`, `sql_mode`
     if the event has it, and `updates`, the databases that the statement wrote to (null: the event does not
     list them; missing: it says nothing about them). None: the event is longer than `length_max` bytes, or is
     no statement. Raises `DecodeError` if the segment is damaged or does not exist."""
 
 def scan_span(
-    path: str, base: int, start: int, end: int, *, open: Sequence[int] = (), file: str = "", position: int = 0
+    path: File, base: int, start: int, end: int, *, open: Sequence[int] = (), file: str = "", position: int = 0
 ) -> str:
     """The index entry (JSON) of `(start, end]` of a segment, computed from its events. `file` and `position`:
     the source's position at `start`. `open`: if `start` is inside a transaction, the offsets of the events to
@@ -185,7 +211,7 @@ def arrow_schema(table: str, layout: str, types: str = "{}", partial_images: boo
 
 # described.rs ---------------------------------------------------------------------------------------
 
-def first_described(table: str, path: str, base: int, start: int, end: int) -> str | None:
+def first_described(table: str, path: File, base: int, start: int, end: int) -> str | None:
     """The definition of a table in the log itself (`binlog_row_metadata = FULL`): its first table map in
     `(start, end]`, as JSON `{"offset", "key": [names] | null, "columns": [...]}`.
 
@@ -247,12 +273,12 @@ class RangeDecoder:
     def __init__(
         self,
         table: str,
-        path: str,
+        path: File,
         base: int,
         start: int,
         end: int,
         *,
-        preamble: Sequence[tuple[str, int, int]] = (),
+        preamble: Sequence[tuple[File, int, int]] = (),
         positions: bytes | None = None,
         layout: str = "changelog",
         columns: Sequence[str] | None = None,
@@ -284,12 +310,12 @@ class Outline:
     @staticmethod
     def of(
         tables: Sequence[tuple[str, str]],
-        path: str,
+        path: File,
         base: int,
         start: int,
         end: int,
         *,
-        preamble: Sequence[tuple[str, int, int]] = (),
+        preamble: Sequence[tuple[File, int, int]] = (),
     ) -> Outline | None: ...
     def positions(self, table: int, start: int, end: int) -> bytes: ...
 
@@ -323,12 +349,12 @@ class KeySet:
     ) -> None: ...
     def add_split(
         self,
-        path: str,
+        path: File,
         base: int,
         start: int,
         end: int,
         *,
-        preamble: Sequence[tuple[str, int, int]] = (),
+        preamble: Sequence[tuple[File, int, int]] = (),
         exclude_gtids: GtidSet | None = None,
     ) -> None: ...
     def __len__(self) -> int: ...
@@ -393,7 +419,7 @@ def row_buckets(
 
 # inspect/ -----------------------------------------------------------------------------------------
 
-def read_statement(path: str, position: int) -> dict[str, Any]:
+def read_statement(path: File, position: int) -> dict[str, Any]:
     """The QUERY event at a byte position of a binlog file: `{sql, database, timestamp, thread_id, error_code,
     charset, sql_mode}`."""
 
@@ -407,7 +433,7 @@ class Inspector:
 
     def __init__(
         self,
-        path: str,
+        path: File,
         *,
         base: int = 0,
         end: int | None = None,

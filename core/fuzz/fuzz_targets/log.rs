@@ -56,7 +56,7 @@ pub fn file(bytes: &[u8]) -> Vec<u8> {
 
 /// All of a file of so many bytes.
 pub fn split(length: usize, positions: Option<Vec<u64>>) -> Split {
-    Split { path: String::new(), base: 0, start: 0, end: length as u64, preamble: Vec::new(), positions }
+    Split { file: "".into(), base: 0, start: 0, end: length as u64, preamble: Vec::new(), positions }
 }
 
 /// The packets of a replication connection that carry these events.

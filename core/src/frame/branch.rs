@@ -38,6 +38,7 @@ use crate::group::{Group, Step};
 use crate::log_file::{Direction, LogFile};
 use crate::query::query;
 use crate::rewritten::rewritten;
+use crate::segment_file::SegmentFile;
 use crate::segment_framer::Piece;
 use crate::segment_head::same_format;
 use crate::span::Ending;
@@ -252,7 +253,7 @@ impl Framer {
         let path = format!("{}/{}", self.options.spool.folder, replay.prepared.file);
         let mut file = match replay.file.take() {
             Some(file) => file,
-            None => LogFile::open(&path, 0)?,
+            None => LogFile::open(&SegmentFile::from(path.as_str()), 0)?,
         };
         let mut event = Vec::new();
         while replay.position < end && self.output.len() < OUTPUT_MAX {

@@ -3,19 +3,16 @@
 //! A length in a header that exceeds the file is an error, so a wrong one allocates no memory. Checksums are
 //! checked if the file has them.
 
-use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
 use crate::checksum::Checksum;
 use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventHeader, EventKind, FormatDescription, HEADER_SIZE, MAGIC};
+use crate::segment_file::{SegmentFile, Source};
 
 const MAGIC_ENCRYPTED: [u8; 4] = *b"\xfdbin";
 const BUFFER_SIZE: usize = 1 << 20;
-
-/// Where the bytes come from.
-trait Source: Read + Seek + Send + Sync {}
-impl<T: Read + Seek + Send + Sync> Source for T {}
+const UNREADABLE: &str = "the file cannot be read";
 
 /// The bytes of one event. `event()` borrows them.
 pub struct RawEvent {
@@ -47,15 +44,10 @@ pub struct FileEvents {
 
 impl FileEvents {
     /// Reads the head of the file: magic, and the format of what follows. Nothing beyond `end` is read.
-    pub fn open(path: &str, end: Option<u64>) -> Result<Self> {
-        let failed = |error: std::io::Error| DecodeError::new(format!("the file cannot be read: {error}"), 0);
-        let file = File::open(path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(DecodeError::new("this is not a file", 0));
-        }
-        let length = end.unwrap_or(u64::MAX).min(metadata.len());
-        Self::over(BufReader::with_capacity(BUFFER_SIZE, Box::new(file)), length)
+    pub fn open(file: &SegmentFile, end: Option<u64>) -> Result<Self> {
+        let failed = |error| DecodeError::of_io(UNREADABLE, error, 0);
+        let length = end.unwrap_or(u64::MAX).min(file.size().map_err(failed)?);
+        Self::over(BufReader::with_capacity(BUFFER_SIZE, file.open().map_err(failed)?), length)
     }
 
     /// The same for bytes in memory.
@@ -76,7 +68,7 @@ impl FileEvents {
 
     /// Goes to an event whose position is known.
     pub fn seek(&mut self, position: u64) -> Result<()> {
-        self.reader.seek(SeekFrom::Start(position)).map_err(|error| self.failed(&error))?;
+        self.reader.seek(SeekFrom::Start(position)).map_err(|error| self.failed(error))?;
         self.position = position;
         Ok(())
     }
@@ -173,7 +165,7 @@ impl FileEvents {
     fn fill(&mut self, bytes: &mut Vec<u8>, count: u64) -> Result<()> {
         let before = bytes.len();
         let got = Read::by_ref(&mut self.reader).take(count).read_to_end(bytes);
-        got.map_err(|error| self.failed(&error))?;
+        got.map_err(|error| self.failed(error))?;
         if ((bytes.len() - before) as u64) < count {
             return Err(self.cut("the file has become shorter while it was read".into()));
         }
@@ -186,8 +178,8 @@ impl FileEvents {
     }
 
     #[cold]
-    fn failed(&self, error: &std::io::Error) -> DecodeError {
-        DecodeError::new(format!("the file cannot be read: {error}"), self.position)
+    fn failed(&self, error: std::io::Error) -> DecodeError {
+        DecodeError::of_io(UNREADABLE, error, self.position)
     }
 }
 

@@ -28,6 +28,7 @@ use crate::mariadb::unpack;
 use crate::payload::Payload;
 use crate::rows::{skip_image, walk_image, Present, RowsEvent};
 use crate::schema::TableSchema;
+use crate::segment_file::SegmentFile;
 use crate::table_map::TableMap;
 use crate::wire::WireType;
 
@@ -82,8 +83,8 @@ struct Transaction {
 }
 
 impl Inspector {
-    pub fn open(path: &str, options: Options) -> Self {
-        Self::over(path, FileEvents::open(path, options.end), options)
+    pub fn open(file: &SegmentFile, options: Options) -> Self {
+        Self::over(file.name(), FileEvents::open(file, options.end), options)
     }
 
     /// The same over bytes in memory.

@@ -7,6 +7,7 @@ use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventKind, FormatDescription};
 use crate::mariadb::unpack;
 use crate::query::ends_with_start_transaction;
+use crate::segment_file::SegmentFile;
 
 /// A QUERY event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,26 +118,26 @@ pub enum Control {
 }
 
 /// The statement at a position of a binlog file.
-pub fn read_statement(path: &str, position: u64) -> Result<Statement> {
+pub fn read_statement(file: &SegmentFile, position: u64) -> Result<Statement> {
     let read = || {
-        let mut file = FileEvents::open(path, None)?;
+        let mut events = FileEvents::open(file, None)?;
         let mut raw = RawEvent::empty();
         // The format description comes first; it says how the others are written.
-        file.next_into(&mut raw)?;
+        events.next_into(&mut raw)?;
         if raw.offset != position {
-            file.seek(position)?;
-            if !file.next_into(&mut raw)? {
+            events.seek(position)?;
+            if !events.next_into(&mut raw)? {
                 return Err(DecodeError::new("the file ends here", position));
             }
         }
         match raw.header.kind {
             EventKind::QUERY | EventKind::MARIADB_QUERY_COMPRESSED => {
-                Statement::parse(&raw.event()?, file.format())
+                Statement::parse(&raw.event()?, events.format())
             }
             other => Err(DecodeError::new(format!("event type {} is not a QUERY event", other.0), position)),
         }
     };
-    read().map_err(|error| error.in_file(path))
+    read().map_err(|error| error.in_file(file.name()))
 }
 
 pub fn utf8(bytes: &[u8]) -> String {

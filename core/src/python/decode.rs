@@ -10,6 +10,7 @@ use pyo3::types::PyBytes;
 
 use super::frame::GtidSet;
 use super::schema::{parse_layout, parse_table, parse_types};
+use super::segment_file::{preamble as preamble_of, FileArgument};
 use super::segment_format::Format;
 use crate::batches::Batches;
 use crate::column::Layout;
@@ -28,6 +29,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// A lock fails only if a thread panicked while it had it. The core never panics on input.
+///
+/// Who waits for one of these locks must be detached from the interpreter: its holder may need the
+/// interpreter to fetch bytes of a file.
 fn broken<T>(_: T) -> PyErr {
     PyRuntimeError::new_err("the decoder failed before")
 }
@@ -52,11 +56,11 @@ impl RangeDecoder {
     fn new(
         py: Python<'_>,
         table: &str,
-        path: String,
+        path: FileArgument,
         base: u64,
         start: u64,
         end: u64,
-        preamble: Vec<(String, u64, u64)>,
+        preamble: Vec<(FileArgument, u64, u64)>,
         positions: Option<&[u8]>,
         layout: &str,
         columns: Option<Vec<String>>,
@@ -64,7 +68,7 @@ impl RangeDecoder {
         foreign_key_checks: bool,
         bucket: Option<(u32, u32)>,
         exclude_gtids: Option<GtidSet>,
-        seen: Option<PyRef<'_, KeySet>>,
+        seen: Option<Bound<'_, KeySet>>,
         types: &str,
         partial_images: bool,
         defaults: Option<PyArrowType<RecordBatch>>,
@@ -96,13 +100,16 @@ impl RangeDecoder {
         };
         let table = parse_table(table)?;
         let positions = positions.map(numbers).transpose()?;
-        let split = Split { path, base, start, end, preamble, positions };
+        let split = Split { file: path.0, base, start, end, preamble: preamble_of(preamble), positions };
         let exclude = exclude_gtids.map(|set| set.0);
         let seen = match seen {
             Some(_) if layout != Layout::Latest => {
                 return Err(PyValueError::new_err("seen is for layout \"latest\""));
             }
-            Some(keys) => keys.keys.lock().map_err(broken)?.shared(),
+            Some(keys) => {
+                let keys = keys.get();
+                py.detach(|| Ok::<_, PyErr>(keys.keys.lock().map_err(broken)?.shared()))?
+            }
             None => SharedKeys::default(),
         };
         let decoder = py.detach(|| Format::decoder(table, &split, exclude, &options, seen))?;
@@ -111,7 +118,7 @@ impl RangeDecoder {
 
     #[getter]
     fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let schema = self.decoder.lock().map_err(broken)?.schema();
+        let schema = py.detach(|| Ok::<_, PyErr>(self.decoder.lock().map_err(broken)?.schema()))?;
         schema.to_pyarrow(py)
     }
 
@@ -143,13 +150,14 @@ impl Outline {
     fn of(
         py: Python<'_>,
         tables: Vec<(String, String)>,
-        path: String,
+        path: FileArgument,
         base: u64,
         start: u64,
         end: u64,
-        preamble: Vec<(String, u64, u64)>,
+        preamble: Vec<(FileArgument, u64, u64)>,
     ) -> PyResult<Option<Self>> {
-        let split = Split { path, base, start, end, preamble, positions: None };
+        let split =
+            Split { file: path.0, base, start, end, preamble: preamble_of(preamble), positions: None };
         let outline = py.detach(|| Format::outline(&tables, &split))?;
         Ok(outline.map(|outline| Self { outline }))
     }
@@ -184,7 +192,7 @@ impl LatestReducer {
     }
 }
 
-#[pyclass(module = "penstock._core")]
+#[pyclass(frozen, module = "penstock._core")]
 struct KeySet {
     keys: Mutex<reduce::KeySet>,
 }
@@ -209,14 +217,15 @@ impl KeySet {
     fn add_split(
         &self,
         py: Python<'_>,
-        path: String,
+        path: FileArgument,
         base: u64,
         start: u64,
         end: u64,
-        preamble: Vec<(String, u64, u64)>,
+        preamble: Vec<(FileArgument, u64, u64)>,
         exclude_gtids: Option<GtidSet>,
     ) -> PyResult<()> {
-        let split = Split { path, base, start, end, preamble, positions: None };
+        let split =
+            Split { file: path.0, base, start, end, preamble: preamble_of(preamble), positions: None };
         let exclude = exclude_gtids.map(|set| set.0);
         py.detach(|| {
             let mut keys = self.keys.lock().map_err(broken)?;
@@ -224,8 +233,8 @@ impl KeySet {
         })
     }
 
-    fn __len__(&self) -> PyResult<usize> {
-        Ok(self.keys.lock().map_err(broken)?.len())
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        py.detach(|| Ok(self.keys.lock().map_err(broken)?.len()))
     }
 
     fn drop_from(

@@ -30,13 +30,20 @@ fn raise(py: Python<'_>, class: &str, arguments: impl for<'py> pyo3::call::PyCal
 
 impl From<DecodeError> for PyErr {
     fn from(error: DecodeError) -> Self {
-        Python::attach(|py| match error.table() {
-            Some(table) => {
-                let lacks = error.lacks().map_or("", Lacks::name);
-                let arguments = (error.reason(), error.offset(), error.path(), table, lacks);
-                raise(py, "SchemaMismatch", arguments)
+        Python::attach(|py| {
+            // Who fetched the bytes has raised an error of its own.
+            let cause = error.cause().and_then(|cause| cause.get_ref()?.downcast_ref::<PyErr>());
+            if let Some(raised) = cause {
+                return raised.clone_ref(py);
             }
-            None => raise(py, "DecodeError", (error.reason(), error.offset(), error.path())),
+            match error.table() {
+                Some(table) => {
+                    let lacks = error.lacks().map_or("", Lacks::name);
+                    let arguments = (error.reason(), error.offset(), error.path(), table, lacks);
+                    raise(py, "SchemaMismatch", arguments)
+                }
+                None => raise(py, "DecodeError", (error.reason(), error.offset(), error.path())),
+            }
         })
     }
 }

@@ -4,6 +4,7 @@ use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
+use super::segment_file::FileArgument;
 use super::segment_format::Format;
 use crate::framing::{Expected, Options, Skip, Spooling};
 use crate::gtid::{Gtid, GtidSet as CoreGtidSet};
@@ -265,8 +266,8 @@ impl Framer {
 }
 
 #[pyfunction]
-fn digest_span(py: Python<'_>, path: &str, base: u64, start: u64, end: u64) -> PyResult<(u64, u64)> {
-    Ok(py.detach(|| Format::digest(path, base, start, end))?)
+fn digest_span(py: Python<'_>, path: FileArgument, base: u64, start: u64, end: u64) -> PyResult<(u64, u64)> {
+    Ok(py.detach(|| Format::digest(&path.0, base, start, end))?)
 }
 
 #[pyfunction]
@@ -277,12 +278,12 @@ fn take_back(py: Python<'_>, path: &str, base: u64, start: u64, end: u64) -> PyR
 #[pyfunction]
 fn whole_statement(
     py: Python<'_>,
-    path: &str,
+    path: FileArgument,
     base: u64,
     offset: u64,
     length_max: u64,
 ) -> PyResult<Option<String>> {
-    Ok(py.detach(|| Format::whole_statement(path, base, offset, length_max))?)
+    Ok(py.detach(|| Format::whole_statement(&path.0, base, offset, length_max))?)
 }
 
 #[pyfunction]
@@ -290,7 +291,7 @@ fn whole_statement(
 #[expect(clippy::too_many_arguments, reason = "keyword-only arguments of the Python function")]
 fn scan_span(
     py: Python<'_>,
-    path: &str,
+    path: FileArgument,
     base: u64,
     start: u64,
     end: u64,
@@ -298,5 +299,5 @@ fn scan_span(
     file: String,
     position: u64,
 ) -> PyResult<String> {
-    Ok(py.detach(|| Format::index_entry(path, base, start, end, &open, Place { file, position }))?)
+    Ok(py.detach(|| Format::index_entry(&path.0, base, start, end, &open, Place { file, position }))?)
 }

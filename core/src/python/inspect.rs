@@ -3,6 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use super::segment_file::FileArgument;
 use crate::inspect::{self, Options};
 use crate::schema::TableSchema;
 
@@ -21,7 +22,8 @@ impl Inspector {
         path, *, base = 0, end = None, schemas = Vec::new(), tables = Vec::new(), count_only = false
     ))]
     fn new(
-        path: &str,
+        py: Python<'_>,
+        path: FileArgument,
         base: u64,
         end: Option<u64>,
         schemas: Vec<String>,
@@ -29,7 +31,8 @@ impl Inspector {
         count_only: bool,
     ) -> PyResult<Self> {
         let schemas = schemas.iter().map(|json| TableSchema::from_json(json)).collect::<Result<_, _>>()?;
-        Ok(Self(inspect::Inspector::open(path, Options { base, end, schemas, tables, count_only })))
+        let options = Options { base, end, schemas, tables, count_only };
+        Ok(Self(py.detach(|| inspect::Inspector::open(&path.0, options))))
     }
 
     #[pyo3(signature = (limit = 1000))]
@@ -43,8 +46,8 @@ impl Inspector {
 }
 
 #[pyfunction]
-fn read_statement<'py>(py: Python<'py>, path: &str, position: u64) -> PyResult<Bound<'py, PyDict>> {
-    let statement = py.detach(|| inspect::read_statement(path, position))?;
+fn read_statement(py: Python<'_>, path: FileArgument, position: u64) -> PyResult<Bound<'_, PyDict>> {
+    let statement = py.detach(|| inspect::read_statement(&path.0, position))?;
     let fields = PyDict::new(py);
     fields.set_item("sql", statement.sql)?;
     fields.set_item("database", statement.database)?;

@@ -6,6 +6,7 @@ mod frame;
 mod inspect;
 mod resultset;
 mod schema;
+mod segment_file;
 mod segment_format;
 mod text;
 
@@ -14,6 +15,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::register(module)?;
+    segment_file::register(module)?;
     decode::register(module)?;
     frame::register(module)?;
     resultset::register(module)?;

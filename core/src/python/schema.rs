@@ -7,6 +7,7 @@ use arrow_pyarrow::PyArrowType;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::segment_file::FileArgument;
 use super::segment_format::Format;
 use crate::column::{self, Layout, TypeOptions};
 use crate::schema::TableSchema;
@@ -44,11 +45,11 @@ fn schema_of(table: &str, layout: &str, types: &str, partial_images: bool) -> Py
 fn first_described(
     py: Python<'_>,
     table: &str,
-    path: &str,
+    path: FileArgument,
     base: u64,
     start: u64,
     end: u64,
 ) -> PyResult<Option<String>> {
     let table = parse_table(table)?;
-    Ok(py.detach(|| Format::described_table(path, base, start, end, &table))?)
+    Ok(py.detach(|| Format::described_table(&path.0, base, start, end, &table))?)
 }
