@@ -1,4 +1,4 @@
-//! Where the bytes of a segment are: in a file of this machine, or with somebody who fetches ranges of it, for
+//! Where the bytes of a segment are: in a file of this machine, or with somebody who fetches ranges, for
 //! example from an object store.
 //!
 //! A ranged file is read in blocks. The blocks of its main part begin at the part's start, so that a reader
@@ -54,7 +54,11 @@ impl SegmentFile {
     pub fn open(&self) -> Result<Box<dyn Source>> {
         Ok(match self {
             Self::Local(path) => Box::new(File::open(path)?),
-            Self::Ranged(file) => Box::new(RangedReader { file: file.clone(), position: 0 }),
+            Self::Ranged(file) => match file.local.as_ref().map(File::open) {
+                Some(Ok(local)) => Box::new(local),
+                Some(Err(error)) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => Box::new(RangedReader { file: file.clone(), position: 0 }),
+            },
         })
     }
 
@@ -76,6 +80,8 @@ impl SegmentFile {
 /// A file whose bytes are fetched in ranges.
 pub struct RangedFile {
     name: String,
+    /// Path of a copy on this machine, which is read as long as it is there.
+    local: Option<String>,
     size: u64,
     /// The main part.
     part: Range<u64>,
@@ -101,7 +107,14 @@ impl RangedFile {
         let part = start..part.end.clamp(start, size);
         let block_bytes = block_bytes.max(PIECE_BYTES);
         let blocks_max = (cache_bytes / block_bytes).clamp(2, 1 << 16) as usize;
-        Self { name, size, part, block_bytes, blocks_max, fetch, blocks: Mutex::default() }
+        Self { name, local: None, size, part, block_bytes, blocks_max, fetch, blocks: Mutex::default() }
+    }
+
+    /// The same file, with a copy on this machine that may vanish at any time.
+    #[must_use]
+    pub fn with_local(mut self, path: Option<String>) -> Self {
+        self.local = path;
+        self
     }
 
     /// The block that has the byte at `position`.

@@ -39,7 +39,8 @@ class RangedFile:
     without `end`, in any thread. An answer of another length is a `DecodeError`. `name` is for errors.
 
     The part from `start` to `end` (None: the end of the file) is fetched in blocks of `block_bytes`, and what
-    lies outside it in pieces of 64 KiB. About `cache_bytes` stay in memory, for all readers of the file."""
+    lies outside it in pieces of 64 KiB. About `cache_bytes` stay in memory, for all readers of the file. As
+    long as the path `local` exists, readers open that file instead."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class RangedFile:
         end: int | None = None,
         block_bytes: int = 4 * 1024 * 1024,
         cache_bytes: int = 32 * 1024 * 1024,
+        local: str | None = None,
     ) -> None: ...
 
 File = str | RangedFile
@@ -185,7 +187,14 @@ def whole_statement(path: File, base: int, offset: int, length_max: int) -> str 
     no statement. Raises `DecodeError` if the segment is damaged or does not exist."""
 
 def scan_span(
-    path: File, base: int, start: int, end: int, *, open: Sequence[int] = (), file: str = "", position: int = 0
+    path: File,
+    base: int,
+    start: int,
+    end: int,
+    *,
+    open: Sequence[int] = (),
+    file: str = "",
+    position: int = 0,
 ) -> str:
     """The index entry (JSON) of `(start, end]` of a segment, computed from its events. `file` and `position`:
     the source's position at `start`. `open`: if `start` is inside a transaction, the offsets of the events to

@@ -56,7 +56,7 @@ def decode(server: MySqlServer, schema: TableSchema, **options: Any) -> pa.Table
     return decode_range(schema, path, 0, size, **options)
 
 
-def decode_range(schema: TableSchema, path: str, start: int, end: int, **options: Any) -> pa.Table:
+def decode_range(schema: TableSchema, path: _core.File, start: int, end: int, **options: Any) -> pa.Table:
     decoder = _core.RangeDecoder(schema.to_json(), path, 0, start, end, **options)
     batches = list(decoder)
     for batch in batches:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.core.logs import decode_range, events, log_of, schema_of
@@ -14,7 +15,7 @@ from penstock.errors import TransientError
 from penstock.model.schema import TableSchema
 from penstock.testing import servers
 
-Fetch = Callable[[int, int], object]
+Fetch = Callable[[int, int], Any]
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +63,9 @@ class Fetched:
         return sum(end - start for start, end in self.ranges)
 
 
-def ranged(path: str, fetch: Fetch | None = None, **options: int) -> _core.RangedFile:
+def ranged(path: str, fetch: Fetch | None = None, **options: Any) -> _core.RangedFile:
     size = Path(path).stat().st_size
-    return _core.RangedFile("s3://bucket/segment", size, fetch or Fetched(path), **options)  # type: ignore[arg-type]
+    return _core.RangedFile("s3://bucket/segment", size, fetch or Fetched(path), **options)
 
 
 @pytest.mark.parametrize("layout", ["changelog", "latest"])
@@ -72,7 +73,7 @@ def ranged(path: str, fetch: Fetch | None = None, **options: int) -> _core.Range
 def test_decoded_rows_are_those_of_the_file(table: TableSchema, path: str, layout: str, blocks: int) -> None:
     size = Path(path).stat().st_size
     file = ranged(path, block_bytes=blocks, cache_bytes=2 * blocks)
-    found = decode_range(table, file, 0, size, layout=layout)  # type: ignore[arg-type]
+    found = decode_range(table, file, 0, size, layout=layout)
     assert found.num_rows >= 6000
     assert found.equals(decode_range(table, path, 0, size, layout=layout))
 
@@ -112,7 +113,7 @@ def test_a_split_fetches_its_own_bytes_and_the_head(table: TableSchema, path: st
     begins = [event.offset for event in events(path) if event.kind == 33]
     start, end = begins[10], begins[20]
     fetched = Fetched(path)
-    decode_range(table, ranged(path, fetched, start=start, end=end), start, end)  # type: ignore[arg-type]
+    decode_range(table, ranged(path, fetched, start=start, end=end), start, end)
     assert end - start > 200_000
     assert fetched.bytes == end - start + 65536
 
@@ -139,14 +140,14 @@ def test_answers_of_a_wrong_length_are_errors_that_name_the_file(
         return bytes(whole(start, end))[:by] if by < 0 else bytes(whole(start, end)) + b"x" * by
 
     with pytest.raises(_core.DecodeError, match=r"were asked for") as raised:
-        decode_range(table, ranged(path, wrong), 0, 1000)  # type: ignore[arg-type]
+        decode_range(table, ranged(path, wrong), 0, 1000)
     assert raised.value.path == "s3://bucket/segment"
 
 
 @pytest.mark.parametrize("answer", [None, 5, "text", [1, 2]])
 def test_answers_that_are_no_bytes_are_errors(table: TableSchema, path: str, answer: object) -> None:
     with pytest.raises(TypeError):
-        decode_range(table, ranged(path, lambda start, end: answer), 0, 1000)  # type: ignore[arg-type]
+        decode_range(table, ranged(path, lambda start, end: answer), 0, 1000)
 
 
 def test_what_fetch_raises_comes_out_as_it_is(table: TableSchema, path: str) -> None:
@@ -175,7 +176,7 @@ def test_what_fetch_raises_comes_out_as_it_is(table: TableSchema, path: str) -> 
 def test_other_bytes_than_those_of_the_file_are_an_error(table: TableSchema, path: str) -> None:
     size = Path(path).stat().st_size
     with pytest.raises(_core.DecodeError):
-        decode_range(table, ranged(path, lambda start, end: bytes(end - start)), 0, size)  # type: ignore[arg-type]
+        decode_range(table, ranged(path, lambda start, end: bytes(end - start)), 0, size)
 
 
 def test_threads_share_a_file_and_its_blocks(table: TableSchema, path: str) -> None:
@@ -187,7 +188,7 @@ def test_threads_share_a_file_and_its_blocks(table: TableSchema, path: str) -> N
 
     def work() -> None:
         keys.add_split(file, 0, 4, size)
-        equal.append(decode_range(table, file, 0, size).equals(expected) and len(keys) >= 6000)  # type: ignore[arg-type]
+        equal.append(decode_range(table, file, 0, size).equals(expected) and len(keys) >= 6000)
 
     threads = [threading.Thread(target=work) for _ in range(6)]
     for thread in threads:

@@ -111,7 +111,7 @@ class Session:
         if not log.end:
             return {}
         path, base = log.segment_of(log.end)
-        found = {Path(path): log.end - base}
+        found = {Path(str(path)): log.end - base}
         for one in log.prepared:
             spool = self.writer.spool.folder / one.file
             found[spool] = max(found.get(spool, 0), one.start + one.length)

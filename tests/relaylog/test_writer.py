@@ -120,7 +120,7 @@ def test_of_two_segments_with_one_base_the_later_generation_counts(received: Rec
         (folder / getattr(name, suffix)).write_bytes(b"left by a fenced writer")
     log = RelayLog.open(folder)
     assert log.end == received.log.end
-    assert log.segment_of(log.end)[0].endswith(SegmentName(name.base, name.generation + 1).file)
+    assert str(log.segment_of(log.end)[0]).endswith(SegmentName(name.base, name.generation + 1).file)
 
 
 def assert_only_the_successor_counts(received: Received, copy: Path, transaction: Transaction) -> None:

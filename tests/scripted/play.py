@@ -28,6 +28,7 @@ from penstock.planning.discovery import discover
 from penstock.planning.planner import Planner, PlannerLimits
 from penstock.planning.policy import Policies
 from penstock.planning.resnapshots import Resnapshots
+from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Sink
 from penstock.snapshot import staging
@@ -51,7 +52,7 @@ class Run:
         self.receiver.start()
         self.state = StateStore(config.state)
         self.log = RelayLog.open(config.relay_log_path)
-        self._chunk_log = ChunkLog(config.relay_log_path)
+        self._chunk_log = ChunkLog(LogPlace.of(config))
         self._captured = TableFilter(config.tables, fold_case=source.catalog.fold_case)
         self._hosts = source.snapshot_hosts(self._captured, self._chunk_log.bytes_outside)
         for folder in staging.folders(config.state / "chunks"):

@@ -37,6 +37,7 @@ from penstock.planning.planner import Planner, PlannerLimits
 from penstock.planning.policy import Policies
 from penstock.planning.resnapshots import Resnapshots
 from penstock.relaylog import segment_format
+from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.signals.channels import accept
 from penstock.signals.settings import apply_patterns
@@ -163,7 +164,7 @@ class Run:
         self.config, self.target = config, target
         self.state = StateStore(config.state)
         self.log = RelayLog.open(config.relay_log_path)
-        self.chunk_log = ChunkLog(config.relay_log_path)
+        self.chunk_log = ChunkLog(LogPlace.of(config))
         self.source = open_source(config)
         self.captured = TableFilter(config.tables, fold_case=self.source.catalog.fold_case)
         apply_patterns(self.captured, config.tables, self.state)

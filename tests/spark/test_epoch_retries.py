@@ -15,6 +15,7 @@ from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.plan import ApplyEvents, CreateTarget, EpochPlan, TablePlan
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
 from penstock.relaylog.outline import Outlines
+from penstock.relaylog.split_sources import SplitSources
 from penstock.spark.epochs import EpochRunner, EpochSettings
 from penstock.spark.incomplete_images import IncompleteImages
 from penstock.spark.step_rows import StepRows
@@ -71,7 +72,8 @@ def runner(state: StateStore, sink: Sink, **options: Any) -> EpochRunner:
         rereads_max=0,
         cascades=state.path / "cascades",
     )
-    return EpochRunner(spark, target, state, IMAGES, NOTHING, settings, on_applied=NOTHING)
+    sources = SplitSources(state.path.parent / "relay")
+    return EpochRunner(spark, target, state, IMAGES, NOTHING, settings, sources, on_applied=NOTHING)
 
 
 @pytest.mark.parametrize("attempts_max", [1, 3])

@@ -20,7 +20,11 @@ pub struct RangedFile(Arc<segment_file::RangedFile>);
 #[pymethods]
 impl RangedFile {
     #[new]
-    #[pyo3(signature = (name, size, fetch, *, start = 0, end = None, block_bytes = 4 << 20, cache_bytes = 32 << 20))]
+    #[pyo3(signature = (
+        name, size, fetch, *,
+        start = 0, end = None, block_bytes = 4 << 20, cache_bytes = 32 << 20, local = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keyword-only arguments of the Python class")]
     fn new(
         name: String,
         size: u64,
@@ -29,6 +33,7 @@ impl RangedFile {
         end: Option<u64>,
         block_bytes: u64,
         cache_bytes: u64,
+        local: Option<String>,
     ) -> PyResult<Self> {
         let part = start..end.unwrap_or(size);
         if part.end < part.start {
@@ -36,7 +41,7 @@ impl RangedFile {
         }
         let fetch = Box::new(Callback(fetch));
         let file = segment_file::RangedFile::new(name, size, part, block_bytes, cache_bytes, fetch);
-        Ok(Self(Arc::new(file)))
+        Ok(Self(Arc::new(file.with_local(local))))
     }
 }
 

@@ -40,10 +40,12 @@ from penstock.model.table import TableState
 from penstock.planning.discovery import at_one_offset
 from penstock.planning.statement_effects import effects_in
 from penstock.relaylog.consumers import Consumer
+from penstock.relaylog.files import LogPlace
 from penstock.relaylog.index import recovered_end
 from penstock.relaylog.outline import Outlines
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.relaylog.segment import DAMAGED_HINT
+from penstock.relaylog.segment_bytes import opened
 from penstock.sources import open_source, statements_of
 from penstock.sources.base import Source
 from penstock.sources.table_filter import TableFilter
@@ -128,7 +130,7 @@ class ChangeReader:
 
     def __init__(
         self,
-        path: str | Path,
+        path: str | Path | LogPlace,
         definitions: Definitions,
         *,
         start: Start = "latest",
@@ -141,10 +143,16 @@ class ChangeReader:
         source: Source | None = None,
     ) -> None:
         self._log = log = RelayLog.open(path)
+        if name is not None and log.place.folder is None:
+            raise ConfigError(
+                f"No log is kept for {name} in the archive {log.place}: consumers are registered where the "
+                "receiver runs.",
+                hint="Leave the name out, or follow the relay log itself.",
+            )
         self.offset = self._begin_at(start)
         """The offset where the next item begins."""
         self._consumer = (
-            Consumer(path, name, needs=self.offset, id=consumer_id, owns_name=owns_name) if name else None
+            Consumer(log.path, name, needs=self.offset, id=consumer_id, owns_name=owns_name) if name else None
         )
         if self._log.refresh() and self._log.start > self.offset:  # deleted just before it was registered
             self.offset = self._begin_at(start)
@@ -222,12 +230,13 @@ class ChangeReader:
         if start == "earliest":
             return self._log.start
         offset = Offset(start)
-        if self._log.end < offset <= recovered_end(self._log.path):
+        folder = self._log.place.folder
+        if folder is not None and self._log.end < offset <= recovered_end(folder):
             # A loss of power took the last newline of the index. The receiver adds it when it begins.
             _wait_for(lambda: self._log.refresh() >= offset, "the receiver to recover the relay log")
         if not self._log.start <= offset <= self._log.end:
             raise ConfigError(
-                f"Offset {offset} is not in the relay log {self._log.path}, which holds "
+                f"Offset {offset} is not in the relay log {self._log.place}, which holds "
                 f"{self._log.start} to {self._log.end}."
             )
         try:
@@ -297,8 +306,9 @@ class ChangeReader:
             text = self._texts[schema.table] = schema.to_json()
         for split in splits:
             try:
+                part = opened(split)
                 decoder = RangeDecoder(
-                    text, split.path, split.base, split.start, split.end, preamble=split.preamble,
+                    text, *part.place, preamble=part.preamble,
                     positions=outlines.positions(schema.table, split),
                     before_images=self._before_images, types=self._types,
                 )  # fmt: skip
@@ -357,7 +367,7 @@ def follow(
     source does not answer.
     """
     config = pipeline if isinstance(pipeline, PipelineConfig) else configuration.load(pipeline)
-    path = config.relay_log_path
+    place = _place_of(config)
     source = open_source(config)
     try:
         if StateStore.exists(config.state):
@@ -366,7 +376,7 @@ def follow(
             definitions = catalog_definitions(config, source, tables)
         _refuse_unfollowable(config, source, definitions)
         reader = ChangeReader(
-            path, definitions, start=start, until=until, types=config.types, before_images=before_images,
+            place, definitions, start=start, until=until, types=config.types, before_images=before_images,
             name=name, consumer_id=consumer_id, owns_name=name != config.name,
             source=source,
         )  # fmt: skip
@@ -399,7 +409,7 @@ def planned_definitions(state: Path, tables: Sequence[str]) -> Definitions:
 
 def catalog_definitions(config: PipelineConfig, source: Source, tables: Sequence[str]) -> Definitions:
     """The current definitions of the source, and an offset at which they are true."""
-    log, catalog = RelayLog.open(config.relay_log_path), source.catalog
+    log, catalog = RelayLog.open(_place_of(config)), source.catalog
     captured = TableFilter(TablesConfig(include=list(tables)), fold_case=catalog.fold_case)
     schemas, at, restless = at_one_offset(log, source, _wait_for, lambda: catalog.read_tables(captured))
     if restless:
@@ -407,6 +417,16 @@ def catalog_definitions(config: PipelineConfig, source: Source, tables: Sequence
         raise TransientError(f"The definitions of {names} change faster than they can be read.")
     chosen = _matching(tables, schemas)
     return Definitions(at, {table: schemas[table] for table in chosen})
+
+
+def _place_of(config: PipelineConfig) -> LogPlace:
+    """The relay log; its archive alone on a machine that does not have the log."""
+    place = LogPlace.of(config)
+    return (
+        LogPlace(None, place.archive)
+        if place.archive and not RelayLog.exists(config.relay_log_path)
+        else place
+    )
 
 
 def _matching(patterns: Sequence[str], known: Mapping[TableId, object]) -> list[TableId]:

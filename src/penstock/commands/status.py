@@ -18,6 +18,7 @@ from penstock.config import PipelineConfig
 from penstock.disk.directory import is_held
 from penstock.errors import ConfigError
 from penstock.relaylog import lease
+from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.status import read_status as read_receiver
 from penstock.relaylog.status import silence
@@ -79,7 +80,7 @@ def describe(config: PipelineConfig) -> dict[str, Any]:
     if report is not None and silent is not None and silent < silent_max:
         return report | {"silent_seconds": None}
     with closing(StateStore(config.state, read_only=True)) as state:
-        document = collect(config, state, RelayLog.open(config.relay_log_path))
+        document = collect(config, state, RelayLog.open(LogPlace.of(config)))
     return document | {
         "running": lives,
         "silent_seconds": round(silent) if silent is not None and math.isfinite(silent) else None,

@@ -16,6 +16,7 @@ from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
 from penstock.failures.messages import explained
 from penstock.model.table import TableState
+from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.runtime.progress import VERIFIED
 from penstock.sources import open_source
@@ -113,7 +114,7 @@ def verified(
             )
         with explained("The comparison failed", folder):
             sink.check()
-        log = RelayLog.open(config.relay_log_path)
+        log = RelayLog.open(LogPlace.of(config))
         verification = Verification(
             source.read_view,
             SparkTarget(sink.read),

@@ -30,6 +30,8 @@ from penstock.config.sections import (
     SparkConfig,
     TablesConfig,
     VerifyConfig,
+    check_place,
+    url_of,
 )
 from penstock.config.sink_section import SinkSection
 from penstock.config.source_section import SourceSection, options_model
@@ -43,8 +45,6 @@ from penstock.secret import REVEALED, Secret, by_variable, lent, take_back, vari
 from penstock.sinks import registry
 from penstock.sinks.kind import SinkKind, SinkOptions
 from penstock.sources.kind import SourceOptions
-from penstock.store.errors import StoreRefused
-from penstock.store.location import Location
 
 __all__ = [
     "EpochConfig",
@@ -145,15 +145,7 @@ class PipelineConfig(Section):
             )
         return self
 
-    @field_validator("staging")
-    @classmethod
-    def _is_place_for_files(cls, value: str | None) -> str | None:
-        if value is not None and "://" in value:
-            try:
-                Location.parse(value)
-            except StoreRefused as error:
-                raise ValueError(f"{error.message} {error.hint}") from None
-        return value
+    _staging_is_place = field_validator("staging")(check_place)
 
     @model_validator(mode="after")
     def _executors_reach_staging(self) -> PipelineConfig:
@@ -169,8 +161,7 @@ class PipelineConfig(Section):
     @property
     def staging_url(self) -> str:
         """Where the folder of `staging` is, as the URL of a store."""
-        place = str(self.state) if self.staging is None else self.staging
-        return place if "://" in place else Path(place).resolve().as_uri()
+        return url_of(str(self.state) if self.staging is None else self.staging)
 
     @property
     def sink_kind(self) -> SinkKind[Any]:
@@ -291,12 +282,15 @@ def _rooted(config: PipelineConfig, base: Path) -> PipelineConfig:
     def paths_of(section: Section) -> dict[str, Path | None]:
         return {name: absolute(value) for name, value in section if isinstance(value, Path)}
 
-    staging = config.staging
+    def rooted(place: str | None) -> str | None:
+        return place if place is None or "://" in place else str(absolute(Path(place)))
+
+    relay_log = {"path": absolute(config.relay_log.path), "archive": rooted(config.relay_log.archive)}
     return config.model_copy(
         update={
             "state": absolute(config.state),
-            "staging": staging if staging is None or "://" in staging else str(absolute(Path(staging))),
-            "relay_log": config.relay_log.model_copy(update={"path": absolute(config.relay_log.path)}),
+            "staging": rooted(config.staging),
+            "relay_log": config.relay_log.model_copy(update=relay_log),
             "source": config.source.model_copy(update=paths_of(config.source)),
             "sink": config.sink.model_copy(update=paths_of(config.sink)),
             "signals": config.signals.model_copy(update={"file": absolute(config.signals.file)}),

@@ -16,6 +16,13 @@ from penstock.backoff import Schedule
 from penstock.model.name import split_name
 from penstock.model.section import Section, TableName
 from penstock.model.units import Bytes, Milliseconds
+from penstock.store.errors import StoreRefused
+from penstock.store.location import Location
+
+
+def url_of(place: str) -> str:
+    """The URL of a store at a directory or URL."""
+    return place if "://" in place else Path(place).resolve().as_uri()
 
 
 def check_addresses(addresses: list[str]) -> None:
@@ -24,6 +31,16 @@ def check_addresses(addresses: list[str]) -> None:
         host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
             raise ValueError(f"{address!r} is not an address; write it as host:port")
+
+
+def check_place(place: str | None) -> str | None:
+    """Raises `ValueError` for a URL that is none of a store. A directory passes."""
+    if place is not None and "://" in place:
+        try:
+            Location.parse(place)
+        except StoreRefused as error:
+            raise ValueError(f"{error.message} {error.hint}") from None
+    return place
 
 
 class RelayLogConfig(Section):
@@ -45,12 +62,27 @@ class RelayLogConfig(Section):
     """Total size up to which consumed segments are kept; 0: no limit by size."""
     keep_age: Milliseconds = 7 * 86_400_000
     """How long consumed segments are kept. Unread segments are never deleted."""
+    archive: str | None = None
+    """Directory, or URL of an object store such as `s3://bucket/path`, to which the receiver copies each
+    closed segment. The directory `path` is then a cache. A receiver whose disk is lost goes on from the
+    archive, and executors of other machines read from it. `keep_size` and `keep_age` hold for the archive.
+    Each relay log needs an archive of its own. The section `store` says how it is reached."""
+    cache_size: Bytes = 4 * 1024**3
+    """With `archive`: total size of closed segments that also stay on the local disk. Segments that are not
+    archived yet always stay."""
     disk_free_min: Bytes = 256 * 1024**2
     """The receiver waits while the file system has less free space than this."""
     catch_up_timeout: Milliseconds = Field(24 * 3_600_000, ge=1)
     """How long a starting run waits until the receiver has written the log up to the source's end. Only then
     are the tables' definitions known. Raise it if the receiver may have a backlog of more than a day. After
     this time the run ends with an error."""
+
+    _archive_is_place = field_validator("archive")(check_place)
+
+    @property
+    def archive_url(self) -> str | None:
+        """The URL of the archive's store."""
+        return None if self.archive is None else url_of(self.archive)
 
 
 _PATTERNS_SCHEMA = {"type": "array", "items": {"type": "string"}, "minItems": 1}

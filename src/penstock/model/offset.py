@@ -8,8 +8,8 @@ targets are offsets too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NewType
+from dataclasses import dataclass, field
+from typing import Any, NewType, Protocol
 
 Offset = NewType("Offset", int)
 
@@ -33,6 +33,13 @@ class LogRange:
         return self.end > self.start
 
 
+class SegmentSource(Protocol):
+    """Where the bytes of a segment are (`relaylog/segment_bytes.py`)."""
+
+    def open(self, part: Any) -> Any:
+        """What the core reads from. `part`: the part of the file that will be read."""
+
+
 @dataclass(frozen=True)
 class Split:
     """A part of a `LogRange` that lies in one segment file and is decoded on its own.
@@ -40,6 +47,9 @@ class Split:
     `start` and `end` are offsets at event boundaries. `preamble` are the offsets of events to read first
     because the split starts inside a transaction: what began the transaction, and what describes its rows.
     They may lie in an earlier segment, so each comes with the path and base offset of its own segment.
+
+    `path` names the segment's file. `source` says where its bytes are; None: in that file. It is not stored
+    in plans: the log may have moved when a plan is repeated.
     """
 
     path: str
@@ -47,6 +57,7 @@ class Split:
     start: Offset
     end: Offset
     preamble: tuple[tuple[str, Offset, Offset], ...] = ()
+    source: SegmentSource | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ definitions, can be read, too.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -103,11 +103,18 @@ def _step_json(step: Step, number_of: NumberOf) -> dict[str, Any]:
             "mode": step.mode,
             "chunks": [chunk.to_json() for chunk in step.chunks],
             "scans": [
-                {"splits": [asdict(split) for split in scan.splits], "exclude_gtids": scan.seen}
-                for scan in step.scans
+                {"splits": _splits_json(scan.splits), "exclude_gtids": scan.seen} for scan in step.scans
             ],
             "window": step.window,
             "newer": step.newer,
+        }
+    if isinstance(step, ApplyEvents):
+        return {
+            "splits": _splits_json(step.splits),
+            "mode": step.mode,
+            "bytes": step.bytes,
+            "newer": step.newer,
+            "kind": step.kind,
         }
     if isinstance(step, Evolve):
         return {
@@ -150,6 +157,19 @@ def _step(fields: dict[str, Any], schema: Callable[[Any], TableSchema]) -> Step:
     if kind == "park":
         return Park(**{name: value for name, value in fields.items() if name != "kind"})
     raise ValueError(f"unknown step {kind!r} in a stored plan")
+
+
+def _splits_json(splits: Iterable[Split]) -> list[dict[str, Any]]:
+    return [
+        {
+            "path": split.path,
+            "base": split.base,
+            "start": split.start,
+            "end": split.end,
+            "preamble": split.preamble,
+        }
+        for split in splits
+    ]
 
 
 def _splits(items: list[dict[str, Any]]) -> tuple[Split, ...]:

@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock._core import DecodeError, whole_statement
+from penstock.errors import LogPurged
 from penstock.relaylog.reader import RelayLog, Statement
+from penstock.store.errors import ObjectMissing
 
 STATEMENT_BYTES_MAX = 16 * 1024**2
 """A longer statement is not read, so its effect is unknown. The longest realistic definitions have some MiB.
@@ -17,11 +19,13 @@ The SQL of a DML statement may be longer, but names its tables at the beginning.
 
 def in_full(log: RelayLog, statement: Statement) -> Statement | None:
     """The complete statement. None: it is too long, or its event is no longer in the relay log."""
-    path, base = log.segment_of(statement.end)
     try:
-        text = whole_statement(path, base, statement.offset, STATEMENT_BYTES_MAX)
-    except DecodeError:
-        if Path(path).exists():
+        file, base = log.segment_of(statement.end, start=statement.offset)
+        text = whole_statement(file, base, statement.offset, STATEMENT_BYTES_MAX)
+    except (LogPurged, ObjectMissing, FileNotFoundError):
+        return None
+    except DecodeError as error:
+        if error.path is None or not error.reason.startswith("cannot be opened") or Path(error.path).exists():
             raise
         return None
     if text is None:

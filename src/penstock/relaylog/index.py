@@ -165,7 +165,7 @@ def parse_line(line: bytes) -> Entry | None:
     return Entry(json.loads(data))
 
 
-def parse_lines(data: bytes, path: Path) -> list[Entry]:
+def parse_lines(data: bytes, path: Path | str) -> list[Entry]:
     """Entries of whole lines. A torn line that is not the last one is damage, not a crash."""
     entries = []
     position = 0
@@ -192,7 +192,7 @@ def last_line(data: bytes) -> Entry | None:
 def recovered_end(folder: Path) -> Offset:
     """The end of a relay log after its next writer has recovered it: `RelayLog.end`, or the end of a last
     line whose newline was lost in a power cut. 0 for an empty log."""
-    for name in reversed(list_segments(folder)):
+    for name in reversed(list_segments(folder) if folder.is_dir() else []):
         path = folder / name.index
         data = path.read_bytes()
         if (last := last_line(data)) is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from penstock._core import DecodeError, Outline
 from penstock.model.offset import Offset, Split
 from penstock.model.schema import TableId
+from penstock.relaylog.segment_bytes import opened
 
 WALKS_MIN = 4
 """An outline is made if decoders would otherwise scan each byte more often than this. With fewer scans its
@@ -50,7 +52,8 @@ class _SegmentOutline:
         tables = list(dict.fromkeys(table for table, _ in found))
         names = [(table.database, table.table) for table in tables]
         try:
-            outline = Outline.of(names, first.path, first.base, first.start, end, preamble=first.preamble)
+            part = opened(replace(first, end=end))
+            outline = Outline.of(names, *part.place, preamble=part.preamble)
         except DecodeError:
             return None  # the table's decoder reports it
         return cls(outline, tables, first.start, end) if outline is not None else None

@@ -14,83 +14,92 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from functools import wraps
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from penstock._core import DecodeError, scan_span
-from penstock.errors import ConfigError, LogPurged, RelayLogCorrupt
+from penstock.errors import ConfigError, InternalError, RelayLogCorrupt
 from penstock.model.name import index_keys
 from penstock.model.offset import LogRange, Offset, SourcePosition, Split
 from penstock.model.schema import TableId
 from penstock.relaylog import index, missing_log, segment_format
+from penstock.relaylog.deleted_segments import over_all_segments
+from penstock.relaylog.files import ArchivedIndex, LogPlace
 from penstock.relaylog.index import Entry, Prepared, SegmentIndex
 from penstock.relaylog.index import Statement as Statement
-from penstock.relaylog.segment import DAMAGED_HINT, RELAY_FILE, Listing, SegmentName, read_relay
+from penstock.relaylog.segment import DAMAGED_HINT, SegmentName
 from penstock.relaylog.segment_format import TransactionSet
+from penstock.store.errors import ObjectMissing
+from penstock.store.opening import open_store
+
+if TYPE_CHECKING:
+    from penstock._core import File
 
 _LOADED_MAX = 256
 """Closed segments whose entries are kept in memory (about 64 entries each), so that a log of a year does not
 fill it."""
 
-_Arguments = ParamSpec("_Arguments")
-_Answer = TypeVar("_Answer")
 
-
-def _over_all_segments(
-    search: Callable[Concatenate[RelayLog, _Arguments], _Answer],
-) -> Callable[Concatenate[RelayLog, _Arguments], _Answer]:
-    """Decorator for searches over segments that may be deleted: if retention removes one during the search,
-    the search starts again without it."""
-
-    @wraps(search)
-    def searched(log: RelayLog, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Answer:
-        while True:
-            try:
-                return search(log, *arguments, **named)
-            except LogPurged:
-                if not log.forget_removed():
-                    raise
-
-    return searched
+def _place(place: LogPlace | str | Path) -> LogPlace:
+    if isinstance(place, LogPlace):
+        return place
+    if isinstance(place, str) and "://" in place:
+        return LogPlace(None, open_store(place))
+    return LogPlace(Path(place))
 
 
 class RelayLog:
     """A relay log as committed at the last `refresh`. Not thread-safe."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder
-        self._relay = read_relay(folder)
+    def __init__(self, place: LogPlace) -> None:
+        self._files = place.files
+        self._relay = self._files.relay()
         self.uuid = str(self._relay["uuid"])
         self._names: list[SegmentName] = []
         self._bases: list[Offset] = []
-        self._open: SegmentIndex | None = None
+        self._open: SegmentIndex | ArchivedIndex | None = None
         self._closed: OrderedDict[Offset, list[Entry]] = OrderedDict()
-        self._listing = Listing(folder)
         self.refresh()
 
     @classmethod
-    def open(cls, path: str | Path) -> RelayLog:
-        return cls(Path(path))
+    def open(cls, place: LogPlace | str | Path) -> RelayLog:
+        """`place`: a path is that of a folder whose log has no archive. A URL is that of an archive."""
+        return cls(_place(place))
 
     @classmethod
-    def exists(cls, path: str | Path) -> bool:
+    def exists(cls, place: LogPlace | str | Path) -> bool:
         """Whether readers can open it: its receiver has connected once and written the first segment."""
-        return (Path(path) / RELAY_FILE).exists() and bool(Listing(Path(path)).names())
+        files = _place(place).files
+        try:
+            files.relay()
+        except ConfigError:
+            return False
+        return bool(files.names())
+
+    @property
+    def place(self) -> LogPlace:
+        return self._files.place
+
+    @property
+    def path(self) -> Path:
+        """The folder on this machine, where the receiver and the consumers of the log are."""
+        if self.place.folder is None:
+            raise InternalError(f"The relay log {self.place} is an archive alone.")
+        return self.place.folder
 
     def refresh(self) -> Offset:
         """Reads what was committed or deleted since the last call; returns the new end."""
-        names = self._listing.names()
+        names = self._files.names()
         # The newest segment may not have committed anything yet: then it does not exist.
         while names:
             segment = self._open
             if segment is None or segment.name != names[-1]:
-                segment = SegmentIndex(self.path, names[-1])
+                segment = self._files.newest(names[-1])
             try:
                 segment.read()
             except FileNotFoundError:
-                names = self._listing.names()
+                names = self._files.names()
                 continue
             if segment.entries:
                 self._open = segment
@@ -98,9 +107,9 @@ class RelayLog:
             names.pop()
         if self._names and not names:
             raise RelayLogCorrupt(
-                f"The segments of the relay log {self.path} are gone.",
+                f"The segments of the relay log {self.place} are gone.",
                 hint=DAMAGED_HINT,
-                path=str(self.path),
+                path=str(self.place),
                 offset=int(self.end),
             )
         self._take(names)
@@ -120,7 +129,8 @@ class RelayLog:
 
     def forget_removed(self) -> bool:
         """Drops the oldest segments if retention has deleted them; False if it has deleted none."""
-        first = min((name.base for name in self._listing.names()), default=Offset(0))
+        self._files.look_again()
+        first = min((name.base for name in self._files.names()), default=Offset(0))
         names = [name for name in self._names if name.base >= first]
         if not names or names == self._names:
             return False
@@ -130,7 +140,7 @@ class RelayLog:
     # places -------------------------------------------------------------------------------------------------
 
     @property
-    @_over_all_segments
+    @over_all_segments
     def start(self) -> Offset:
         """The lowest offset at which a range can begin."""
         return self._entries(0)[0].end if self._names else Offset(0)
@@ -180,7 +190,7 @@ class RelayLog:
         """Whether everything that the source wrote up to `position` is in the log."""
         return self._open is not None and self._open.entries[-1].position.order >= position.order
 
-    @_over_all_segments
+    @over_all_segments
     def offset_reaching(self, position: SourcePosition) -> Offset | None:
         """The smallest known committed offset at which the log has reached `position`; None: not yet.
 
@@ -200,7 +210,7 @@ class RelayLog:
                     return entry.committed
         return None
 
-    @_over_all_segments
+    @over_all_segments
     def offset_within(self, position: SourcePosition) -> Offset:
         """The greatest known committed offset up to which all of the log is at or before `position` of the
         server followed now; 0 if unknown.
@@ -235,12 +245,13 @@ class RelayLog:
             known = known.union(part.transaction_set)
         return known
 
-    def segment_of(self, offset: Offset) -> tuple[str, Offset]:
-        """Path and base of the segment file that holds the byte before `offset`."""
+    def segment_of(self, offset: Offset, *, start: Offset | None = None) -> tuple[File, Offset]:
+        """The file and base of the segment that holds the byte before `offset`. The part from `start` to
+        `offset` will be read."""
         name = self._names[self._locate(offset)]
-        return str(self.path / name.file), name.base
+        return self._files.file(name, offset if start is None else start, offset), name.base
 
-    @_over_all_segments
+    @over_all_segments
     def last_transaction(self) -> dict[str, Any] | None:
         """The last transaction in the log, if there is one, as its receiver describes it (`Entry.last`)."""
         for number in reversed(range(len(self._names))):
@@ -249,7 +260,7 @@ class RelayLog:
                     return entry.last
         return None
 
-    @_over_all_segments
+    @over_all_segments
     def window_start(self, executed: TransactionSet, *, not_after: Offset) -> Offset:
         """Where a scan for transactions that are not in `executed` has to start: a committed offset, at most
         `not_after`, before all of them."""
@@ -314,7 +325,7 @@ class RelayLog:
     def transactions_between(self, range_: LogRange) -> int:
         return sum(entry.transactions for _, entry in self._spans(range_))
 
-    @_over_all_segments
+    @over_all_segments
     def committed_before(self, offset: Offset) -> Offset:
         """The end of the last transaction that ends at or before an offset; the log's start if none does."""
         for number in reversed(range(self._locate(offset) + 1)):
@@ -325,7 +336,7 @@ class RelayLog:
                     return entry.committed
         return self.start
 
-    @_over_all_segments
+    @over_all_segments
     def commit_time_us_at(self, offset: Offset) -> int | None:
         """Commit time of the last transaction that ends at or before a committed offset; None if there is
         none."""
@@ -378,7 +389,7 @@ class RelayLog:
     def _split(self, range_: LogRange, first: tuple[int, Entry], last: Entry) -> Split:
         number, entry = first
         segment = self._names[number]
-        path = str(self.path / segment.file)
+        path = self._files.path(segment)
         # Maps of all tables: the split may begin with row events of other tables, which need their maps.
         preamble = entry.open_events if entry.start > range_.start else []
         return Split(
@@ -387,6 +398,7 @@ class RelayLog:
             start=max(entry.start, range_.start),
             end=min(last.end, range_.end),
             preamble=tuple((path, segment.base, Offset(offset)) for offset in preamble),
+            source=self._files.source(segment),
         )
 
     # entries ------------------------------------------------------------------------------------------------
@@ -396,7 +408,7 @@ class RelayLog:
         if not self._names or not range_:
             return
         if range_.start < self._bases[0]:
-            raise missing_log.purged(self.path, self._bases[0], range_.start)
+            raise missing_log.purged(self.place, self._bases[0], range_.start)
         for number in range(self._locate(Offset(range_.start + 1)), len(self._names)):
             if self._bases[number] >= range_.end:
                 return
@@ -409,9 +421,9 @@ class RelayLog:
     def _locate(self, offset: Offset) -> int:
         """The number of the segment that holds the byte before `offset`."""
         if not self._names:
-            raise ConfigError(f"The relay log {self.path} is still empty.")
+            raise ConfigError(f"The relay log {self.place} is still empty.")
         if offset < self._bases[0]:
-            raise missing_log.purged(self.path, self._bases[0], offset)
+            raise missing_log.purged(self.place, self._bases[0], offset)
         return max(0, bisect_left(self._bases, offset) - 1)
 
     def _head(self, number: int) -> dict[str, Any]:
@@ -424,12 +436,11 @@ class RelayLog:
         if base in self._closed:
             self._closed.move_to_end(base)
             return self._closed[base]
-        segment = SegmentIndex(self.path, self._names[number])
         try:
-            segment.read()
+            found = self._files.entries(self._names[number])
         except FileNotFoundError:
-            raise missing_log.gone(self.path, self._names[number]) from None
-        entries = self._closed_at(number, segment.entries, self._bases[number + 1])
+            raise missing_log.gone(self._files, self._names[number]) from None
+        entries = self._closed_at(number, found, self._bases[number + 1])
         self._closed[base] = entries
         if len(self._closed) > _LOADED_MAX:
             self._closed.popitem(last=False)
@@ -441,10 +452,10 @@ class RelayLog:
         if not kept or kept[-1].end != end:
             known = kept[-1].end if kept else self._bases[number]
             raise RelayLogCorrupt(
-                f"The relay log {self.path} has a gap: index {self._names[number].index} ends at {known}, "
+                f"The relay log {self.place} has a gap: index {self._names[number].index} ends at {known}, "
                 f"and the next segment begins at {end}. The end of the index, or a segment, is missing.",
                 hint=DAMAGED_HINT,
-                path=str(self.path / self._names[number].index),
+                path=self._files.path(self._names[number]),
                 offset=int(known),
             )
         at = len(kept) - 1
@@ -469,11 +480,13 @@ class RelayLog:
         """The entry of a range, computed by `_core.scan_span`. `place`: the source's position at `start`
         (`segment_format.scan_from`); none: the entry's position is unknown."""
         segment = self._names[number]
-        path = self.path / segment.file
         try:
-            text = scan_span(str(path), segment.base, start, end, open=open_events, **place)
+            file = self._files.file(segment, start, end)
+            text = scan_span(file, segment.base, start, end, open=open_events, **place)
+        except (ObjectMissing, FileNotFoundError) as error:
+            raise missing_log.gone(self._files, segment) from error
         except DecodeError as error:
-            if not path.exists():
-                raise missing_log.gone(self.path, self._names[number]) from error
+            if self._files.is_gone(segment):
+                raise missing_log.gone(self._files, segment) from error
             raise
         return Entry(json.loads(text))

@@ -12,6 +12,7 @@ from penstock._core import first_described
 from penstock.model.offset import LogRange
 from penstock.model.schema import Column, TableSchema
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment_bytes import opened
 
 _WHOLE_BYTES = 1 << 62
 """An aim for splits that is larger than any log: one split per segment, because only the first rows are
@@ -25,7 +26,7 @@ def described(log: RelayLog, known: TableSchema, range_: LogRange) -> TableSchem
     Columns with the same name and type as in `known`, the catalog's definition, are taken from there. For
     other columns, defaults, collations and generation expressions are unknown."""
     for split in log.splits(range_, known.table, bytes_aim=_WHOLE_BYTES):
-        text = first_described(known.to_json(), split.path, split.base, split.start, split.end)
+        text = first_described(known.to_json(), *opened(split).place)
         if text is not None:
             return _merged(known, json.loads(text))
     return None

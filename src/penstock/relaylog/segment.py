@@ -113,7 +113,7 @@ def read_relay(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes())
         if isinstance(found, dict) and "uuid" in found:
-            _check_segment_format(folder, found)
+            check_segment_format(folder, found)
             return found
         reason = "it has no uuid"
     except FileNotFoundError:
@@ -135,16 +135,17 @@ def check_writable(folder: Path) -> None:
     except (FileNotFoundError, ValueError):
         return
     if isinstance(found, dict):
-        _check_segment_format(folder, found)
+        check_segment_format(folder, found)
 
 
-def _check_segment_format(folder: Path, relay: dict[str, Any]) -> None:
+def check_segment_format(place: object, relay: dict[str, Any]) -> None:
+    """Raises `ConfigError` if this version cannot read the segments of the log at `place`."""
     name = relay.get("segment_format", EARLIEST_FORMAT)
     if name not in SEGMENT_FORMATS:
         raise ConfigError(
-            f"The relay log {folder} has segments of the format {json.dumps(name)}, which this Penstock "
+            f"The relay log {place} has segments of the format {json.dumps(name)}, which this Penstock "
             f"cannot read. It reads {', '.join(SEGMENT_FORMATS)}.",
             hint="Use the version of Penstock that wrote the log, or set relay_log.path to another folder.",
-            path=str(folder),
+            path=str(place),
             segment_format=name,
         )

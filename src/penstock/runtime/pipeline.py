@@ -18,6 +18,7 @@ from penstock import config as configuration
 from penstock.config import PipelineConfig
 from penstock.disk import directory
 from penstock.failures.messages import explained
+from penstock.relaylog.files import LogPlace
 from penstock.runtime import targets
 from penstock.runtime.log_needs import register
 from penstock.runtime.progress import Progress
@@ -97,7 +98,7 @@ class Pipeline:
             state = state or stack.enter_context(contextlib.closing(opened()))
             state.limit_signals(config.signals)
             stack.enter_context(targets.locked(config, state))
-            targets.check_relay_log(config.relay_log_path, state)
+            targets.check_relay_log(LogPlace.of(config), state)
             source.preflight.check_start()  # before Spark is started in parallel with the receiver
             consumer = stack.enter_context(contextlib.closing(register(config, state)))
             rest = stack.enter_context(rest_server(config, state))

@@ -28,8 +28,11 @@ from penstock.model.plan import EpochPlan
 from penstock.model.table import TableState
 from penstock.planning.discovery import Wait, discover
 from penstock.planning.resnapshots import Resnapshots
+from penstock.relaylog.archive import Archive
 from penstock.relaylog.consumers import Consumer
+from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.split_sources import SplitSources
 from penstock.runtime import targets
 from penstock.runtime.log_needs import needed
 from penstock.runtime.planning_loop import LoopPace, Planning, Renewal, make_planner
@@ -87,7 +90,8 @@ class Run:
         self.once = once
         self.on_progress = on_progress
         self.closing = contextlib.ExitStack()
-        self.chunk_log = ChunkLog(config.relay_log_path)
+        self.log_place = LogPlace.of(config)
+        self.chunk_log = ChunkLog(self.log_place)
         self.consumer = consumer
         self.last_plan = 0.0
         self.planning_retries = Retries()
@@ -203,8 +207,9 @@ class Run:
         images = IncompleteImages(self.source.row_images, config.types, everywhere=lacks_columns)
         settings = EpochSettings.of(config)
         self.runner = EpochRunner(
-            self.spark, self.sink, self.state, images, self.source.comparisons, settings, self._applied
-        )
+            self.spark, self.sink, self.state, images, self.source.comparisons, settings,
+            self._split_sources(), self._applied,
+        )  # fmt: skip
         self.chunks = SnapshotReader(
             self.spark,
             self.state,
@@ -221,6 +226,16 @@ class Run:
             found_all=self.source.chunks.close_idle,
         )
         self.chunks.limits(**limits_by_signal(self.state))
+
+    def _split_sources(self) -> SplitSources:
+        """Where tasks find the log. On one machine that is the relay log itself."""
+        config, archive = self.config, self.log_place.archive
+        place = None
+        if not config.spark.is_local:
+            place = config.store.open(f"{config.staging_url}/{self.state.uuid}/relay-log")
+        sources = SplitSources(config.relay_log_path, None if archive is None else Archive(archive), place)
+        sources.sweep()
+        return sources
 
     def _make_gate(self) -> Gate:
         snapshot = self.config.snapshot
@@ -245,9 +260,9 @@ class Run:
     def _open_log(self) -> RelayLog:
         """Opens the relay log once the receiver has created it, and has recovered it up to the planned
         position."""
-        path = self.config.relay_log_path
-        self._wait_for(lambda: RelayLog.exists(path), "the receiver to begin the relay log")
-        log = RelayLog.open(path)
+        folder = self.config.relay_log_path  # the receiver fills it, also from the archive
+        self._wait_for(lambda: RelayLog.exists(folder), "the receiver to begin the relay log")
+        log = RelayLog.open(self.log_place)
         self.state.set_meta("relay_log", log.uuid)
         planned = self.state.position or Offset(0)
         self._wait_for(lambda: log.refresh() >= planned, "the receiver to recover the relay log")

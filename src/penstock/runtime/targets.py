@@ -11,7 +11,6 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 from penstock._core import arrow_schema
 from penstock.config import PipelineConfig
@@ -22,6 +21,7 @@ from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState
 from penstock.printable import argument
+from penstock.relaylog.files import LogPlace
 from penstock.relaylog.index import recovered_end
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Foreign, Missing, Ours, Sink, TargetState, adopting, table_sink
@@ -68,32 +68,34 @@ def locked(config: PipelineConfig, state: StateStore) -> Iterator[None]:
         yield
 
 
-def check_relay_log(path: Path, state: StateStore) -> None:
+def check_relay_log(place: LogPlace, state: StateStore) -> None:
     """Must be called before a receiver may write the log. If the log lacked the end from which epochs were
     planned, the receiver would write other bytes at the same offsets. Raises `ConfigError`."""
     position, known = state.position, state.meta("relay_log")
     if position is None:
         return
-    if not RelayLog.exists(path):
+    path, folder = str(place), place.folder
+    if not RelayLog.exists(place):
         raise ConfigError(
             f"The relay log {path} is gone. This pipeline has planned up to offset {position} of it.",
             hint=f"Restore it, or correct `relay_log.path`. If it is lost, {START_OVER}",
-            path=str(path),
+            path=path,
         )
-    log = RelayLog.open(path)
+    log = RelayLog.open(place)
     if known is not None and log.uuid != known:
         raise ConfigError(
             f"The relay log {path} is not the one that this pipeline has followed: its uuid is "
             f"{log.uuid} instead of {known}.",
             hint=f"Restore the other one, or correct `relay_log.path`. If it is lost, {START_OVER}",
-            path=str(path),
+            path=path,
         )
-    if log.end < position and (end := recovered_end(path)) < position:
+    end = log.end if log.end >= position or folder is None else max(log.end, recovered_end(folder))
+    if end < position:
         raise ConfigError(
             f"The relay log {path} ends at offset {end}, but this pipeline has planned up to {position}. An "
             "older copy was restored, or the end of its index is missing.",
             hint=f"Restore its newest copy. If it is lost, {START_OVER}",
-            path=str(path),
+            path=path,
             offset=int(end),
         )
 

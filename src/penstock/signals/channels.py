@@ -28,6 +28,7 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.model.signal import Signal
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment_bytes import opened
 from penstock.signals.commands import DATA_BYTES_MAX, DATA_DEPTH_MAX, check_id, parse, parse_data
 from penstock.state import StateStore
 
@@ -197,11 +198,11 @@ class TableChannel:
         if len(schema.columns) != 3:
             raise ConfigError(f"the columns of the signal table {self._table} are not id, type and data")
         for split in self._log.splits(reach, self._table, bytes_aim=LINES_BYTES_MAX):
+            part = opened(split)
             try:
                 decoder = _core.RangeDecoder(
-                    schema.to_json(), split.path, split.base, split.start, split.end,
-                    preamble=split.preamble, types=self._types.to_json(),
-                )  # fmt: skip
+                    schema.to_json(), *part.place, preamble=part.preamble, types=self._types.to_json()
+                )
                 for batch in decoder:
                     kinds = batch.column(CHANGE_TYPE).to_pylist()
                     places = batch.column(SEQUENCE).to_pylist()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import TableId
+from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.relaylog.segment_format import TransactionSet
 from penstock.relaylog.unprotected import unprotected_statements
@@ -20,8 +20,8 @@ class ChunkLog:
     """Answers the threads that read chunks. It has a reader of its own, because a reader of the relay log
     may be used by one thread only."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, place: LogPlace) -> None:
+        self._place = place
         self._lock = threading.Lock()
         self._log: RelayLog | None = None
 
@@ -29,7 +29,7 @@ class ChunkLog:
     def _refreshed(self) -> Iterator[RelayLog]:
         with self._lock:
             if self._log is None:
-                self._log = RelayLog.open(self._path)
+                self._log = RelayLog.open(self._place)
             self._log.refresh()
             yield self._log
 

@@ -28,6 +28,7 @@ from penstock.errors import PenstockError, TableError, TransientError
 from penstock.failures.messages import one_sentence
 from penstock.model.plan import AdoptTarget, CreateTarget, DropTarget, EpochPlan, RecreateTarget, TablePlan
 from penstock.model.schema import TypeOptions
+from penstock.relaylog.split_sources import SplitSources
 from penstock.sinks.base import ChangeSink, Missing, Narrowing, Sink, TableSink, table_sink, version_of
 from penstock.snapshot.retries import Retries
 from penstock.spark.cascades import Cascades
@@ -89,6 +90,7 @@ class EpochRunner:
         images: IncompleteImages,
         comparisons: Comparisons,
         settings: EpochSettings,
+        sources: SplitSources,
         on_applied: Callable[[EpochPlan, list[TableOutcome]], None],
     ) -> None:
         self._spark = spark
@@ -96,6 +98,7 @@ class EpochRunner:
         self._state = state
         self._images = images
         self._settings = settings
+        self._sources = sources
         self._schedule = settings.retries.schedule(RETRY_FIRST_S)
         self._on_applied = on_applied
         driver_bytes_max = settings.epoch.driver_bytes_max
@@ -169,12 +172,14 @@ class EpochRunner:
             return bool(plans)
 
     def _run(self, plan: EpochPlan) -> list[TableOutcome]:
+        plan = self._sources.located(plan)
         consequences, driver_bytes_max = self._cascades.prepare(plan), self._settings.epoch.driver_bytes_max
         outcomes = self._run_tables(Epoch.of(plan, consequences, driver_bytes_max=driver_bytes_max))
         lost = table_sink(self._sink).move(plan.moves) if plan.moves else []
         merges = isinstance(self._sink, TableSink)
         record(self._state, plan, outcomes, lost, rereads_max=self._settings.rereads_max, merges=merges)
         self._cascades.sweep(self._state)
+        self._sources.applied(plan)
         return outcomes
 
     def _run_tables(self, epoch: Epoch) -> list[TableOutcome]:

@@ -128,15 +128,14 @@ def _put_together(task: DecodeTask, batches: Batches) -> Batches:
 
 def _decoder(task: DecodeTask, split: Split, positions: bytes | None, seen: KeySet | None = None) -> Batches:
     from penstock._core import RangeDecoder
+    from penstock.relaylog.segment_bytes import opened
 
+    part = opened(split)
     return iter(
         RangeDecoder(
             task.table,
-            split.path,
-            split.base,
-            split.start,
-            split.end,
-            preamble=split.preamble,
+            *part.place,
+            preamble=part.preamble,
             positions=positions,
             layout=task.layout,
             columns=task.columns,
@@ -154,16 +153,14 @@ def _decoder(task: DecodeTask, split: Split, positions: bytes | None, seen: KeyS
 def changes(task: ChangesTask) -> Batches:
     """The changes of a parent table that matter for foreign keys."""
     from penstock._core import RangeDecoder
+    from penstock.relaylog.segment_bytes import opened
 
-    schema, split = TableSchema.from_json(task.table), task.split
+    schema, part = TableSchema.from_json(task.table), opened(task.split)
     names = [schema.columns[place].name for place in task.watched.places]
     decoder = RangeDecoder(
         task.table,
-        split.path,
-        split.base,
-        split.start,
-        split.end,
-        preamble=split.preamble,
+        *part.place,
+        preamble=part.preamble,
         columns=names,
         foreign_key_checks=True,
         types=task.types.to_json(),
@@ -191,6 +188,7 @@ def reduce_latest(table: str, types: TypeOptions, batches: Iterable[pa.RecordBat
 def place(task: PlaceTask) -> Batches:
     """The rows of staged chunks, without those that are newer in the log."""
     from penstock._core import KeySet
+    from penstock.relaylog.segment_bytes import opened
     from penstock.relaylog.segment_format import without
     from penstock.snapshot.placement import place_named, place_rows
     from penstock.snapshot.staging import ChunkCorrupt, open_chunk
@@ -204,9 +202,8 @@ def place(task: PlaceTask) -> Batches:
     for scan in task.scans:
         for split in scan.splits:
             assert keys is not None, "a table without a key has nothing to scan for"
-            keys.add_split(
-                split.path, split.base, split.start, split.end, preamble=split.preamble, **without(scan.seen)
-            )
+            part = opened(split)
+            keys.add_split(*part.place, preamble=part.preamble, **without(scan.seen))
     for staged in task.chunks:
         try:
             rows, named = open_chunk(staged), staged.chunk.keys

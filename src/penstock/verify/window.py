@@ -8,6 +8,7 @@ from penstock import _core
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import DEFAULT_TYPES, TableSchema, TypeOptions
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment_bytes import opened
 from penstock.relaylog.segment_format import without
 from penstock.snapshot.chunk_log import Places
 from penstock.sources.row_images import RowImages
@@ -34,13 +35,11 @@ class RelayLogWindow:
         table, keys = schema.to_json(), set[str]()
         defaults, types = self._images.omitted(schema, self._types), self._types.to_json()
         for split in self._log.splits(LogRange(start, end), schema.table, bytes_aim=_SPLIT_BYTES):
+            part = opened(split)
             decoder = _core.RangeDecoder(
                 table,
-                split.path,
-                split.base,
-                split.start,
-                split.end,
-                preamble=split.preamble,
+                *part.place,
+                preamble=part.preamble,
                 layout="changelog",
                 columns=list(schema.key),
                 **without(window.seen),

@@ -121,9 +121,9 @@ def _digest(log: RelayLog, last: LastTransaction) -> tuple[int, int] | None:
         return (last.sent[0], last.sent[1]) if last.sent else None
     if last.end - last.start > COMPARED_BYTES_MAX:
         return None
-    path, base = log.segment_of(last.end)
+    file, base = log.segment_of(last.end, start=last.start)
     try:
-        return digest_span(path, base, last.start, last.end)
+        return digest_span(file, base, last.start, last.end)
     except DecodeError as error:
         raise damaged(error) from error
 
