@@ -17,7 +17,7 @@ _PIECE_BYTES = 1024**2
 
 
 def prepare_spark() -> None:
-    prepare(list(SINKS), as_json=False)
+    prepare(list(SINKS), cluster=False, as_json=False)
 
 
 def read_files() -> None:
