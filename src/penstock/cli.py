@@ -373,6 +373,10 @@ def demo(
     lake: Annotated[
         str, typer.Option(help="local, or s3: a private S3 server with a REST catalog, for Iceberg.")
     ] = "local",
+    cluster: Annotated[
+        bool,
+        typer.Option("--cluster", help="Run tasks on a private Spark cluster, which implies --lake s3."),
+    ] = False,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the pipeline's state and the warehouse afterwards.")
     ] = False,
@@ -387,6 +391,7 @@ def demo(
         raise typer.BadParameter(f"{sink!r} is not one of: iceberg, delta", param_hint="--sink")
     if lake not in ("local", "s3"):
         raise typer.BadParameter(f"{lake!r} is not one of: local, s3", param_hint="--lake")
+    lake = "s3" if cluster else lake
     if lake == "s3" and (sink != "iceberg" or keep):
         raise typer.BadParameter("s3 goes with Iceberg only, and without --keep", param_hint="--lake")
     options = DemoOptions(
@@ -394,6 +399,7 @@ def demo(
         seconds=seconds,
         sink=sink,  # type: ignore[arg-type]
         lake=lake,  # type: ignore[arg-type]
+        cluster=cluster,
         keep=keep,
     )
     raise typer.Exit(command(options, as_json=as_json))

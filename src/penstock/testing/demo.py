@@ -25,6 +25,7 @@ from penstock.errors import PenstockError
 from penstock.testing import servers, workload
 from penstock.testing.lake import Lake, LakeKind, lake
 from penstock.testing.running import RunningPipeline
+from penstock.testing.servers.spark_cluster import SparkCluster
 from penstock.testing.writer import Writer
 
 DRAIN_SECONDS_MAX = 600.0
@@ -47,6 +48,9 @@ class DemoOptions:
     sink: Literal["iceberg", "delta"] = "iceberg"
     lake: LakeKind = "local"
     """Where the tables are. `s3`: Iceberg tables on a private S3 server, in a REST catalog."""
+    cluster: bool = False
+    """Whether tasks run on a private standalone cluster, whose workers see no disk but their own. Needs the
+    lake `s3`."""
     keep: bool = False
     """Whether the folder with the pipeline's file, state and warehouse is kept."""
     rate: float = 800
@@ -98,12 +102,15 @@ class Demo:
             tables = stack.enter_context(lake(self.options.lake, self.options.sink, folder))
             if tables.said:
                 self._say(tables.said)
-            file = self._pipeline_file(folder, server, tables)
+            cluster = stack.enter_context(SparkCluster()) if self.options.cluster else None
+            if cluster is not None:
+                self._say(f"Spark on {cluster.url}: three workers, each with a file system of its own")
+            file = self._pipeline_file(folder, server, tables, cluster)
             self._say(f"loaded {shop.rows:,} rows; starting a writer and the pipeline ({file})")
             writer = stack.enter_context(Writer(server, shop, seed=self.options.seed, rate=self.options.rate))
             pipeline = stack.enter_context(RunningPipeline(file))
             with self._phase("snapshot and stream"):
-                self._under_load(pipeline)
+                self._under_load(pipeline, cluster)
                 writer.stop()
             with self._phase("drain"):
                 self._say(f"writer stopped after {_changes(writer):,} changes; draining")
@@ -117,7 +124,7 @@ class Demo:
         self.result.seconds = round(time.monotonic() - self._started, 1)
         return self.result
 
-    def _pipeline_file(self, folder: Path, server: Any, tables: Lake) -> Path:
+    def _pipeline_file(self, folder: Path, server: Any, tables: Lake, cluster: SparkCluster | None) -> Path:
         self.result.warehouse = tables.warehouse
         file = folder / "shop.yaml"
         document = {
@@ -131,16 +138,16 @@ class Demo:
             "tables": ["shop.*"],
             "sink": tables.sink,
             "state": str(folder / "state"),
-            # This JVM lives for a minute: the code of Java's second compiler would come too late.
-            "spark": {"conf": {"spark.driver.extraJavaOptions": SHORT_LIVED_JVM}},
+            "spark": _spark(cluster),
+            **(tables.shared if cluster is not None else {}),
         }
         file.write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
         file.chmod(0o600)
         return file
 
-    def _under_load(self, pipeline: RunningPipeline) -> None:
+    def _under_load(self, pipeline: RunningPipeline, cluster: SparkCluster | None) -> None:
         """Runs the snapshot while the writer writes. Kills the receiver once and the driver once in the
-        middle of it."""
+        middle of it; and on a cluster, an executor."""
         began = time.monotonic()
         self._until(pipeline, 0.25)
         pipeline.kill("receiver")
@@ -150,6 +157,11 @@ class Demo:
         self._say("killed the Spark job (kill -9 of the driver); starting it again")
         pipeline.wait(seconds=60)
         pipeline.start()
+        if cluster is not None:
+            self._until(pipeline, 0.75)
+            if cluster.kill_executor():
+                pipeline.kills.append("executor")
+                self._say("killed an executor (kill -9); Spark gives its tasks to others")
         self._until(pipeline, 1.0)
         self._say("snapshot complete; streaming")
         while time.monotonic() - began < self.options.seconds:
@@ -191,6 +203,16 @@ class Demo:
 
     def _phase(self, name: str) -> _Phase:
         return _Phase(self.result.phases, name)
+
+
+def _spark(cluster: SparkCluster | None) -> dict[str, Any]:
+    """The section `spark`. Its JVMs live for a minute: the code of Java's second compiler would come too
+    late."""
+    conf = {"spark.driver.extraJavaOptions": SHORT_LIVED_JVM}
+    if cluster is None:
+        return {"conf": conf}
+    conf |= cluster.conf | {"spark.executor.extraJavaOptions": SHORT_LIVED_JVM}
+    return {"master": cluster.url, "conf": conf}
 
 
 class _Phase:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from penstock.errors import ConfigError
 from penstock.testing.servers.catalogs import NESSIE_JAVA_MIN, Nessie, java_of
-from penstock.testing.servers.s3 import S3Proxy
+from penstock.testing.servers.s3 import KEY_ID, SECRET, S3Proxy
 
 LakeKind = Literal["local", "s3"]
 BUCKET = "lake"
@@ -23,6 +23,8 @@ class Lake:
     warehouse: str
     said: str
     """What was started, for the terminal. Empty: nothing."""
+    shared: dict[str, Any] = field(default_factory=dict)
+    """Sections of the pipeline file that put what tasks need into the same store, for clusters."""
 
 
 @contextmanager
@@ -35,6 +37,11 @@ def lake(kind: LakeKind, sink: str, folder: Path) -> Iterator[Lake]:
     with S3Proxy() as store:
         store.make_bucket(BUCKET)
         where = f"S3 on {store.url}"
+        shared = {
+            "store": {"endpoint": store.url, "access_key_id": KEY_ID, "secret_access_key": SECRET},
+            "staging": f"s3://{BUCKET}/staging",
+            "relay_log": {"archive": f"s3://{BUCKET}/relay-log"},
+        }
         try:
             java_of(NESSIE_JAVA_MIN)
         except ConfigError:
@@ -46,7 +53,7 @@ def lake(kind: LakeKind, sink: str, folder: Path) -> Iterator[Lake]:
                 "properties": store.iceberg_properties,
             }
             said = f"{where}, catalog in SQLite (a REST catalog needs Java {NESSIE_JAVA_MIN} or newer)"
-            yield Lake({"type": sink, "catalog": catalog}, warehouse_url, said)
+            yield Lake({"type": sink, "catalog": catalog}, warehouse_url, said, shared)
             return
         with Nessie(store, BUCKET) as nessie:
             catalog = {
@@ -56,4 +63,4 @@ def lake(kind: LakeKind, sink: str, folder: Path) -> Iterator[Lake]:
                 "properties": store.iceberg_properties,
             }
             said = f"{where}, REST catalog on {nessie.uri}"
-            yield Lake({"type": sink, "catalog": catalog}, f"s3://{BUCKET}/{nessie.WAREHOUSE}", said)
+            yield Lake({"type": sink, "catalog": catalog}, f"s3://{BUCKET}/{nessie.WAREHOUSE}", said, shared)
