@@ -53,6 +53,12 @@ def command(
     return [*namespaces(), "sh", "-c", script]
 
 
+def with_descendants(program: Sequence[str]) -> list[str]:
+    """Arguments that run `program` so that all its descendants end with it, also those that have left its
+    process group. It sees the whole disk."""
+    return [*namespaces(), "sh", "-c", f"mount -t proc proc /proc && {shlex.join(program)}; exit $?"]
+
+
 @functools.cache
 def namespaces() -> tuple[str, ...]:
     """The program that makes the namespaces. Raises `ConfigError` if this machine does not allow it."""
