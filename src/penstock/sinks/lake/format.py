@@ -30,6 +30,9 @@ class LakeFormat(Protocol):
     def name(self, table: TableId) -> str:
         """The target's name in Spark SQL, quoted."""
 
+    def name_for_writes(self, table: TableId) -> str:
+        """What Spark SQL writes to: the target, or a branch of it, which is created if it is missing."""
+
     def place(self, table: TableId) -> str:
         """Where the target is, for messages."""
 

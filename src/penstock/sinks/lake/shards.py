@@ -318,7 +318,8 @@ class ShardedSink:
             self._sql(f"ALTER TABLE {name} ADD COLUMNS ({added})")
         if found.values:
             values = ", ".join(f"{quoted(column)} = {value}" for column, value in found.values.items())
-            self._sql(f"UPDATE {name} SET {values} WHERE {part.condition}")
+            written = self._lake.name_for_writes(part.target)
+            self._sql(f"UPDATE {written} SET {values} WHERE {part.condition}")
         self._evolve(part, found, claim, commit)
 
     def _evolve(self, part: Part, found: Joined, claim: Claim | None, commit: Commit | None) -> None:

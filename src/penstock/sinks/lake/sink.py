@@ -191,7 +191,7 @@ class LakeSink:
             if self.format.merge_files(table, target, rows, key, commit):
                 return True
             with self.format.session(table, commit) as session:
-                merge(session, table, self.name(table), rows, key)
+                merge(session, table, self.format.name_for_writes(table), rows, key)
         self.format.record(table, commit)
         return True
 
@@ -221,7 +221,7 @@ class LakeSink:
         """A delete of whole files may not carry the commit, which is then recorded a moment later. If the
         process is killed in between, the delete runs again, which changes nothing."""
         with self.format.exclusive(table), self.format.session(table, commit) as session:
-            session.sql(f"DELETE FROM {self.name(table)} WHERE {condition}")
+            session.sql(f"DELETE FROM {self.format.name_for_writes(table)} WHERE {condition}")
         self.format.record(table, commit)
 
     def evolve(
@@ -258,6 +258,9 @@ class LakeSink:
     def name(self, table: TableId) -> str:
         """The target's name as Spark SQL."""
         return self.format.name(table)
+
+    def name_for_writes(self, table: TableId) -> str:
+        return self.format.name_for_writes(table)
 
     def columns(self, table: TableId) -> StructType:
         return self.format.columns(table)

@@ -112,6 +112,9 @@ class DeltaFormat:
     def name(self, table: TableId) -> str:
         return f"delta.{quoted(str(self.path(table)))}"
 
+    def name_for_writes(self, table: TableId) -> str:
+        return self.name(table)
+
     def place(self, table: TableId) -> str:
         return str(self.path(table))
 

@@ -20,11 +20,12 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
+from penstock.sinks.lake.iceberg.branch import OnBranch
 from penstock.sinks.lake.iceberg.catalog import may_remove_files
 from penstock.sinks.lake.iceberg.files import Classes, closeable_items, java_items
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
@@ -68,13 +69,37 @@ def expire(classes: Classes, target: Any, options: IcebergOptions) -> None:
 
 def _expired(target: Any, options: IcebergOptions, now_ms: int) -> list[int]:
     """Ids of the snapshots to expire. A snapshot with a tag or branch is kept."""
-    newest_first = [(one.timestampMillis(), one.snapshotId()) for one in target.snapshots()][::-1]
+    snapshots = list(target.snapshots())[::-1]
+    newest_first = [(one.timestampMillis(), one.snapshotId()) for one in snapshots]
     before_ms = now_ms - options.snapshots_age
     if len(newest_first) > options.snapshots_max:
         before_ms = max(before_ms, newest_first[options.snapshots_max][0])
     named = {reference.snapshotId() for reference in target.refs().values()}
+    if isinstance(target, OnBranch):
+        named |= _unpublished(target, {one.snapshotId(): one.parentId() for one in snapshots}, options)
     rest = newest_first[options.snapshots_keep :]
     return [number for moment_ms, number in rest if moment_ms < before_ms and number not in named]
+
+
+def _unpublished(target: OnBranch, parents: Mapping[int, int | None], options: IcebergOptions) -> set[int]:
+    """The snapshots of the branch since that of main, without which Iceberg would not fast-forward main. At
+    most `snapshots_max`."""
+    main, at = target.refs().get("main"), target.currentSnapshot()
+    if main is None or at is None:
+        return set()  # main will begin with the branch's newest snapshot
+    found: list[int] = []
+    number = at.snapshotId()
+    while number is not None and number != main.snapshotId():
+        found.append(number)
+        number = parents.get(number)
+    if len(found) > options.snapshots_max:
+        log.warning(
+            "%s: its branch %s has more than %d commits that main lacks (`sink.snapshots_max`). Older "
+            "ones expire, and then main cannot be fast-forwarded any more: use `set_current_snapshot` with "
+            "`ref` once, and publish more often.",
+            target.name(), target.branch, options.snapshots_max,
+        )  # fmt: skip
+    return set(found[: options.snapshots_max])
 
 
 def _unneeded(classes: Classes, target: Any, names: Sequence[str]) -> list[str]:

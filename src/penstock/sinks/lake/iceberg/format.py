@@ -46,6 +46,7 @@ from penstock.sinks.files import WRITTEN, WrittenFile, written
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.evolve import Change, assignments, dropped
 from penstock.sinks.lake.iceberg import adoption
+from penstock.sinks.lake.iceberg.branch import OnBranch
 from penstock.sinks.lake.iceberg.catalog import LOCAL_PROPERTIES, PROPERTIES, Catalog
 from penstock.sinks.lake.iceberg.catalog_errors import catalog_explained
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
@@ -67,7 +68,7 @@ from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.sessions import Sessions, activate, java_map
 from penstock.sinks.refusals import check_directory
 from penstock.sinks.rows import Rows
-from penstock.sinks.spark_sql import constant, holds, literal_form
+from penstock.sinks.spark_sql import constant, holds, literal_form, quoted
 
 log = logging.getLogger(__name__)
 
@@ -108,13 +109,27 @@ class IcebergFormat:
         if found is None:
             return self._unless_occupied(table)
         self._say_other_partitions(table, found)
-        return found
+        return self._on_branch(table, found)
 
     def load(self, table: TableId) -> Any:
-        return self._catalog.load(self._levels(table))
+        return self._on_branch(table, self._catalog.load(self._levels(table)))
+
+    def _on_branch(self, table: TableId, target: Any) -> Any:
+        branch = self._options.branch(table)
+        return target if branch is None else OnBranch(target, branch)
 
     def name(self, table: TableId) -> str:
         return self._catalog.table_name(self._levels(table))
+
+    def name_for_writes(self, table: TableId) -> str:
+        target = self.load(table)
+        if not isinstance(target, OnBranch):
+            return self.name(table)
+        target.create_branch()
+        return self._name_of_branch(table, target.branch)
+
+    def _name_of_branch(self, table: TableId, branch: str) -> str:
+        return f"{self.name(table)}.{quoted(f'branch_{branch}')}"
 
     def place(self, table: TableId) -> str:
         return self.name(table)
@@ -129,9 +144,14 @@ class IcebergFormat:
         if (location := shape.location_of(table)) is not None:
             found["location"] = location
         shaped = with_columns(table, shape, columns)
-        return self._catalog.create(
-            levels, columns, found, prepare=lambda target: shaped.apply(self._classes, table, target)
-        )
+
+        def prepare(target: Any) -> None:
+            shaped.apply(self._classes, table, target)
+            if self._options.branch(table) is not None:
+                # Iceberg's action rewrites no files of a branch while main has no snapshot.
+                target.newAppend().commit()
+
+        return self._catalog.create(levels, columns, found, prepare=prepare)
 
     def adopts(self, table: TableId) -> bool:
         shape = self._options.shape(table)
@@ -235,7 +255,7 @@ class IcebergFormat:
 
     def append_by_spark(self, table: TableId, rows: Rows, commit: Commit) -> None:
         activate(self._spark)
-        frame = live_rows(rows.frame).writeTo(self.name(table))
+        frame = live_rows(rows.frame).writeTo(self.name_for_writes(table))
         frame.option(f"snapshot-property.{COMMIT}", str(commit)).append()
 
     def _add_files(self, target: Any, files: list[WrittenFile], fields: pa.Schema, commit: Commit) -> None:
@@ -311,7 +331,7 @@ class IcebergFormat:
         update.commit()
         self._maintenance.fold(table)
         session = self._spark.newSession()  # one that sees the new columns
-        session.sql(f"UPDATE {self.name(table)} SET {assignments(present, computed)}")
+        session.sql(f"UPDATE {self.name_for_writes(table)} SET {assignments(present, computed)}")
 
     def change_columns(
         self,
@@ -393,8 +413,12 @@ class IcebergFormat:
         self._access.close()
 
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
-        at = "" if version is None else f" VERSION AS OF {int(version)}"
-        return self._spark.sql(f"SELECT * FROM {self.name(table)}{at}")
+        if version is not None:
+            return self._spark.sql(f"SELECT * FROM {self.name(table)} VERSION AS OF {int(version)}")
+        target, name = self.load(table), self.name(table)
+        if isinstance(target, OnBranch) and target.branch_exists:
+            name = self._name_of_branch(table, target.branch)
+        return self._spark.sql(f"SELECT * FROM {name}")
 
     # --------------------------------------------------------------------------------------------------------
 

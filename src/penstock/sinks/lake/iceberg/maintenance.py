@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from penstock.failures.messages import one_sentence
 from penstock.model.schema import TableId
 from penstock.sinks.base import Compacted
+from penstock.sinks.lake.iceberg.branch import OnBranch
 from penstock.sinks.lake.iceberg.expire import expire
 from penstock.sinks.lake.iceberg.files import Classes, closeable_items
 from penstock.sinks.lake.iceberg.fold_deletes import fold
@@ -207,6 +208,9 @@ def rewrite(spark: SparkSession, target: Any, options: dict[str, str]) -> None:
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
     action = jvm.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)
     action = action.rewriteDataFiles(target)
+    if isinstance(target, OnBranch):
+        target.create_branch()
+        action = action.toBranch(target.branch)
     for name, value in {**options, "remove-dangling-deletes": "true"}.items():
         action = action.option(name, value)
     action.execute()

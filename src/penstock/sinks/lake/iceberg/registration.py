@@ -72,7 +72,7 @@ class IcebergOptions(NamespaceOptions):
     files_age: Milliseconds = 900_000
     """How long files are kept that no snapshot uses any more, for queries that still read them."""
     tables: tuple[TableShape, ...] = ()
-    """Partitions, sort order, properties and location of new targets, by the names of their tables."""
+    """How targets are laid out, branched and adopted, by the names of their tables."""
 
     @model_validator(mode="after")
     def _has_one_warehouse(self) -> IcebergOptions:
@@ -96,6 +96,11 @@ class IcebergOptions(NamespaceOptions):
     def shape(self, table: TableId) -> TableShape | None:
         """How a new target of the table is laid out. None: as Penstock does by itself."""
         return next((one for one in self.tables if one.matches(table)), None)
+
+    def branch(self, table: TableId) -> str | None:
+        """The branch to which the table's target is written. None: main."""
+        shape = self.shape(table)
+        return None if shape is None or shape.branch == "main" else shape.branch
 
     @property
     def directory(self) -> Path | None:

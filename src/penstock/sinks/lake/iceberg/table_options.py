@@ -133,6 +133,9 @@ class TableShape(Section):
     adopt: bool = False
     """Take over a table that exists, was made by others and fits, with its rows. At the end of the snapshot
     it equals its source. Without it, such a table is refused."""
+    branch: str | None = Field(None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=100)
+    """Branch of the target that all rows are written to, for write-audit-publish. Readers of the table see
+    them once main has been fast-forwarded. None: main."""
     location: str | None = None
     """Where the table's files are: a URL, in which `{database}` and `{table}` are the target's names. None:
     where the catalog puts the table."""
