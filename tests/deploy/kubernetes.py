@@ -42,7 +42,8 @@ def rendered(folder: Path, values: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The objects that the chart makes."""
     file = folder / "values.yaml"
     file.write_text(yaml.safe_dump(dict(values)))
-    text = helm("template", "shop", CHART, "--namespace", "lake", "--values", file)
+    place = ("--namespace", "lake", "--kube-version", VERSIONS[0])
+    text = helm("template", "shop", CHART, *place, "--values", file)
     return [one for one in yaml.safe_load_all(text) if one]
 
 

@@ -76,7 +76,7 @@ def test_a_wrong_field_is_noticed(tmp_path: Path) -> None:
 def test_the_pipeline_file_is_valid_and_what_the_user_writes_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PENSTOCK_REST_TOKEN", "a token of 16 characters")
+    monkeypatch.setenv("PENSTOCK_REST_TOKEN", "a-token-of-16-characters")
     monkeypatch.setenv("SHOP_PASSWORD", "secret")
     monkeypatch.setenv("POD_NAME", "shop-0")
     for values in (DRIVER_ONLY, WITH_EXECUTORS):
