@@ -44,7 +44,7 @@ def test_staging_is_a_url_or_a_path_and_the_state_without_it(tmp_path: Path) -> 
     for written, meant in where.items():
         found = config.parse({**GOOD, "staging": written}, base=tmp_path).staging_url
         assert found == (meant if "://" in meant else (tmp_path / meant).as_uri())
-    assert config.parse(GOOD, base=tmp_path).staging_url == (tmp_path / "state").as_uri()
+    assert config.parse(GOOD, base=tmp_path).staging_url == (tmp_path / "state" / "staging").as_uri()
 
 
 def test_on_a_cluster_staging_is_an_object_store_or_said_to_be_shared() -> None:

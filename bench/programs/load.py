@@ -26,12 +26,13 @@ from penstock.config import PipelineConfig
 from penstock.model.chunk import Chunk
 from penstock.model.partial_snapshot import Part
 from penstock.model.schema import TableId, TableSchema
-from penstock.snapshot import staging
+from penstock.snapshot.staging import Staging, stage_chunk
 from penstock.sources.mysql.connection import connect
 from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.snapshot.host_selection import MySqlHost
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
+from penstock.store.opening import open_store
 
 Following = Callable[[], Chunk | None]
 Read = Callable[[PipelineConfig, TableSchema, Following, str, str], int]
@@ -114,13 +115,14 @@ def staged(
 ) -> int:
     reader = MySqlChunkReader(connect(options_of(config)), types=config.types) if keep else None
     host, rows = MySqlHost(options_of(config)), 0
+    staging = Staging(open_store(Path(folder).absolute().as_uri()))
     try:
         while (chunk := next_chunk()) is not None:
             if reader is None:
-                done = staging.stage_chunk(host, schema, chunk, folder, executed=gtids, types=config.types)
+                done = stage_chunk(host, staging, schema, chunk, "0", executed=gtids, types=config.types)
             else:
                 reader.require(gtids)
-                done = staging.stage(reader, schema, chunk, folder, types=config.types)
+                done = staging.stage(reader, schema, chunk, "0", types=config.types)
             rows += done.rows
     finally:
         if reader is not None:

@@ -101,8 +101,10 @@ def test_consequences_of_any_size_make_the_rows_of_the_server(
     spark: SparkSession, tmp_path: Path, rules: tuple[Key, ...]
 ) -> None:
     from penstock.spark.scratch import Scratch
+    from penstock.store.folder import StoreFolder
+    from penstock.store.opening import open_store
 
-    scratch = Scratch(spark, tmp_path / "work")
+    scratch = Scratch(spark, StoreFolder(open_store(tmp_path.as_uri()), "work"))
     known: dict[str, DataFrame] = {}
     check(rules, 0, lambda world, table: many(spark, scratch, world, table, known))
 

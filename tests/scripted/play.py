@@ -31,13 +31,14 @@ from penstock.planning.resnapshots import Resnapshots
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Sink
-from penstock.snapshot import staging
 from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.placement import PlacementLimits
+from penstock.snapshot.staging import Stager, Staging
 from penstock.sources.chunks import ChunkOutdated
 from penstock.sources.table_filter import TableFilter
 from penstock.spark.record_epoch import record
 from penstock.state import StateStore
+from penstock.store.opening import open_store
 
 CHUNK_ROWS = 2
 TURNS_MAX = 1000
@@ -55,9 +56,8 @@ class Run:
         self._chunk_log = ChunkLog(LogPlace.of(config))
         self._captured = TableFilter(config.tables, fold_case=source.catalog.fold_case)
         self._hosts = source.snapshot_hosts(self._captured, self._chunk_log.bytes_outside)
-        for folder in staging.folders(config.state / "chunks"):
-            for staged in staging.staged(folder):
-                self.state.chunk_staged(staged)  # what an earlier run staged counts
+        for staged in target.staging.staged():
+            self.state.chunk_staged(staged)  # what an earlier run staged counts
         discover(
             self.state, self.log, source, self._captured, config, append_only=target.append_only,
             wait=self._wait,
@@ -72,7 +72,7 @@ class Run:
             source.statements(self._captured, self.log, types=config.types, parks_cascades=True),
             windows=source.windows,
             policies=Policies(config.evolution, append_only=target.append_only, reads=True),
-            discard=staging.discard,
+            discard=target.staging.discard,
             limits=PlannerLimits(
                 config.epoch.bytes_max,
                 target.limits,
@@ -97,9 +97,10 @@ class Run:
         plans = self.state.pending()
         for plan in plans:
             outcomes = self._target.apply(plan, kill=None)
-            record(self.state, plan, outcomes, rereads_max=3, merges=not self._target.append_only)
+            merges, discard = not self._target.append_only, self._target.staging.discard
+            record(self.state, plan, outcomes, discard=discard, rereads_max=3, merges=merges)
             for staged in [one for outcome in outcomes for one in outcome.placed]:
-                staging.discard(staged)
+                discard(staged)
         before = self.state.position
         return bool(plans) or self.plan() or self.state.position != before
 
@@ -120,8 +121,8 @@ class Run:
             if chunk is None:
                 continue
             host = replace(self._hosts.followed(), meanwhile=tuple(meanwhile))
-            with staging.Stager(host) as stager:
-                folder = str(self._config.state / "chunks" / str(table.start))
+            with Stager(host, self._target.staging) as stager:
+                folder = str(table.start)
                 executed = self._chunk_log.executed_at(self._since(table))
                 self.state.chunk_staged(stager.stage(table.schema, chunk, folder, executed=executed))
             return True
@@ -172,7 +173,10 @@ class Play:
                 **options,
             }
         )
-        self.target = Target(append_only=append_only, limits=limits, omitted=WholeRowImages().omitted)
+        staging = Staging(open_store((folder / "state" / "staging").absolute().as_uri()))
+        self.target = Target(
+            staging, append_only=append_only, limits=limits, omitted=WholeRowImages().omitted
+        )
         self.source = ScriptedSource(self.config, self.server)
         self._run: Run | None = None
 

@@ -42,9 +42,9 @@ from penstock.relaylog.reader import RelayLog
 from penstock.signals.channels import accept
 from penstock.signals.settings import apply_patterns
 from penstock.signals.work import Signals
-from penstock.snapshot import staging
 from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.placement import PlacementLimits
+from penstock.snapshot.staging import Staging, stage_chunk
 from penstock.sources import open_source
 from penstock.sources.chunks import ALL_ROWS, ChunkOutdated
 from penstock.sources.mysql.identifiers import quoted
@@ -52,6 +52,7 @@ from penstock.sources.mysql.omitted_columns import omitted_values
 from penstock.sources.table_filter import TableFilter
 from penstock.spark.record_epoch import record
 from penstock.state import StateStore
+from penstock.store.opening import open_store
 from penstock.testing.servers import Database
 
 NAMES = 24
@@ -216,7 +217,9 @@ class History:
         limits = self.dice.choice((PlacementLimits(1 << 40, 0), PlacementLimits(1 << 40, 1 << 40)))
         if self.dice.random() < 0.2:
             limits = PlacementLimits(2000, 1000)
-        self.target = Target(append_only=self.dice.random() < 0.35, limits=limits, omitted=omitted_values)
+        self._staging = Staging(open_store(folder.absolute().as_uri()))
+        append_only = self.dice.random() < 0.35
+        self.target = Target(self._staging, append_only=append_only, limits=limits, omitted=omitted_values)
         captured = self.dice.choice((("a", "b"), ("a", "b"), ("a",)))
         self._config = parse_config(
             {
@@ -285,11 +288,9 @@ class History:
             raise writers.error or self.error  # type: ignore[misc]
 
     def _begin(self) -> Run:
-        run = Run(self._config, self.target, self._database, staging.discard)
-        chunks = self._folder / "chunks"
-        for folder in sorted(chunks.iterdir()) if chunks.exists() else ():
-            for item in staging.staged(folder):
-                run.state.chunk_staged(item)  # what an earlier run staged counts
+        run = Run(self._config, self.target, self._database, self._staging.discard)
+        for item in self._staging.staged():
+            run.state.chunk_staged(item)  # what an earlier run staged counts
         return run
 
     def _work_until(self, condition: Callable[[], bool]) -> None:
@@ -322,13 +323,14 @@ class History:
             outcomes = self.target.apply(plan, kill=self.dice if fails else None)
             if self.dice.random() < self._crashes:
                 raise Killed
-            record(run.state, plan, outcomes, rereads_max=3, merges=not self.target.append_only)
+            merges, discard = not self.target.append_only, self._staging.discard
+            record(run.state, plan, outcomes, discard=discard, rereads_max=3, merges=merges)
             # Epochs take their time, and chunks are read meanwhile.
             if self._lags and not self._held and self.dice.random() < 0.3:
                 self._rests_until = self._writers.transactions + self.dice.randint(2, 25)
             for staged in [one for outcome in outcomes for one in outcome.placed]:
                 self.chunks += 1
-                staging.discard(staged)
+                self._staging.discard(staged)
             return True
         try:
             run.signals.work()
@@ -485,9 +487,9 @@ class History:
             chunk = run.state.next_planned(table.table, set(), snapshot=snapshot)
             if chunk is None:
                 continue
-            folder = self._folder / "chunks" / (f"part-{snapshot}" if snapshot else str(table.start))
-            staged = staging.stage_chunk(
-                run.hosts.followed(), table.schema, chunk, str(folder),
+            folder = f"part-{snapshot}" if snapshot else str(table.start)
+            staged = stage_chunk(
+                run.hosts.followed(), self._staging, table.schema, chunk, folder,
                 executed=run.chunk_log.executed_at(since),
             )  # fmt: skip
             if run is self.run:

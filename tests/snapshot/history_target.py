@@ -24,6 +24,7 @@ from penstock.model.plan import (
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
 from penstock.sinks.base import Missing, Ours
 from penstock.snapshot.placement import PlacementLimits
+from penstock.snapshot.staging import Staging
 from penstock.spark import tasks
 from penstock.spark.table_outcome import TableOutcome
 
@@ -44,12 +45,14 @@ class Target:
 
     def __init__(
         self,
+        staging: Staging,
         *,
         append_only: bool,
         limits: PlacementLimits,
         omitted: Callable[[TableSchema, TypeOptions], pa.RecordBatch],
     ) -> None:
         """`omitted`: see `sources.row_images.RowImages`."""
+        self.staging = staging
         self.append_only = append_only
         self.limits = limits
         self._omitted = omitted
@@ -152,7 +155,7 @@ class Target:
         layout: Any = "changelog" if step.mode == "changes" else "latest"
         text = table.schema.to_json()
         return tasks.PlaceTask(
-            text, step.chunks, step.scans, plan.range.end, layout, DEFAULT_TYPES, defaults
+            text, self.staging, step.chunks, step.scans, plan.range.end, layout, DEFAULT_TYPES, defaults
         )  # fmt: skip
 
     def _evolve(self, table: TablePlan, step: Evolve) -> None:

@@ -1,4 +1,4 @@
-"""Directories of staged chunks: those of ended snapshots go, once nothing uses them."""
+"""Folders of staged chunks: those of ended snapshots go, once nothing uses them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.snapshot.test_staging import CHUNK, ScriptedReader
+from tests.snapshot.test_staging import SCHEMA as STAGED
 
 from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState, new_table
 from penstock.snapshot.staged_folders import StagedFolders
-from penstock.snapshot.staging import table_directory
+from penstock.snapshot.staging import Staging
 from penstock.state import StateStore
+from penstock.store.opening import open_store
 
 TABLE = TableId("shop", "orders")
 SCHEMA = TableSchema(TABLE, (Column("id", "int", nullable=False),), ("id",))
@@ -29,21 +32,45 @@ def reading_from(start: int) -> TableState:
     return new_table(SCHEMA, Offset(start), reads=True, append_only=False)
 
 
-def test_only_the_directory_of_the_current_snapshot_stays(state: StateStore, tmp_path: Path) -> None:
+@pytest.fixture
+def staging(tmp_path: Path) -> Staging:
+    return Staging(open_store(tmp_path.as_uri()))
+
+
+def test_only_the_folder_of_the_current_snapshot_stays(state: StateStore, staging: Staging) -> None:
     state.put_table(reading_from(9))
-    folders = StagedFolders(tmp_path / "chunks", state)
+    folders = StagedFolders(staging, state)
     current = folders.of(reading_from(9), 0)
     for folder in (current, folders.of(reading_from(7), 0), folders.of(reading_from(9), 3)):
-        folder.mkdir(parents=True)
+        staging.stage(ScriptedReader([1]), STAGED, CHUNK, folder)
     assert folders.remove_outdated(())
-    assert list((tmp_path / "chunks").iterdir()) == [current]
+    assert staging.snapshots() == {current}
 
 
-def test_a_directory_into_which_a_task_may_still_write_stays(state: StateStore, tmp_path: Path) -> None:
-    folders = StagedFolders(tmp_path / "chunks", state)
+def test_a_folder_into_which_a_task_may_still_write_stays(state: StateStore, staging: Staging) -> None:
+    folders = StagedFolders(staging, state)
     ended = folders.of(reading_from(7), 0)
-    table_directory(ended, TABLE).mkdir(parents=True)
-    assert not folders.remove_outdated({TABLE})
-    assert ended.exists()
+    staging.stage(ScriptedReader([1]), STAGED, CHUNK, ended)
+    assert not folders.remove_outdated({CHUNK.table})
+    assert staging.snapshots() == {ended}
     assert folders.remove_outdated(())
-    assert not ended.exists()
+    assert not staging.snapshots()
+
+
+def test_what_a_task_writes_after_its_folder_was_removed_is_removed_too(
+    state: StateStore, staging: Staging
+) -> None:
+    folders = StagedFolders(staging, state)
+    ended = folders.of(reading_from(7), 0)
+    assert folders.remove_outdated({CHUNK.table}), "the task has written nothing yet"
+    staging.stage(ScriptedReader([1]), STAGED, CHUNK, ended)
+    assert folders.remove_outdated(())
+    assert not staging.snapshots()
+
+
+def test_what_an_earlier_run_left_is_taken_over_or_removed(state: StateStore, staging: Staging) -> None:
+    state.put_table(reading_from(9))
+    for folder in ("7", "9"):
+        staging.stage(ScriptedReader([1]), STAGED, CHUNK, folder)
+    StagedFolders(staging, state).take_over()
+    assert staging.snapshots() == {"9"}

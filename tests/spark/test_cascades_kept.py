@@ -12,8 +12,10 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import ApplyCascades, EpochPlan, TablePlan
 from penstock.model.schema import DEFAULT_TYPES, CascadingKey, Column, TableId, TableSchema
 from penstock.model.table import TableState
-from penstock.spark.cascades import MANIFEST, Cascades, Consequences
+from penstock.spark.cascades import FOLDER, MANIFEST, Cascades, Consequences
 from penstock.state import StateStore
+from penstock.store.folder import StoreFolder
+from penstock.store.opening import open_store
 
 CHILD, PARENT = TableId("shop", "child"), TableId("shop", "parent")
 KEY = CascadingKey("fk", ("parent_id",), PARENT, ("id",), on_delete="CASCADE")
@@ -25,12 +27,10 @@ NOTHING: Any = None
 def test_what_the_next_plan_of_a_table_that_catches_up_needs_outlives_the_epoch_before(
     tmp_path: Path,
 ) -> None:
-    kept = tmp_path / "cascades" / "000000000003"
-    kept.mkdir(parents=True)
-    Consequences(kept, Offset(100)).write()
-    cascades = Cascades(
-        NOTHING, NOTHING, tmp_path / "cascades", DEFAULT_TYPES, NOTHING, NOTHING, EpochConfig()
-    )
+    store = open_store(tmp_path.as_uri())
+    kept = tmp_path / FOLDER / "000000000003"
+    Consequences(StoreFolder(store, f"{FOLDER}/{kept.name}"), Offset(100)).write()
+    cascades = Cascades(NOTHING, NOTHING, store, DEFAULT_TYPES, NOTHING, NOTHING, EpochConfig())
     state = StateStore(tmp_path / "state")
     state.advance(Offset(300))
     # The plan is durable, so the table stands at its end already.

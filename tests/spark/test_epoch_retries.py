@@ -20,6 +20,7 @@ from penstock.spark.epochs import EpochRunner, EpochSettings
 from penstock.spark.incomplete_images import IncompleteImages
 from penstock.spark.step_rows import StepRows
 from penstock.state import StateStore
+from penstock.store.opening import open_store
 
 SCHEMA = TableSchema(TableId("shop", "orders"), (Column("id", "int", nullable=False),), ("id",))
 PLAN = EpochPlan(1, LogRange(Offset(4), Offset(100)), (TablePlan(SCHEMA, (CreateTarget(),)),))
@@ -70,10 +71,12 @@ def runner(state: StateStore, sink: Sink, **options: Any) -> EpochRunner:
         retries=RetriesConfig.model_validate({"wait_max": 1, **options}),
         narrowing="keep",
         rereads_max=0,
-        cascades=state.path / "cascades",
     )
     sources = SplitSources(state.path.parent / "relay")
-    return EpochRunner(spark, target, state, IMAGES, NOTHING, settings, sources, on_applied=NOTHING)
+    store = open_store((state.path.parent / "staging").absolute().as_uri())
+    return EpochRunner(
+        spark, target, state, store, IMAGES, NOTHING, settings, sources, on_applied=NOTHING
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("attempts_max", [1, 3])
@@ -109,8 +112,14 @@ def test_the_driver_itself_decodes_as_much_of_a_table_as_the_option_says(
     epoch = EpochConfig.model_validate({"driver_bytes_max": bytes_max})
     spark: Any = Spark()
     rows = StepRows(
-        spark, state, IMAGES, types=DEFAULT_TYPES, before_images=True, driver_bytes_max=epoch.driver_bytes_max
-    )
+        spark,
+        state,
+        IMAGES,
+        NOTHING,
+        types=DEFAULT_TYPES,
+        before_images=True,
+        driver_bytes_max=epoch.driver_bytes_max,
+    )  # fmt: skip
     split = Split("segment", Offset(0), Offset(4), Offset(100))
     found = rows.events(SCHEMA, ApplyEvents((split,), "merge", 1000, newer=True), Outlines({}))
     assert (found.driver_side is not None) == driver_side

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from penstock.cascades.parent_changes import Watched, change_schema
@@ -15,8 +14,11 @@ from penstock.model.plan import TablePlan
 from penstock.model.schema import DEFAULT_TYPES, CascadingKey, Column, TableId, TableSchema
 from penstock.sources.mysql.collations import MySqlComparisons
 from penstock.spark.row_versions import ParentChanges
+from penstock.spark.scratch import save
 from penstock.spark.self_referencing import SelfReferencing
 from penstock.spark.small_cascades import SmallCascades, TooMany
+from penstock.store.folder import StoreFolder
+from penstock.store.opening import open_store
 
 PARENT, CHILD = TableId("shop", "parent"), TableId("shop", "child")
 COLUMNS = (Column("id", "int", nullable=False), Column("parent_id", "int"))
@@ -31,8 +33,9 @@ def three_deletes(tmp_path: Path) -> dict[TableId, list[ParentChanges]]:
     """Three rows of the parent are gone."""
     parent = TableSchema(PARENT, COLUMNS[:1], ("id",))
     rows = {"o0": [1, 2, 3], "n0": [None] * 3, "gone": [True] * 3, "p": [10, 20, 30]}
-    pq.write_table(pa.table(rows, change_schema(parent, WATCHED, DEFAULT_TYPES)), tmp_path / "0.parquet")
-    return {PARENT: [ParentChanges({"id": 0}, (tmp_path / "0.parquet",))]}
+    table = pa.table(rows, change_schema(parent, WATCHED, DEFAULT_TYPES))
+    files = save(table, StoreFolder(open_store(tmp_path.as_uri()), "changes"))
+    return {PARENT: [ParentChanges({"id": 0}, files)]}
 
 
 @pytest.mark.parametrize("kind", [SmallCascades, SelfReferencing])

@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.conftest import spark_jobs
+from tests.snapshot.test_staging import CHUNK, SCHEMA, ScriptedReader
 
 from penstock.config import RetriesConfig, Secret, SnapshotConfig, TablesConfig
 from penstock.errors import TableError
-from penstock.model.chunk import Chunk, StagedChunk
+from penstock.model.chunk import Chunk
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan, PlaceChunks, TablePlan
 from penstock.model.schema import DEFAULT_TYPES, TableId
 from penstock.model.table import TableState, new_table
 from penstock.secret import lent
 from penstock.snapshot.gate import Gate, Permit
-from penstock.sources.mysql.binlog_position import BinlogPosition
+from penstock.snapshot.staging import Staging
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot.host_selection import HostSelection
-from penstock.sources.mysql.snapshot.window import MySqlWindow
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
+from penstock.store.opening import open_store
 from penstock.testing.proxy import Proxy
 from penstock.testing.scenario import wait_for
 from penstock.testing.servers import Database
@@ -88,11 +89,12 @@ class Case:
             config, lambda: source, TableFilter(TablesConfig(include=["*.*"])), lambda gtids: 0
         )
         self.gate = CountingGate(config, hosts)
+        self.staging = Staging(open_store(folder.absolute().as_uri()))
         self.state.put_table(new_table(schema, Offset(0), reads=True, append_only=False))
         self.reader: SnapshotReader = SnapshotReader(
             spark,
             self.state,
-            folder / "chunks",
+            self.staging,
             gate=self.gate,
             parallel=config.parallel,
             retries=RetriesConfig(),
@@ -173,45 +175,33 @@ def test_the_server_never_counts_more_connections_than_parallel_also_when_it_cha
 
 
 def test_what_was_staged_for_a_snapshot_that_is_no_more_is_removed_while_others_are_read(case: Case) -> None:
-    chunks, aside = case.folder / "chunks", case.folder / "aside"
-    (chunks / "0" / "other").mkdir(parents=True)
-    aside.mkdir()
-    (aside / "rows.parquet").touch()
+    [table] = case.state.tables().values()
     with case.running():
         case.reader.start()
         wait_for(lambda: case.staged() == CHUNKS, "all chunks", seconds=200)
-        aside.rename(chunks / "7")  # of a table that was begun anew meanwhile
-        case.state.set_meta("something", "else")
-        wait_for(lambda: not (chunks / "7").exists(), "the old folder to be removed")
-        assert (chunks / "0" / "other").exists(), "the table is still being read: its chunks are not placed"
+        assert case.staging.snapshots() == {"0"}, "the table is still being read: its chunks are not placed"
+        case.state.put_table(new_table(table.schema, Offset(7), reads=True, append_only=False))
+        wait_for(lambda: "0" not in case.staging.snapshots(), "the old folder to be removed")
 
 
 def test_what_a_pending_plan_names_stays_and_all_else_that_is_outdated_goes_at_the_end(case: Case) -> None:
     """A stream under load always has a plan that is pending."""
-    chunks = case.folder / "chunks"
-    for start in ("7", "8"):
-        (chunks / start / "a.t").mkdir(parents=True)
-    planned = staged_at(chunks / "7" / "a.t" / "rows.parquet")
+    planned = case.staging.stage(ScriptedReader([1]), SCHEMA, CHUNK, "7")
+    case.staging.stage(ScriptedReader([1]), SCHEMA, CHUNK, "8")
     place = PlaceChunks((planned,), (), "merge")
     [table] = case.state.tables().values()
     steps = TablePlan(table.schema, (place,), Offset(7))
     case.state.plan(EpochPlan(1, LogRange(Offset(4), Offset(9)), (steps,)))
     with case.running():
         case.reader.start()
-        wait_for(lambda: not (chunks / "8").exists(), "the folder that no plan names to be removed")
-        assert (chunks / "7").exists()
-        (chunks / "9").mkdir()
+        wait_for(lambda: "8" not in case.staging.snapshots(), "the folder that no plan names to be removed")
+        assert "7" in case.staging.snapshots()
         case.reader.stop()
-        assert (chunks / "7").exists() and not (chunks / "9").exists()
+        assert "7" in case.staging.snapshots()
         [pending] = case.state.pending()
         case.state.applied(pending)
         case.reader.stop()
-        assert not (chunks / "7").exists()
-
-
-def staged_at(path: Path) -> StagedChunk:
-    marks = MySqlWindow("", BinlogPosition("binlog.000001", 4)).watermarks
-    return StagedChunk(Chunk(TableId("a", "t"), 0, None, None), "1", str(path), 1, 1, "0", 1, marks, "server")
+        assert "7" not in case.staging.snapshots()
 
 
 def test_a_rate_spreads_chunks_and_can_be_lifted(case: Case) -> None:
@@ -301,7 +291,7 @@ class Many:
         self.reader = SnapshotReader(
             spark,
             self.state,
-            folder / "chunks",
+            Staging(open_store(folder.absolute().as_uri())),
             gate=Gate(config, hosts),
             parallel=config.parallel,
             retries=RetriesConfig(),

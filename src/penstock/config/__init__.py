@@ -161,7 +161,7 @@ class PipelineConfig(Section):
     @property
     def staging_url(self) -> str:
         """Where the folder of `staging` is, as the URL of a store."""
-        return url_of(str(self.state) if self.staging is None else self.staging)
+        return url_of(str(self.state / "staging") if self.staging is None else self.staging)
 
     @property
     def sink_kind(self) -> SinkKind[Any]:

@@ -76,8 +76,7 @@ class Pipeline:
             stack.enter_context(directory.held(config.state))
             forget_status(config.state)
             directory.close_to_others(config.state, "state", open_=config.open_paths)
-            for name in ("chunks", "cascades", "spark"):
-                directory.make(config.state / name, "state")
+            directory.make(config.state / "spark", "state")
             stack.callback(forget_report, config.state)
             ending = stack.enter_context(Ending(self._stopping, config.stop_timeout / 1000, exits=self.exits))
             ending.forced, ending.end_screen = partial(leave_by_force, config.state), self.end_screen

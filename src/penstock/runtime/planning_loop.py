@@ -15,8 +15,8 @@ from penstock.planning.planner import Planner, PlannerLimits
 from penstock.planning.policy import Policies
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Sink, TableSink
-from penstock.snapshot import staging
 from penstock.snapshot.placement import PlacementLimits
+from penstock.snapshot.staging import Staging
 from penstock.sources.base import Source
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
@@ -142,6 +142,7 @@ def make_planner(
     config: PipelineConfig,
     captured: TableFilter,
     sink: Sink,
+    staging: Staging,
     *,
     applies_cascades: bool,
 ) -> Planner:

@@ -39,17 +39,18 @@ from penstock.runtime.planning_loop import LoopPace, Planning, Renewal, make_pla
 from penstock.runtime.progress import Progress
 from penstock.runtime.query_watch import QueryWatch
 from penstock.runtime.shutdown import Ending
+from penstock.runtime.staging_place import open_staging, sweep
 from penstock.runtime.unpark import unpark
 from penstock.runtime.verify_requests import Requests
 from penstock.signals.channels import open_channels
 from penstock.signals.settings import apply_patterns, is_paused, limits_by_signal, to_resnapshot
 from penstock.signals.work import Signals
 from penstock.sinks.base import readable
-from penstock.snapshot import staging
 from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.gate import Gate
 from penstock.snapshot.retries import Retries
 from penstock.snapshot.single_view import single_view_of
+from penstock.snapshot.staging import Staging
 from penstock.sources.base import Source
 from penstock.sources.chunks import ALL_ROWS
 from penstock.sources.preflight import Finding
@@ -93,6 +94,8 @@ class Run:
         self.log_place = LogPlace.of(config)
         self.chunk_log = ChunkLog(self.log_place)
         self.consumer = consumer
+        self.store = open_staging(config, state)
+        self.staging = Staging(self.store)
         self.last_plan = 0.0
         self.planning_retries = Retries()
         self.planning_backoff = Backoff(PLANNING_RETRY)
@@ -131,7 +134,7 @@ class Run:
                                      gate=self.chunks.gate.to_json, retrying=self._retrying)  # fmt: skip
             self.ending.report, self.ending.beat = self.progress.ending, self.progress.beat
             planner = make_planner(
-                self.state, self.log, self.source, config, self.captured, self.sink,
+                self.state, self.log, self.source, config, self.captured, self.sink, self.staging,
                 applies_cascades=self._applies_cascades,
             )  # fmt: skip
             self.planning = Planning(self.state, self.log, planner)
@@ -154,6 +157,7 @@ class Run:
         from penstock.spark.session import build_session, warm_up
 
         config = self.config
+        sweep(self.store)
         variables = executor_variables(config)
         self.spark = build_session(config.spark, config.sink, config.state, variables=variables)
         self.closing.callback(self.spark.stop)
@@ -205,15 +209,14 @@ class Run:
 
         config = self.config
         images = IncompleteImages(self.source.row_images, config.types, everywhere=lacks_columns)
-        settings = EpochSettings.of(config)
         self.runner = EpochRunner(
-            self.spark, self.sink, self.state, images, self.source.comparisons, settings,
-            self._split_sources(), self._applied,
+            self.spark, self.sink, self.state, self.store, images, self.source.comparisons,
+            EpochSettings.of(config), self._split_sources(), self._applied,
         )  # fmt: skip
         self.chunks = SnapshotReader(
             self.spark,
             self.state,
-            config.state / "chunks",
+            self.staging,
             gate=self._make_gate(),
             parallel=config.snapshot.parallel,
             retries=config.retries,
@@ -344,8 +347,7 @@ class Run:
         self.runner.retries.clear()
         self.progress.applied(plan, outcomes)
         for outcome in outcomes:
-            for staged in outcome.placed:
-                staging.discard(staged)
+            self.staging.discard_all(outcome.placed)
 
     def _report(self, *, now: bool = False) -> None:
         """Tells retention which log is still needed, and writes the status."""

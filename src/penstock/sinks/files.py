@@ -135,8 +135,8 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class FileWriter:
-    """Writes a task's batches to files in `folder`, without the rows marked as `_deleted`, and returns what
-    was written.
+    """Writes a task's batches to files in `folder`, and returns what was written. Rows marked as `_deleted`
+    are left out, unless the files have that column.
 
     `fields`: the columns of the files; a field id is in a field's metadata. `sources`: the rows' column for
     each field, if the names differ. `optional`: columns that the rows may lack; they become NULL. `strict`:
@@ -241,7 +241,7 @@ class FileWriter:
             yield pa.Table.from_batches(waiting)
 
     def _in_fields(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if DELETED in batch.schema.names:
+        if DELETED in batch.schema.names and DELETED not in self.fields.names:
             deleted = batch.column(DELETED)
             if pc.any(deleted).as_py():
                 batch = batch.filter(pc.invert(deleted))

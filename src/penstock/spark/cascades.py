@@ -1,9 +1,10 @@
 """`cascades: apply`: computes what foreign keys did in an epoch, and stages it before any table is written.
 
 It must come first. The target's rows are needed to find which rows a cascade reached, and the first commit
-changes them. The results are files in the epoch's folder, `cascades/EPOCH/` in the pipeline's state. They
-count once the folder has a manifest. A repeated epoch finds them there, whatever it had already written. An
-epoch without a manifest has not written anything, so it may compute them again.
+changes them. The results are files in the epoch's folder, `cascades/EPOCH/` in the pipeline's staging. They
+count once the folder has a manifest, which names them: a task of an earlier attempt may still write others.
+A repeated epoch finds them there, whatever it had already written. An epoch without a manifest has not
+written anything, so it may compute them again.
 
 Most epochs need one decoding of the parents' row images and no Spark job, because only deletes and changes
 of referenced columns matter. The rule is in `spark/consequences.py`. This module does the rest:
@@ -35,14 +36,12 @@ that was.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from penstock.cascades import reread_reasons
@@ -50,7 +49,6 @@ from penstock.cascades.comparison import Comparisons
 from penstock.cascades.keys import parents_first, refers_to_itself
 from penstock.cascades.parent_changes import Watched, change_schema
 from penstock.config import EpochConfig
-from penstock.disk.replace import replace_file, sync
 from penstock.errors import TableError
 from penstock.model.change import COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
 from penstock.model.offset import Offset
@@ -63,15 +61,20 @@ from penstock.sinks.spark_sql import quoted, spark_type
 from penstock.spark import tasks
 from penstock.spark.errors import crossing, returned
 from penstock.spark.row_versions import LargeCascades, ParentChanges, Result, places_of
-from penstock.spark.scratch import Scratch, rows_in
+from penstock.spark.scratch import FrameFiles, Scratch, save
 from penstock.spark.self_referencing import SelfReferencing
 from penstock.spark.small_cascades import ROWS_MAX, SmallCascades, TooMany
 from penstock.state import StateStore
-from penstock.store.files import Folder
+from penstock.store.base import Store
+from penstock.store.errors import ObjectMissing
+from penstock.store.folder import StoreFiles, StoreFolder
 
-FORMAT = 1
-"""Version of the manifest's format."""
+FORMAT = 2
+"""Version of the manifest's format. Format 1 was written by older versions, in directories alone."""
 MANIFEST = "manifest.json"
+FOLDER = "cascades"
+"""The folder of all epochs."""
+SCRATCH = "scratch/cascades"
 
 Place = Callable[[EpochPlan, TablePlan, PlaceChunks], Rows]
 
@@ -80,15 +83,15 @@ Place = Callable[[EpochPlan, TablePlan, PlaceChunks], Rows]
 class Consequences:
     """What foreign keys did in one epoch, as stored before the epoch's tables are written."""
 
-    folder: Path
+    folder: StoreFolder
     end: Offset = Offset(0)  # noqa: RUF009 (an int)
     """The end of the epoch."""
     changes: dict[TableId, list[ParentChanges]] = field(default_factory=dict)
     """Changes of parent tables that foreign keys pass on."""
-    rows: dict[TableId, str] = field(default_factory=dict)
-    """For each table with rows to merge, the name of the folder with these rows."""
-    chunks: dict[TableId, str] = field(default_factory=dict)
-    """For each table whose chunks need corrections, the name of the folder with these corrections."""
+    rows: dict[TableId, FrameFiles] = field(default_factory=dict)
+    """The rows to merge into each table."""
+    chunks: dict[TableId, FrameFiles] = field(default_factory=dict)
+    """Corrections of the chunks of each table."""
     unclear: set[TableId] = field(default_factory=set)
     """Tables whose chunks must be read again."""
     failed: dict[TableId, TableError] = field(default_factory=dict)
@@ -100,39 +103,66 @@ class Consequences:
             raise self.failed[table]
 
     def write(self) -> None:
-        """Makes the files and the manifest durable. They count from here on."""
+        """Writes the manifest. The files count from here on."""
+        folder = self.folder
         document = {
             "format": FORMAT,
             "end": self.end,
-            "changes": {str(t): [one.to_json() for one in known] for t, known in self.changes.items()},
-            "rows": {str(table): path for table, path in self.rows.items()},
-            "chunks": {str(table): path for table, path in self.chunks.items()},
+            "changes": {str(t): [one.to_json(folder) for one in known] for t, known in self.changes.items()},
+            "rows": {str(table): files.to_json(folder) for table, files in self.rows.items()},
+            "chunks": {str(table): files.to_json(folder) for table, files in self.chunks.items()},
             "unclear": [str(table) for table in self.unclear],
             "failed": {str(t): [e.message, e.hint, e.details] for t, e in self.failed.items()},
         }
-        for path in [*self.folder.rglob("*"), self.folder.parent]:
-            if path.is_dir() or path.suffix == ".parquet":
-                sync(path)
-        replace_file(self.folder / MANIFEST, json.dumps(document).encode(), durable=True)
+        folder.store.put(folder.key(MANIFEST), json.dumps(document).encode())
 
     @classmethod
-    def read(cls, folder: Path) -> Consequences | None:
+    def read(cls, folder: StoreFolder) -> Consequences | None:
         """Returns what an earlier attempt has staged. None: it has not finished staging."""
         try:
-            document = json.loads((folder / MANIFEST).read_text("utf-8"))
-        except FileNotFoundError:
+            document = json.loads(folder.store.get(folder.key(MANIFEST)).data)
+        except ObjectMissing:
             return None
+        if document["format"] == 1:
+            document = _with_files(document, folder)
+
+        def files(name: str) -> dict[TableId, FrameFiles]:
+            found = document[name].items()
+            return {TableId.parse(table): FrameFiles.from_json(one, folder) for table, one in found}
+
         return cls(
             folder,
             Offset(document["end"]),
             {TableId.parse(t): [ParentChanges.from_json(one, folder) for one in known]
              for t, known in document["changes"].items()},
-            {TableId.parse(table): path for table, path in document["rows"].items()},
-            {TableId.parse(table): path for table, path in document["chunks"].items()},
+            files("rows"),
+            files("chunks"),
             {TableId.parse(table) for table in document["unclear"]},
             {TableId.parse(t): TableError(message, hint=hint, **details)
              for t, (message, hint, details) in document["failed"].items()},
         )  # fmt: skip
+
+
+def _with_files(document: dict[str, Any], folder: StoreFolder) -> dict[str, Any]:
+    """A manifest of format 1, which has names of folders in place of files, as one of format 2."""
+
+    def file(name: str) -> list[Any]:
+        source = StoreFiles(folder.store).source(folder.key(name))
+        return [name, folder.store.stat(folder.key(name)).size, pq.read_metadata(source).num_rows]
+
+    def files(name: str) -> list[list[Any]]:
+        start = len(folder.path) + 1
+        keys = [found.key for found in (folder / name).objects()]
+        return [file(key[start:]) for key in keys if key.endswith(".parquet")]
+
+    changes = {
+        table: [{**one, "files": [file(name) for name in one["files"]]} for one in known]
+        for table, known in document["changes"].items()
+    }
+    named = {
+        kind: {table: files(name) for table, name in document[kind].items()} for kind in ("rows", "chunks")
+    }
+    return {**document, **named, "changes": changes}
 
 
 class Cascades:
@@ -143,7 +173,7 @@ class Cascades:
         self,
         spark: SparkSession,
         sink: Sink,
-        folder: Path,
+        store: Store,
         types: TypeOptions,
         comparisons: Comparisons,
         place: Place,
@@ -151,7 +181,11 @@ class Cascades:
     ) -> None:
         self._spark = spark
         self._sink = sink
-        self._root = folder
+        self._root = StoreFolder(store, FOLDER)
+        self._scratch = StoreFolder(store, SCRATCH)
+        self._known: dict[str, Consequences] | None = None
+        """What is staged, by the names of the folders. Asking the store after each epoch would cost
+        requests."""
         self._types = types
         self._comparisons = comparisons
         self._place = place
@@ -161,14 +195,16 @@ class Cascades:
     def prepare(self, plan: EpochPlan) -> Consequences:
         """Computes and stages everything for one plan. Must be called before anything of the plan is
         written."""
-        folder = self._root / f"{plan.epoch:012d}"
+        name = f"{plan.epoch:012d}"
+        folder = self._root / name
         concerned = {table.table: table for table in plan.tables if _is_concerned(table)}
         if not concerned and not plan.catch_up_later:
             return Consequences(folder)
-        known = Consequences.read(folder)
+        known = self._staged().pop(name, None)
         if known is not None and known.end == plan.range.end:
+            self._staged()[name] = known
             return known
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.remove()
         found = Consequences(folder, plan.range.end)
         schemas = {one.table: one for one in plan.catch_up_later} | {
             t: one.schema for t, one in concerned.items()
@@ -178,16 +214,19 @@ class Cascades:
         earlier = self._earlier(min(windows), concerned, found) if windows else {}
         if not found.changes and not found.failed and not _matter(earlier, concerned, plan):
             return found
-        scratch = Scratch(self._spark, folder / "work")
-        for name in parents_first({table: one.schema for table, one in concerned.items()}):
-            try:
-                self._work_out(plan, concerned, schemas, name, earlier, found, scratch)
-            except Exception as error:
-                if not isinstance(ours := returned(error), TableError):
-                    raise
-                found.failed[name] = ours
-        shutil.rmtree(scratch.folder)
+        scratch = Scratch(self._spark, self._scratch)
+        try:
+            for table in parents_first({table: one.schema for table, one in concerned.items()}):
+                try:
+                    self._work_out(plan, concerned, schemas, table, earlier, found, scratch)
+                except Exception as error:
+                    if not isinstance(ours := returned(error), TableError):
+                        raise
+                    found.failed[table] = ours
+        finally:
+            scratch.remove()
         found.write()
+        self._staged()[name] = found
         return found
 
     # parents ------------------------------------------------------------------------------------------------
@@ -203,22 +242,23 @@ class Cascades:
             if not own or step is None:
                 continue
             try:
-                known = self._decode(parent, step, Watched.by(parent.schema, own), found.folder)
+                known = self._decode(parent, step, Watched.by(parent.schema, own), found.folder / "changes")
             except Exception as error:
                 if not isinstance(ours := returned(error), TableError):
                     raise
                 self._fail_children(parent.table, schemas, ours, found)
                 continue
-            if known.files:
+            if known.files.rows:
                 found.changes.setdefault(parent.table, []).append(known)
 
-    def _decode(self, parent: TablePlan, step: ApplyEvents, watched: Watched, folder: Path) -> ParentChanges:
+    def _decode(
+        self, parent: TablePlan, step: ApplyEvents, watched: Watched, into: StoreFolder
+    ) -> ParentChanges:
         schema = parent.schema
         work = tuple(
             tasks.ChangesTask(schema.to_json(), split, watched, self._types) for split in step.splits
         )
-        into = folder / f"changes-{_number(folder)}"
-        writer = FileWriter(Folder.local(into), change_schema(schema, watched, self._types))
+        writer = FileWriter(into.files, change_schema(schema, watched, self._types))
         if step.bytes <= self._driver_bytes_max:
             with crossing(str(schema.table)).guard():
                 files = list(writer.files(batch for task in work for batch in tasks.changes(task)))
@@ -226,8 +266,8 @@ class Cascades:
             indexes = self._spark.range(0, len(work), 1, len(work))
             body = tasks.run_tasks(tasks.changes, work, str(schema.table), writer)
             files = written(indexes.mapInArrow(body, WRITTEN))
-        paths = tuple(Path(file.location) for file in files)
-        return ParentChanges({schema.columns[n].name: n for n in watched.places}, paths)
+        places = {schema.columns[n].name: n for n in watched.places}
+        return ParentChanges(places, FrameFiles.of(into.store, files))
 
     def _fail_children(
         self, parent: TableId, schemas: dict[TableId, TableSchema], error: TableError, found: Consequences
@@ -283,14 +323,13 @@ class Cascades:
         if worked is None:
             return
         rows, corrections, derived = (
-            self._save(found.folder, one) for one in (worked.rows, worked.chunks, worked.derived)
+            save(one, found.folder / "rows") for one in (worked.rows, worked.chunks, worked.derived)
         )
-        found.rows |= {name: rows} if rows else {}
-        found.chunks |= {name: corrections} if corrections else {}
-        if derived:
+        found.rows |= {name: rows} if rows.rows else {}
+        found.chunks |= {name: corrections} if corrections.rows else {}
+        if derived.rows:
             places = {table.schema.columns[n].name: n for n in family.watched.places}
-            files = tuple(sorted((found.folder / derived).glob("*.parquet")))
-            found.changes.setdefault(name, []).append(ParentChanges(places, files))
+            found.changes.setdefault(name, []).append(ParentChanges(places, derived))
 
     def _result(
         self,
@@ -315,21 +354,6 @@ class Cascades:
         target = readable(self._sink).read(table.table) if step is not None and step.rows else None
         return family.work_out(target, step.after if step is not None else Offset(0), chunks)
 
-    def _save(self, folder: Path, rows: DataFrame | pa.Table) -> str:
-        """Writes the rows and returns the name of their folder; an empty name if there are no rows."""
-        path = folder / f"rows-{_number(folder)}"
-        if isinstance(rows, pa.Table):
-            if not rows.num_rows:
-                return ""
-            path.mkdir(parents=True)
-            pq.write_table(rows, path / "0.parquet", store_decimal_as_integer=True)
-            return path.name
-        rows.write.parquet(f"file://{path}")
-        if rows_in(path):
-            return path.name
-        shutil.rmtree(path)
-        return ""
-
     # reading the results ------------------------------------------------------------------------------------
 
     def rows(self, found: Consequences, table: TablePlan) -> Rows | None:
@@ -337,7 +361,7 @@ class Cascades:
         if table.table not in found.rows:
             return None
         schema = table.schema
-        staged = self._spark.read.parquet(f"file://{found.folder / found.rows[table.table]}")
+        staged = found.rows[table.table].frame(self._spark)
         arrow = tasks.layout(table.schema, "rows", self._types)
         columns = []
         for place, column in enumerate(schema.columns):
@@ -360,7 +384,7 @@ class Cascades:
         if table.table not in found.chunks:
             return rows
         schema, places = table.schema, places_of(table.schema)
-        fixes = self._spark.read.parquet(f"file://{found.folder / found.chunks[table.table]}")
+        fixes = found.chunks[table.table].frame(self._spark)
         fixes = fixes.toDF(*[f"_fix{name}" for name in fixes.columns])
         same = [
             f.col(quoted(name)).eqNullSafe(f.col(f"_fixc{places[name]}")) for name in schema.key
@@ -384,9 +408,8 @@ class Cascades:
         """Changes of earlier epochs that ended after the window. Adds the errors of these epochs about
         tables that catch up to `found`."""
         changes: dict[TableId, list[ParentChanges]] = {}
-        for folder, end in self._staged():
-            one = Consequences.read(folder) if end > window else None
-            if one is None:
+        for _, one in sorted(self._staged().items()):
+            if one.end <= window:
                 continue
             for table, known in one.changes.items():
                 changes.setdefault(table, []).extend(known)
@@ -394,10 +417,18 @@ class Cascades:
             found.failed |= {name: one.failed[name] for name in lost}
         return changes
 
-    def _staged(self) -> list[tuple[Path, Offset]]:
-        folders = sorted(self._root.iterdir()) if self._root.exists() else []
-        ends = [(folder, _end(folder)) for folder in folders]
-        return [(folder, end) for folder, end in ends if end is not None]
+    def _staged(self) -> dict[str, Consequences]:
+        """What is staged, of all epochs. At first, also removes what a killed run did not finish."""
+        if self._known is None:
+            names = {found.key.split("/")[1] for found in self._root.objects()}
+            self._known = {}
+            for name in names:
+                one = Consequences.read(self._root / name)
+                if one is None:
+                    (self._root / name).remove()
+                else:
+                    self._known[name] = one
+        return self._known
 
     def sweep(self, state: StateStore) -> None:
         """Removes the folders that no snapshot, no table that catches up and no plan needs any more."""
@@ -411,10 +442,14 @@ class Cascades:
         starts += [at for one in waiting if (at := one.catches_up_from) is not None]
         # The next plan may be durable already. Its table's state then shows the position after that plan.
         starts += [] if planned is None else [planned]
-        for folder, end in staged:
-            if not starts or end <= min(starts):
-                (folder / MANIFEST).unlink()  # first: what is left without it does not count
-                shutil.rmtree(folder)
+        for name, one in list(staged.items()):
+            if not starts or one.end <= min(starts):
+                self._remove(one.folder)
+                del staged[name]
+
+    def _remove(self, folder: StoreFolder) -> None:
+        folder.store.delete(folder.key(MANIFEST))  # first: what is left without it does not count
+        folder.remove()
 
 
 def _is_concerned(table: TablePlan) -> bool:
@@ -445,14 +480,3 @@ def _matter(
         key for table in concerned.values() if _window(table, plan) for key in table.schema.foreign_keys
     ]
     return any(key.parent in earlier for key in keys)
-
-
-def _number(folder: Path) -> int:
-    return sum(1 for _ in folder.iterdir()) if folder.exists() else 0
-
-
-def _end(folder: Path) -> Offset | None:
-    try:
-        return Offset(json.loads((folder / MANIFEST).read_text("utf-8"))["end"])
-    except FileNotFoundError:
-        return None

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -31,6 +30,7 @@ from penstock.model.schema import TypeOptions
 from penstock.relaylog.split_sources import SplitSources
 from penstock.sinks.base import ChangeSink, Missing, Narrowing, Sink, TableSink, table_sink, version_of
 from penstock.snapshot.retries import Retries
+from penstock.snapshot.staging import Staging
 from penstock.spark.cascades import Cascades
 from penstock.spark.errors import returned
 from penstock.spark.incomplete_images import IncompleteImages
@@ -39,6 +39,7 @@ from penstock.spark.step_rows import StepRows
 from penstock.spark.steps import Epoch, Steps
 from penstock.spark.table_outcome import TableOutcome
 from penstock.state import StateStore
+from penstock.store.base import Store
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +56,7 @@ WAIT_SECONDS = 1.0
 class EpochSettings:
     """The options of the pipeline file that concern epochs.
 
-    rereads_max: how often in 24 hours a table is read again automatically for the same reason. cascades:
-    the folder for what foreign keys did.
+    rereads_max: how often in 24 hours a table is read again automatically for the same reason.
     """
 
     types: TypeOptions
@@ -64,7 +64,6 @@ class EpochSettings:
     retries: RetriesConfig
     narrowing: Narrowing
     rereads_max: int
-    cascades: Path
 
     @classmethod
     def of(cls, config: PipelineConfig) -> EpochSettings:
@@ -74,19 +73,19 @@ class EpochSettings:
             retries=config.retries,
             narrowing=config.evolution.narrowing,
             rereads_max=config.rereads_max,
-            cascades=config.state / "cascades",
         )
 
 
 class EpochRunner:
-    """Executes plans. A running pipeline has one; `foreachBatch` calls its `run_next`. `on_applied` is
-    called when an epoch has been recorded."""
+    """Executes plans. A running pipeline has one; `foreachBatch` calls its `run_next`. `store`: where tasks'
+    files are staged. `on_applied` is called when an epoch has been recorded."""
 
     def __init__(
         self,
         spark: SparkSession,
         sink: Sink,
         state: StateStore,
+        store: Store,
         images: IncompleteImages,
         comparisons: Comparisons,
         settings: EpochSettings,
@@ -96,6 +95,7 @@ class EpochRunner:
         self._spark = spark
         self._sink = sink
         self._state = state
+        self._staging = Staging(store)
         self._images = images
         self._settings = settings
         self._sources = sources
@@ -107,12 +107,13 @@ class EpochRunner:
             spark,
             state,
             images,
+            self._staging,
             types=settings.types,
             before_images=before_images,
             driver_bytes_max=driver_bytes_max,
         )
         self._cascades = Cascades(
-            spark, sink, settings.cascades, settings.types, comparisons, rows.chunks, settings.epoch
+            spark, sink, store, settings.types, comparisons, rows.chunks, settings.epoch
         )
         self._steps = Steps(sink, state, rows, images, self._cascades, narrowing=settings.narrowing)
         # The threads live as long as the runner, because each has a JVM thread, which is expensive to start.
@@ -177,7 +178,10 @@ class EpochRunner:
         outcomes = self._run_tables(Epoch.of(plan, consequences, driver_bytes_max=driver_bytes_max))
         lost = table_sink(self._sink).move(plan.moves) if plan.moves else []
         merges = isinstance(self._sink, TableSink)
-        record(self._state, plan, outcomes, lost, rereads_max=self._settings.rereads_max, merges=merges)
+        record(
+            self._state, plan, outcomes, lost, discard=self._staging.discard,
+            rereads_max=self._settings.rereads_max, merges=merges,
+        )  # fmt: skip
         self._cascades.sweep(self._state)
         self._sources.applied(plan)
         return outcomes

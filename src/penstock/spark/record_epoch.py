@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from penstock.model.chunk import StagedChunk
 from penstock.model.offset import Offset
 from penstock.model.plan import EpochPlan, Move, Park
 from penstock.model.table import CatchingUp, Phase, Reading, Streaming, TableState
-from penstock.snapshot import staging
 from penstock.spark.table_outcome import TableOutcome, only_makes, resnapshot_reason
 from penstock.state import StateStore
 
@@ -19,15 +19,16 @@ def record(
     outcomes: list[TableOutcome],
     lost: Sequence[Move] = (),
     *,
+    discard: Callable[[StagedChunk], None],
     rereads_max: int,
     merges: bool,
 ) -> None:
     """Records the epoch, its tables and its chunks in one transaction. `lost`: moves whose target did not
-    exist any more. `rereads_max`: how often in 24 hours a table is read again automatically for the same
-    reason. `merges`: whether the sink merges rows."""
+    exist any more. `discard`: removes a staged chunk. `rereads_max`: how often in 24 hours a table is read
+    again automatically for the same reason. `merges`: whether the sink merges rows."""
     with state.transaction():
         for outcome in outcomes:
-            _record_table(state, plan, outcome, rereads_max=rereads_max, merges=merges)
+            _record_table(state, plan, outcome, discard, rereads_max=rereads_max, merges=merges)
         for move in lost:
             table = state.table(move.target)
             if table is not None:
@@ -36,7 +37,13 @@ def record(
 
 
 def _record_table(
-    state: StateStore, plan: EpochPlan, outcome: TableOutcome, *, rereads_max: int, merges: bool
+    state: StateStore,
+    plan: EpochPlan,
+    outcome: TableOutcome,
+    discard: Callable[[StagedChunk], None],
+    *,
+    rereads_max: int,
+    merges: bool,
 ) -> None:
     table = state.table(outcome.table)
     if table is None:
@@ -64,7 +71,7 @@ def _record_table(
         )
         return
     for staged in outcome.voided:
-        staging.discard(staged)
+        discard(staged)
         state.chunk_void(staged.chunk)
     state.chunks_placed(outcome.placed)
     phase = _after_last_chunk(table.phase)

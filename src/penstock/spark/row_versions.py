@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -26,7 +24,8 @@ from penstock.model.schema import CascadingKey, TableId, TableSchema, TypeOption
 from penstock.sinks.spark_sql import quoted, spark_type
 from penstock.spark import tasks
 from penstock.spark.consequences import Child, Edge, any_of, compared, follow, outcome
-from penstock.spark.scratch import Scratch
+from penstock.spark.scratch import FrameFiles, Scratch
+from penstock.store.folder import StoreFolder
 
 
 @dataclass(frozen=True)
@@ -34,18 +33,14 @@ class ParentChanges:
     """Changes of a parent, in files. `places`: the number of each column in the files' column names."""
 
     places: dict[str, int]
-    files: tuple[Path, ...]
+    files: FrameFiles
 
-    def to_json(self) -> dict[str, Any]:
-        return {"places": self.places, "files": [f"{file.parent.name}/{file.name}" for file in self.files]}
-
-    def rows(self) -> int:
-        """Number of changes."""
-        return sum(pq.read_metadata(file).num_rows for file in self.files)
+    def to_json(self, folder: StoreFolder) -> dict[str, Any]:
+        return {"places": self.places, "files": self.files.to_json(folder)}
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any], folder: Path) -> ParentChanges:
-        return cls(fields["places"], tuple(folder / file for file in fields["files"]))
+    def from_json(cls, fields: dict[str, Any], folder: StoreFolder) -> ParentChanges:
+        return cls(fields["places"], FrameFiles.from_json(fields["files"], folder))
 
 
 def places_of(schema: TableSchema) -> dict[str, int]:
@@ -165,7 +160,7 @@ class LargeCascades(Relation):
         return None if edge.effective().isEmpty() else edge
 
     def _read(self, known: ParentChanges, places: dict[str, int]) -> DataFrame:
-        frame = self._spark.read.parquet(*[f"file://{file}" for file in known.files])
+        frame = known.files.frame(self._spark)
         columns = [
             (f.col(f"{side}{known.places[name]}") if name in known.places else f.lit(None)).alias(
                 f"{side}{place}"

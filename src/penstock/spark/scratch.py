@@ -1,32 +1,118 @@
-"""Stores data frames that are used several times: as Parquet files, so that they are computed only once."""
+"""Rows in Parquet files of the pipeline's staging, which driver and tasks write and read: results that the
+next steps need, and data frames that are used several times and must be computed only once.
+
+Both sides use Arrow. Spark's own readers and writers would need jars, options and credentials of their own
+for each kind of store.
+"""
 
 from __future__ import annotations
 
-import itertools
-import shutil
-from pathlib import Path
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from penstock.errors import PenstockError
+from penstock.sinks.files import WRITTEN, FileWriter, WrittenFile, written
+from penstock.sinks.rows import map_batches
+from penstock.store.base import Store
+from penstock.store.folder import StoreFiles, StoreFolder
+
+BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class FrameFile:
+    """One file: its key, its bytes and its number of rows."""
+
+    key: str
+    size: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class FrameFiles:
+    """All files of some rows, which have the same columns."""
+
+    store: Store
+    files: tuple[FrameFile, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    def table(self) -> pa.Table:
+        """The rows, in this process."""
+        files = StoreFiles(self.store)
+        return pa.concat_tables([pq.read_table(files.source(one.key, one.size)) for one in self.files])
+
+    def frame(self, spark: SparkSession, schema: StructType | None = None) -> DataFrame:
+        """The rows, read by tasks. `schema`: needed if there are no files."""
+        if schema is None:
+            first = self.files[0]
+            arrow = pq.read_schema(StoreFiles(self.store).source(first.key, first.size))
+            schema = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
+        if not self.files:
+            return spark.createDataFrame([], schema)
+        count = min(len(self.files), max(1, spark.sparkContext.defaultParallelism))
+        body = _reading(self.store, [self.files[share::count] for share in range(count)])
+        return spark.range(0, count, 1, count).mapInArrow(body, schema)
+
+    def to_json(self, folder: StoreFolder) -> list[list[Any]]:
+        """The files, named as they are in the folder."""
+        start = len(folder.path) + 1
+        return [[one.key[start:], one.size, one.rows] for one in self.files]
+
+    @classmethod
+    def from_json(cls, fields: list[Any], folder: StoreFolder) -> FrameFiles:
+        return cls(folder.store, tuple(FrameFile(folder.key(name), *rest) for name, *rest in fields))
+
+    @classmethod
+    def of(cls, store: Store, files: Iterable[WrittenFile]) -> FrameFiles:
+        return cls(store, tuple(FrameFile(file.location, file.size, file.rows) for file in files))
+
+
+def _reading(store: Store, shares: Sequence[Sequence[FrameFile]]) -> Any:
+    def body(indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files = StoreFiles(store)
+        for batch in indexes:
+            for share in batch.column(0).to_pylist():
+                for one in shares[share]:
+                    with pq.ParquetFile(files.source(one.key, one.size)) as file:
+                        yield from file.iter_batches(BATCH_ROWS)
+
+    return body
+
+
+def save(rows: DataFrame | pa.Table, folder: StoreFolder) -> FrameFiles:
+    """Writes rows to new files of the folder, which are durable on return."""
+    if isinstance(rows, pa.Table):
+        return FrameFiles.of(folder.store, FileWriter(folder.files, rows.schema).files(rows.to_batches()))
+    writer = FileWriter(folder.files, to_arrow_schema(rows.schema))
+    return FrameFiles.of(folder.store, written(map_batches(rows, writer, WRITTEN)))
 
 
 class Scratch:
-    """A folder for such frames. It is emptied first."""
+    """A folder for frames. `remove` it when they are not needed any more."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, folder: StoreFolder) -> None:
+        """`folder`: a new one is made in it."""
         self._spark = spark
-        self.folder = folder
-        self._numbers = itertools.count()
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        self._folder = folder / uuid.uuid4().hex
 
     def keep(self, frame: DataFrame) -> tuple[DataFrame, int]:
-        """The frame, to be read from its file, and its number of rows."""
-        path = self.folder / str(next(self._numbers))
-        frame.write.parquet(f"file://{path}")
-        return self._spark.read.schema(frame.schema).parquet(f"file://{path}"), rows_in(path)
+        """The frame, to be read from its files, and its number of rows."""
+        found = save(frame, self._folder)
+        return found.frame(self._spark, frame.schema), found.rows
 
-
-def rows_in(folder: Path) -> int:
-    """Number of rows in the Parquet files of a folder."""
-    return sum(pq.read_metadata(file).num_rows for file in folder.glob("*.parquet"))
+    def remove(self) -> None:
+        """What cannot be removed now is removed when the pipeline starts the next time."""
+        with suppress(PenstockError):
+            self._folder.remove()

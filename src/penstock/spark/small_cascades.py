@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -77,7 +76,7 @@ class SmallCascades(Relation):
         self._limit = limit
         if self.step is not None and self.step.bytes > self.logged_bytes_max:
             raise TooMany
-        if sum(known.rows() for several in changes.values() for known in several) > limit:
+        if sum(known.files.rows for several in changes.values() for known in several) > limit:
             raise TooMany
         self._row_of = {place: number for number, place in enumerate(self.columns)}
         self._fields = tasks.layout(self.schema, "rows", types)
@@ -266,7 +265,7 @@ class SmallCascades(Relation):
 def _read(known: ParentChanges, referenced: Sequence[str], kinds: Sequence[pa.DataType]) -> pa.Table:
     """The changes, with columns numbered by their place in the key. A column that did not exist then is
     NULL."""
-    whole = pa.concat_tables([pq.read_table(file) for file in known.files])
+    whole = known.files.table()
     arrays: dict[str, pa.ChunkedArray] = {}
     for side in "on":
         for at, (name, kind) in enumerate(zip(referenced, kinds, strict=True)):

@@ -2,8 +2,8 @@
 
 One job per chunk has advantages over one job for many: a failed chunk is retried alone; there are never
 more than `parallel` connections that read chunks; limits and load are checked before each chunk
-(`snapshot/gate.py`); and jobs of epochs can run between two chunks. A chunk counts once its manifest is in
-the directory, whoever finds it. After a crash, the manifests found there are taken over.
+(`snapshot/gate.py`); and jobs of epochs can run between two chunks. A chunk counts once its manifest is
+staged, whoever finds it. After a crash, the manifests found there are taken over.
 
 Small chunks (`snapshot/driver_side.py`) are read by the thread itself, several in a row over one
 connection. The gate is asked before each of them, too. When it refuses, the thread closes the connection
@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from pyspark import InheritableThread
@@ -33,11 +32,11 @@ from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState, is_reading, is_splitting
-from penstock.snapshot import staging
 from penstock.snapshot.driver_side import driver_reads
 from penstock.snapshot.gate import Gate, Permit
 from penstock.snapshot.retries import Retries
 from penstock.snapshot.staged_folders import StagedFolders
+from penstock.snapshot.staging import Stager, Staging
 from penstock.sources.chunks import ChunkOutdated, ViewChoice
 from penstock.spark.errors import returned
 from penstock.spark.stage_chunk import StageTask, stager
@@ -90,7 +89,7 @@ class SnapshotReader:
         self,
         spark: SparkSession,
         state: StateStore,
-        directory: Path,
+        staging: Staging,
         *,
         gate: Gate,
         parallel: int,
@@ -105,7 +104,8 @@ class SnapshotReader:
     ) -> None:
         self._spark = spark
         self._state = state
-        self._folders = StagedFolders(directory, state)
+        self._staging = staging
+        self._folders = StagedFolders(staging, state)
         self._attempts_max = retries.attempts_max
         self._schedule = retries.schedule(CHUNK_RETRY_FIRST_S)
         self._types = types
@@ -374,13 +374,16 @@ class SnapshotReader:
         if failed is not None and not self._stopping.is_set():
             self._read(*failed, self._enter(failed[0]))
 
-    def _stager(self, permit: Permit) -> staging.Stager:
-        return staging.Stager(permit.host, types=self._types)
+    def _stager(self, permit: Permit) -> Stager:
+        return Stager(permit.host, self._staging, types=self._types)
 
-    def _stage_in_driver(self, stager: staging.Stager, state: TableState, chunk: Chunk) -> StagedChunk:
-        directory = str(self._folders.of(state, chunk.snapshot))
+    def _stage_in_driver(self, stager: Stager, state: TableState, chunk: Chunk) -> StagedChunk:
         executed = self._executed_at(self._since(state, chunk))
-        return stager.stage(state.schema, chunk, directory, executed=executed)
+        return stager.stage(state.schema, chunk, self._folder(state, chunk), executed=executed)
+
+    def _folder(self, state: TableState, chunk: Chunk) -> str:
+        with self._lock:
+            return self._folders.of(state, chunk.snapshot)
 
     def _read(self, state: TableState, chunk: Chunk, permit: Permit | None) -> None:
         """Reads one chunk by a Spark job, with retries. Returns the permit."""
@@ -431,9 +434,10 @@ class SnapshotReader:
         try:
             job = StageTask(
                 host=permit.host,
+                staging=self._staging,
                 schema=state.schema,
                 chunk=chunk,
-                directory=str(self._folders.of(state, chunk.snapshot)),
+                snapshot=self._folder(state, chunk),
                 executed=self._executed_at(self._since(state, chunk)),
                 types=self._types,
                 view=self._view(state),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.schema import TableSchema, TypeOptions
-from penstock.snapshot import staging
+from penstock.snapshot.staging import Staging, stage_chunk
 from penstock.sources.chunks import Host, ViewChoice
 from penstock.spark.errors import crossing
 
@@ -17,9 +17,10 @@ class StageTask:
     """What a task needs to read and stage one chunk (`snapshot.staging.Stager`)."""
 
     host: Host
+    staging: Staging
     schema: TableSchema
     chunk: Chunk
-    directory: str
+    snapshot: str
     executed: str
     types: TypeOptions
     view: ViewChoice | None = None
@@ -32,11 +33,12 @@ def stager(table: str) -> Callable[[Iterable[StageTask]], Iterator[StagedChunk]]
     def body(jobs: Iterable[StageTask]) -> Iterator[StagedChunk]:
         with crosses.guard():
             for job in jobs:
-                yield staging.stage_chunk(
+                yield stage_chunk(
                     job.host,
+                    job.staging,
                     job.schema,
                     job.chunk,
-                    job.directory,
+                    job.snapshot,
                     executed=job.executed,
                     types=job.types,
                     view=job.view,

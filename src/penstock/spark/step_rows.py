@@ -17,6 +17,7 @@ from penstock.model.plan import ApplyEvents, EpochPlan, KeptColumns, PlaceChunks
 from penstock.model.schema import TableSchema, TypeOptions
 from penstock.relaylog.outline import Outlines
 from penstock.sinks.rows import Consume, Incomplete, Projection, RowKind, Rows, map_batches
+from penstock.snapshot.staging import Staging
 from penstock.spark import strategy, tasks
 from penstock.spark.errors import crossing
 from penstock.spark.incomplete_images import IncompleteImages
@@ -35,6 +36,7 @@ class StepRows:
         spark: SparkSession,
         state: StateStore,
         images: IncompleteImages,
+        staging: Staging,
         *,
         types: TypeOptions,
         before_images: bool,
@@ -43,6 +45,7 @@ class StepRows:
         self._spark = spark
         self._state = state
         self._images = images
+        self._staging = staging
         self._types = types
         self._before_images = before_images
         self._driver_bytes_max = driver_bytes_max
@@ -96,6 +99,7 @@ class StepRows:
         layout: Literal["latest", "changelog"] = "changelog" if step.mode == "changes" else "latest"
         task = tasks.PlaceTask(
             schema.to_json(),
+            self._staging,
             step.chunks,
             step.scans,
             plan.range.end,

@@ -27,6 +27,7 @@ from penstock.spark.errors import crossing
 
 if TYPE_CHECKING:
     from penstock._core import KeySet
+    from penstock.snapshot.staging import Staging
     from penstock.sources.row_images import Computation
 
 Batches = Iterator[pa.RecordBatch]
@@ -78,6 +79,7 @@ class PlaceTask:
     """Staged chunks of one table, to be placed at `sequence` without the keys that the `scans` find."""
 
     table: str
+    staging: Staging
     chunks: tuple[StagedChunk, ...]
     scans: tuple[Scan, ...]
     sequence: Offset
@@ -191,7 +193,7 @@ def place(task: PlaceTask) -> Batches:
     from penstock.relaylog.segment_bytes import opened
     from penstock.relaylog.segment_format import without
     from penstock.snapshot.placement import place_named, place_rows
-    from penstock.snapshot.staging import ChunkCorrupt, open_chunk
+    from penstock.snapshot.staging import ChunkCorrupt
 
     schema = TableSchema.from_json(task.table)
     keys = None
@@ -206,7 +208,7 @@ def place(task: PlaceTask) -> Batches:
             keys.add_split(*part.place, preamble=part.preamble, **without(scan.seen))
     for staged in task.chunks:
         try:
-            rows, named = open_chunk(staged), staged.chunk.keys
+            rows, named = task.staging.open_chunk(staged), staged.chunk.keys
             if named:
                 assert keys is not None, "a table without a key has no keys to be named"
                 yield from place_named(
@@ -218,7 +220,8 @@ def place(task: PlaceTask) -> Batches:
             # The plan names this attempt, so no other attempt can replace it.
             raise TableError(
                 error.message,
-                hint=f"Check the disk, then run `penstock resnapshot FILE {argument(schema.table)}`.",
+                hint="Check the disk or store, then run "
+                f"`penstock resnapshot FILE {argument(schema.table)}`.",
                 table=str(schema.table),
             ) from error
 

@@ -138,7 +138,7 @@ class ObjectFiles:
     @contextmanager
     def create(self, location: str) -> Iterator[NewFile]:
         store, key = self._place(location)
-        file = _NewObject(store, key, self.options.part_bytes)
+        file = NewObject(store, key, self.options.part_bytes)
         try:
             yield file
             file.finish()
@@ -147,12 +147,7 @@ class ObjectFiles:
             raise
 
     def source(self, location: str, size: int | None = None) -> Any:
-        store, key = self._place(location)
-        if size is None:
-            size = store.stat(key).size
-        if size <= WHOLE_BYTES_MAX:
-            return io.BytesIO(store.get_range(key, 0, size))
-        return _Ranges(store, key, size)
+        return object_source(*self._place(location), size)
 
     def read(self, location: str, start: int, size: int) -> bytes:
         store, key = self._place(location)
@@ -195,7 +190,16 @@ def _store(bucket: Location, options: StoreOptions) -> Store:
     return ObjectStore(bucket, options)
 
 
-class _NewObject:
+def object_source(store: Store, key: str, size: int | None = None) -> Any:
+    """What pyarrow reads an object from."""
+    if size is None:
+        size = store.stat(key).size
+    if size <= WHOLE_BYTES_MAX:
+        return io.BytesIO(store.get_range(key, 0, size))
+    return _Ranges(store, key, size)
+
+
+class NewObject:
     """Sends an object with one request, unless it is larger than a part."""
 
     def __init__(self, store: Store, key: str, part_bytes: int) -> None:

@@ -48,6 +48,8 @@ _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 
 _threads: dict[str, threading.Lock] = {}
 """By directory. Threads of this process queue here, instead of polling the lock file."""
+_durable: dict[str, int] = {}
+"""Folders whose names this process knows to be durable, with their inodes: somebody may make them again."""
 os.register_at_fork(after_in_child=_threads.clear)  # another thread of the parent may have held one
 
 
@@ -77,8 +79,8 @@ class LocalStore:
             draft.write(data)
             draft.close()
             for _ in range(_ATTEMPTS):
-                self._make_folder(path.parent)
                 try:
+                    self._make_folder(path.parent)
                     os.link(draft.path, path)
                 except FileExistsError:
                     if path.is_dir():
@@ -119,14 +121,26 @@ class LocalStore:
         return _version(status)
 
     def _make_folder(self, folder: Path) -> None:
-        missing = []
-        while not folder.is_dir():
-            missing.append(folder)
+        """Makes the folder and those above it that are missing. Their names are durable on return, also if
+        another process has just made them, and did not get to its own fsync yet."""
+        above: list[Path] = []
+        while not self._is_durable(folder):
+            above.append(folder)
+            if folder == self._root:
+                break
             folder = folder.parent
-        for new in reversed(missing):
+        for new in reversed(above):
             with contextlib.suppress(FileExistsError):
                 new.mkdir()
-            sync(new.parent)
+            with contextlib.suppress(PermissionError):  # of the folder above the root
+                sync(new.parent)
+            _durable[str(new)] = new.stat().st_ino
+
+    def _is_durable(self, folder: Path) -> bool:
+        try:
+            return _durable.get(str(folder)) == folder.stat().st_ino
+        except OSError:
+            return False
 
     # reading
 
@@ -181,6 +195,7 @@ class LocalStore:
         self.delete_many([key])
 
     def delete_many(self, keys: Iterable[str]) -> None:
+        changed: dict[Path, str] = {}
         for key in keys:
             path = self._path(key)
             if not os.path.lexists(path):
@@ -190,17 +205,21 @@ class LocalStore:
                     path.unlink()
                 except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
                     continue
-                self._drop_empty(path.parent)
+                changed[self._drop_empty(path.parent)] = key
+        for folder, key in changed.items():
+            with self._told(key, "deleted"), contextlib.suppress(FileNotFoundError):
+                sync(folder)  # another deletion may have removed it since
 
-    def _drop_empty(self, folder: Path) -> None:
-        """Makes the removal durable, and removes the folders that it left empty: they are no objects."""
+    def _drop_empty(self, folder: Path) -> Path:
+        """Removes the folders that a removal left empty: they are no objects. Returns the one that must be
+        synced."""
         while folder != self._root:
             try:
                 folder.rmdir()
             except OSError:
                 break
             folder = folder.parent
-        sync(folder)
+        return folder
 
     # with the file system
 

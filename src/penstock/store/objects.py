@@ -27,6 +27,7 @@ around them and one to learn its version, and `delete_many` needs one per 1,000 
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -47,6 +48,8 @@ CALL = "penstock-call"
 """The metadata of an object that says which call wrote it."""
 RANGES_AT_ONCE = 8
 """Requests that `get_ranges` sends side by side."""
+STORES_MAX = 256
+"""Pickled stores that a process keeps connections to."""
 _PAGE = 1000
 
 T = TypeVar("T")
@@ -64,7 +67,7 @@ class ObjectStore:
         return f"ObjectStore({self.location})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (ObjectStore, (self.location, self.options))
+        return (_opened, (self.location, self.options))
 
     # writing
 
@@ -275,3 +278,9 @@ class ObjectStore:
     def _version(self, meta: Any) -> Version:
         generation = meta.get("version") if self.location.kind == "gcs" else None
         return Version(meta.get("e_tag") or "", str(generation or ""))
+
+
+@functools.lru_cache(maxsize=STORES_MAX)
+def _opened(location: Location, options: StoreOptions) -> ObjectStore:
+    """A pickled store again: one for all tasks of a process, because its connections are used again."""
+    return ObjectStore(location, options)
