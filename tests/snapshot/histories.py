@@ -323,14 +323,14 @@ class History:
             outcomes = self.target.apply(plan, kill=self.dice if fails else None)
             if self.dice.random() < self._crashes:
                 raise Killed
-            merges, discard = not self.target.append_only, self._staging.discard
-            record(run.state, plan, outcomes, discard=discard, rereads_max=3, merges=merges)
+            merges = not self.target.append_only
+            record(run.state, plan, outcomes, discard=self._staging.discard, rereads_max=3, merges=merges)
             # Epochs take their time, and chunks are read meanwhile.
             if self._lags and not self._held and self.dice.random() < 0.3:
                 self._rests_until = self._writers.transactions + self.dice.randint(2, 25)
-            for staged in [one for outcome in outcomes for one in outcome.placed]:
-                self.chunks += 1
-                self._staging.discard(staged)
+            for outcome in outcomes:
+                self.chunks += len(outcome.placed)
+                self._staging.discard_all(outcome.placed)
             return True
         try:
             run.signals.work()
@@ -488,10 +488,8 @@ class History:
             if chunk is None:
                 continue
             folder = f"part-{snapshot}" if snapshot else str(table.start)
-            staged = stage_chunk(
-                run.hosts.followed(), self._staging, table.schema, chunk, folder,
-                executed=run.chunk_log.executed_at(since),
-            )  # fmt: skip
+            executed, host = run.chunk_log.executed_at(since), run.hosts.followed()
+            staged = stage_chunk(host, self._staging, table.schema, chunk, folder, executed=executed)
             if run is self.run:
                 run.state.chunk_staged(staged)
             return True

@@ -39,7 +39,7 @@ from penstock.runtime.planning_loop import LoopPace, Planning, Renewal, make_pla
 from penstock.runtime.progress import Progress
 from penstock.runtime.query_watch import QueryWatch
 from penstock.runtime.shutdown import Ending
-from penstock.runtime.staging_place import open_staging, sweep
+from penstock.runtime.staging_place import folder_url, open_staging, sweep
 from penstock.runtime.unpark import unpark
 from penstock.runtime.verify_requests import Requests
 from penstock.signals.channels import open_channels
@@ -235,7 +235,7 @@ class Run:
         config, archive = self.config, self.log_place.archive
         place = None
         if not config.spark.is_local:
-            place = config.store.open(f"{config.staging_url}/{self.state.uuid}/relay-log")
+            place = config.store.open(f"{folder_url(config, self.state)}/relay-log")
         sources = SplitSources(config.relay_log_path, None if archive is None else Archive(archive), place)
         sources.sweep()
         return sources

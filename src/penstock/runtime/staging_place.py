@@ -20,12 +20,8 @@ def open_staging(config: PipelineConfig, state: StateStore) -> Store:
     """The store of this pipeline's files. Makes no request to an object store. Several pipelines may have one
     `staging`, so each has a folder with its own uuid there. A directory is closed to other accounts, because
     the files contain rows. Raises `ConfigError` if files that are still needed are somewhere else."""
-    if config.staging is None:
-        place = config.staging_url
-    else:
-        place = f"{config.staging_url.rstrip('/')}/{config.name}-{state.uuid}"
     _refuse_moved(config, state)
-    store = config.store.open(place)
+    store = config.store.open(folder_url(config, state))
     if store.location.kind == "local":
         root = Path(store.location.prefix)
         directory.make(root, "staging")
@@ -33,6 +29,13 @@ def open_staging(config: PipelineConfig, state: StateStore) -> Store:
             _take_over_older(config.state, root)
     state.set_meta("staging", config.staging or "")
     return store
+
+
+def folder_url(config: PipelineConfig, state: StateStore) -> str:
+    """The URL of this pipeline's own folder."""
+    if config.staging is None:
+        return config.staging_url
+    return f"{config.staging_url.rstrip('/')}/{config.name}-{state.uuid}"
 
 
 def sweep(store: Store) -> None:

@@ -26,6 +26,7 @@ from penstock.store.base import Store
 from penstock.store.folder import StoreFiles, StoreFolder
 
 BATCH_ROWS = 65_536
+"""Rows that a task has in memory at a time: as many as Spark's own batches of Arrow have."""
 
 
 @dataclass(frozen=True)
