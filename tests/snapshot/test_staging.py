@@ -148,7 +148,8 @@ def test_a_second_attempt_returns_the_first(staging: Staging) -> None:
     assert len(keys(staging)) == 2
 
 
-def test_of_many_attempts_at_once_all_return_the_same_one(staging: Staging) -> None:
+def test_of_many_attempts_at_once_all_return_the_same_one(tmp_path: Path) -> None:
+    staging = Staging(open_store(tmp_path.as_uri()))
     gate = threading.Barrier(8)
     found: list[StagedChunk] = []
 
@@ -161,6 +162,19 @@ def test_of_many_attempts_at_once_all_return_the_same_one(staging: Staging) -> N
     for thread in threads:
         thread.join()
     assert len(found) == 8 and len(set(found)) == 1
+    assert len(keys(staging)) == 2
+
+
+def test_an_attempt_that_is_overtaken_returns_the_other_one_and_leaves_nothing(staging: Staging) -> None:
+    overtaking: list[StagedChunk] = []
+
+    class Slow(ScriptedReader):
+        def __iter__(self) -> Iterator[pa.RecordBatch]:
+            yield from super().__iter__()
+            overtaking.append(staging.stage(ScriptedReader([2]), SCHEMA, CHUNK, "12"))
+
+    assert staging.stage(Slow([1]), SCHEMA, CHUNK, "12") == overtaking[0]
+    assert values_of(staging, overtaking[0]) == [2]
     assert len(keys(staging)) == 2
 
 
