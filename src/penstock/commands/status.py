@@ -131,4 +131,14 @@ def describe_receiver(folder: Path) -> str:
         return f"{report['state']}{message}"
     if not lease.is_held(folder):
         return "killed"
-    return f"{report.get('state')} (process {report.get('pid')}){silence(report)}{message}"
+    return f"{report.get('state')} (process {report.get('pid')}){silence(report)}{message}{_archive(report)}"
+
+
+def _archive(report: dict[str, Any]) -> str:
+    """How far the archive is, and why it does not get on."""
+    archive = report.get("archive")
+    if not isinstance(archive, dict):
+        return ""
+    behind = size_text(max(0, int(report.get("offset") or 0) - int(archive.get("end") or 0)))
+    trouble = f": {archive['error']}" if archive.get("error") else ""
+    return f"; {behind} not in the archive yet{trouble}"

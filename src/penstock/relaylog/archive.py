@@ -5,6 +5,7 @@
 | `log.json` | the manifest: content of `relay.json`, who writes the archive, the list of its segments |
 | `segments/…` | each closed segment under its name, byte for byte, up to the next one's base |
 | `segments/….index` | its index |
+| `prepared/…/*.xa` | the spool files of transactions (XA) that are prepared at the segment's end |
 
 Only what the manifest lists counts. `archiver.py` writes the archive, and argues why no two receivers mix
 theirs in it. Offsets, entries and their meaning are those of the log on the disk (`reader.py`).
@@ -21,6 +22,7 @@ from penstock.model.offset import Offset
 from penstock.relaylog import index
 from penstock.relaylog.index import Entry
 from penstock.relaylog.segment import DAMAGED_HINT, SegmentName, check_segment_format
+from penstock.relaylog.spool import PREPARED_FOLDER
 from penstock.store.base import Store, Version
 from penstock.store.errors import ObjectMissing
 
@@ -53,14 +55,12 @@ class Archived:
 
 @dataclass(frozen=True)
 class Manifest:
-    """`version`: of the object that it was read from. `forks`: ends of the archive at which a receiver went
-    on without the log after them, which was lost with another one's disk: `[offset, generation]`."""
+    """`relay`: the content of `relay.json`. `version`: of the object that it was read from."""
 
     relay: dict[str, Any]
     generation: int
     owner: dict[str, Any]
     segments: tuple[Archived, ...] = ()
-    forks: tuple[tuple[int, int], ...] = ()
     version: Version | None = field(default=None, compare=False)
 
     @property
@@ -81,7 +81,6 @@ class Manifest:
             "generation": self.generation,
             "owner": self.owner,
             "token": token,
-            "forks": [list(fork) for fork in self.forks],
             "segments": [segment.to_json() for segment in self.segments],
         }
         return json.dumps(fields, ensure_ascii=False).encode()
@@ -104,6 +103,11 @@ class Archive:
     def index_key(name: SegmentName) -> str:
         return f"{FOLDER}/{name.index}"
 
+    @staticmethod
+    def spool_folder(name: SegmentName) -> str:
+        """Of the spool files that are needed after the segment."""
+        return f"{PREPARED_FOLDER}/{name.index.removesuffix('.index')}"
+
     def manifest(self) -> Manifest | None:
         """None: there is no archive yet. Raises `RelayLogCorrupt`, or `ConfigError` if this version cannot
         read it."""
@@ -121,7 +125,6 @@ class Archive:
                     int(fields["generation"]),
                     dict(fields["owner"]),
                     tuple(Archived.from_json(one) for one in fields["segments"]),
-                    tuple((int(offset), int(generation)) for offset, generation in fields["forks"]),
                     found.info.version,
                 )
                 str(manifest.relay["uuid"])

@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +23,15 @@ class Lease:
     """A lock that this process has from construction to `release`. Raises `LeaseHeld` if another process
     holds it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, prepare: Callable[[], int] = lambda: 0) -> None:
+        """`prepare` is called with the lock. It returns the greatest generation that is known elsewhere."""
         self.path = folder / LEASE_FILE
         lock = take(self.path)
         if lock is None:
             raise self._held()
         self._lock = lock
         try:
-            self.generation = self._next_generation(folder)
+            self.generation = self._next_generation(folder, prepare())
         except BaseException:
             lock.release()
             raise
@@ -44,9 +46,9 @@ class Lease:
             **owner,
         )
 
-    def _next_generation(self, folder: Path) -> int:
+    def _next_generation(self, folder: Path, elsewhere: int) -> int:
         seen = [name.generation for name in list_segments(folder)]
-        generation = max([int(read_owner(self.path).get("generation", 0)), *seen]) + 1
+        generation = max([int(read_owner(self.path).get("generation", 0)), elsewhere, *seen]) + 1
         owner = {
             "generation": generation,
             "pid": os.getpid(),

@@ -83,7 +83,7 @@ class RelayLog:
 
     @property
     def path(self) -> Path:
-        """The folder on this machine, where the receiver and the consumers of the log are."""
+        """The folder on this machine, which has the log's consumers."""
         if self.place.folder is None:
             raise InternalError(f"The relay log {self.place} is an archive alone.")
         return self.place.folder
@@ -136,6 +136,13 @@ class RelayLog:
             return False
         self._take(names)
         return True
+
+    def segments(self) -> list[SegmentName]:
+        """All segments. All but the last one are closed."""
+        return list(self._names)
+
+    def entries_of(self, name: SegmentName) -> list[Entry]:
+        return self._entries(self._names.index(name))
 
     # places -------------------------------------------------------------------------------------------------
 

@@ -129,18 +129,24 @@ class _OpenSegment:
 
 
 class RelayLogWriter:
-    """Holds the lease of `folder` until `close`. `end` is the end of the log after recovery.
+    """Holds the lease of `folder` until `close`. `end` is the end of the log after recovery. `prepare` is
+    called before it, with the lease, and returns the greatest generation that is known elsewhere.
 
     Raises `ConfigError`, and touches nothing, if the folder's segments have a format that is not known."""
 
     def __init__(
-        self, folder: Path, config: RelayLogConfig, *, on_committed: Callable[[], None] = lambda: None
+        self,
+        folder: Path,
+        config: RelayLogConfig,
+        *,
+        on_committed: Callable[[], None] = lambda: None,
+        prepare: Callable[[], int] = lambda: 0,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         check_writable(folder)
         self.folder = folder
         self.config = config
-        self.lease = Lease(folder)
+        self.lease = Lease(folder, prepare)
         self.spool = Spool(folder)
         self._segment: _OpenSegment | None = None
         self._on_committed = on_committed
@@ -308,12 +314,14 @@ class RelayLogWriter:
             path=str(self.folder),
         )
 
-    def close(self) -> None:
-        """Stops without committing anything more. The next writer cuts what was not flushed."""
+    def close(self, *, hand_over: Callable[[], None] = lambda: None) -> None:
+        """Stops without committing anything more. The next writer cuts what was not flushed. `hand_over` is
+        called when nothing is written any more, before the lease ends."""
         self._flusher.stop()
         if self._segment is not None:
             self._segment.close()
         self.spool.close()
+        hand_over()
         self.lease.release()
 
 

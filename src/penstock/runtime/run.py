@@ -330,6 +330,7 @@ class Run:
             may_plan = time.monotonic() >= max(rested, self.requests.no_plan_before)
             if may_plan:
                 self.resnapshots.work()
+            targets.note_writer(self.log, self.state)
             if (may_plan or cuts) and self.planning.next(cuts):
                 self.runner.wake()
                 self.last_plan = time.monotonic()

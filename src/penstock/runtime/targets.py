@@ -21,6 +21,7 @@ from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState
 from penstock.printable import argument
+from penstock.relaylog.archive_restore import lost_after
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.index import recovered_end
 from penstock.relaylog.reader import RelayLog
@@ -68,6 +69,10 @@ def locked(config: PipelineConfig, state: StateStore) -> Iterator[None]:
         yield
 
 
+_WRITER = "relay_log_generation"
+"""Where the state store has the generation of the last writer whose log was planned."""
+
+
 def check_relay_log(place: LogPlace, state: StateStore) -> None:
     """Must be called before a receiver may write the log. If the log lacked the end from which epochs were
     planned, the receiver would write other bytes at the same offsets. Raises `ConfigError`."""
@@ -98,6 +103,22 @@ def check_relay_log(place: LogPlace, state: StateStore) -> None:
             path=path,
             offset=int(end),
         )
+    lost = lost_after(log.facts, position=position, generation=int(state.meta(_WRITER) or 0))
+    if lost is not None:
+        raise ConfigError(
+            f"This pipeline has planned up to offset {position}, but the relay log after offset {lost} was "
+            f"lost with a disk: {path} goes on from its archive, and has other events at these offsets.",
+            hint=START_OVER.capitalize(),
+            path=path,
+            offset=int(lost),
+        )
+
+
+def note_writer(log: RelayLog, state: StateStore) -> None:
+    """Records which writer's log is planned, for `check_relay_log`. Must be called before each plan."""
+    generation = str(log.segments()[-1].generation)
+    if state.meta(_WRITER) != generation:
+        state.set_meta(_WRITER, generation)
 
 
 def check(

@@ -38,11 +38,12 @@ from penstock.errors import (
     SourceUnreachable,
     TransientError,
 )
-from penstock.relaylog import retention
+from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import FORMAT, RELAY_FILE, read_relay
 from penstock.relaylog.segment_format import MYSQL_BINLOG
 from penstock.relaylog.status import StatusFile
+from penstock.relaylog.upkeep import Upkeep
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
 from penstock.sources.mysql import followed_host, server_errors, start_position
 from penstock.sources.mysql.connection import (
@@ -64,8 +65,6 @@ DISK_RETRY_S = 1.0
 """How often a receiver with a full disk checks for space."""
 DISK_WAIT_MAX_S = 60.0
 """After this time it tries to write anyway, because the space that it needs is an estimate."""
-RETENTION_EVERY_S = 30.0
-"""How often segments that nobody needs are deleted. It reads the folder and the consumers' files."""
 BEHIND_BYTES = 64 * 1024
 """More bytes than this between two flushes are a backlog. A source that is followed closely sends some
 KiB."""
@@ -94,11 +93,12 @@ class Receiver:
     def __init__(self, config: PipelineConfig, stopping: Stopping) -> None:
         self.config = config
         self.stopping = stopping
+        self.place = LogPlace.of(config)
         self.folder = config.relay_log_path
+        self.upkeep = Upkeep(self.place, config.relay_log, lambda: bool(stopping))
         self._hosts = followed_host.candidates(options_of(config))
         self.source = followed_host.followed(options_of(config), self.folder)
         self._refused_since: float | None = None
-        self._retention_at = 0.0
         self._bytes = 0
         self._connected_once = False
         self._by_position = False
@@ -108,12 +108,20 @@ class Receiver:
         """Receives until it is stopped. Raises `LeaseHeld` at once if another receiver writes this log."""
         directory.make(self.folder, "relay_log.path")
         directory.close_to_others(self.folder, "relay_log.path")
-        self.writer = RelayLogWriter(self.folder, self.config.relay_log, on_committed=self.stopping.wake)
+        self.writer = RelayLogWriter(
+            self.folder,
+            self.config.relay_log,
+            on_committed=self.stopping.wake,
+            prepare=self.upkeep.prepare,
+        )
         self.status = StatusFile(self.folder, self.writer.lease.generation)
         self.status.facts["source"] = {"host": self.source.host, "port": self.source.port}
+        self.upkeep.begin(self.writer.lease.generation)
+        clean = False
         try:
             self.relay = self._relay()
             self._sessions()
+            clean = True
             self.status.enter("stopped")
         except PenstockError as error:
             self.status.enter("failed", error.message, error)
@@ -122,7 +130,7 @@ class Receiver:
             self.status.enter("failed", f"{type(error).__name__}: {error}")
             raise
         finally:
-            self.writer.close()
+            self.writer.close(hand_over=lambda: self.upkeep.end(clean=clean))
 
     def _relay(self) -> dict[str, Any]:
         """The content of `relay.json`. For a new log, the content that will be written once the source is
@@ -220,7 +228,7 @@ class Receiver:
         until = time.monotonic() + DISK_WAIT_MAX_S
         while not self.stopping and time.monotonic() < until:
             self.stopping.sleep(DISK_RETRY_S)
-            retention.apply(self.folder, self.config.relay_log)
+            self.upkeep.make_room()
             if self.writer.free_bytes() >= needed:
                 return
             self.status.write()
@@ -233,9 +241,8 @@ class Receiver:
         try:
             self._connected_once = True
             server = describe(connection)
-            received = start_position.received_log(
-                RelayLog.open(self.folder) if RelayLog.exists(self.folder) else None
-            )
+            is_begun = RelayLog.exists(self.folder)
+            received = start_position.received_log(RelayLog.open(self.place) if is_begun else None)
             by_gtid = self._by_gtid(server)
             stream = start_position.plan(self.source, server, received, by_gtid=by_gtid)
             self._by_position = received is not None and stream.gtids is None
@@ -388,7 +395,7 @@ class Receiver:
             now = time.monotonic()
             self._flush(session, now)
             if self.status.is_outdated:
-                self._each_second(session, now)
+                self._each_second(session)
             if now - session.heard > silence_max:
                 raise TransientError(
                     f"The source has been silent for {now - session.heard:.0f} s, although it should send a "
@@ -456,11 +463,9 @@ class Receiver:
             server_uuid=session.server.uuid,
         )
 
-    def _each_second(self, session: _Session, now: float) -> None:
+    def _each_second(self, session: _Session) -> None:
         self._report(session)
-        if now - self._retention_at > RETENTION_EVERY_S:
-            self._retention_at = now
-            retention.apply(self.folder, self.config.relay_log)
+        self.upkeep.each_second()
 
     def _report(self, session: _Session) -> None:
         framer = session.framer
@@ -473,5 +478,6 @@ class Receiver:
             "bytes": self._bytes,
             "transactions": framer.transactions,
             "events": framer.events,
+            **self.upkeep.report(),
         }
         self.status.write()

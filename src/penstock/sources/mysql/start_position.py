@@ -36,6 +36,7 @@ from penstock.errors import (
     SourceUnreachable,
 )
 from penstock.model.offset import Offset
+from penstock.relaylog.files import LogPlace
 from penstock.relaylog.index import Prepared
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import DAMAGED_HINT
@@ -141,8 +142,8 @@ def damaged(error: DecodeError) -> RelayLogCorrupt:
 def check(config: PipelineConfig) -> None:
     """Raises the error with which a receiver of this relay log would refuse to start or to continue. Errors
     that only the source's bytes can show come later."""
-    folder = config.relay_log_path
-    log = RelayLog.open(folder) if RelayLog.exists(folder) else None
+    folder, place = config.relay_log_path, LogPlace.of(config)
+    log = RelayLog.open(place) if RelayLog.exists(place) else None
     received = received_log(log)
     refusals: list[PenstockError] = []
     for source in in_order(options_of(config), folder):

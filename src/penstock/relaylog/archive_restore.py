@@ -1,0 +1,112 @@
+"""Begins a relay log on an empty disk where its archive ends.
+
+Only the last segment is fetched, with its index and its spool files: a receiver needs no more, and readers
+find the others in the archive. `relay.json` is written last. It makes the folder a relay log, so a restore
+that was killed is made again.
+
+What another disk had after the archive's end is lost. Its offsets will be given again, perhaps to other
+events. Unless the last receiver ended with a complete archive, `relay.json` records that in `forks`:
+`[offset, generation]`. Log after this offset is not the same as what earlier generations wrote there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock.disk.replace import replace_by, replace_file
+from penstock.errors import TransientError
+from penstock.model.offset import Offset
+from penstock.relaylog import archive_lease
+from penstock.relaylog.archive import Archive, Archived, Manifest
+from penstock.relaylog.archiver import check_same_log
+from penstock.relaylog.segment import RELAY_FILE, SegmentName, list_segments
+from penstock.relaylog.spool import PREPARED_FOLDER
+from penstock.store.base import Store
+
+log = logging.getLogger(__name__)
+
+_COPY_BYTES = 8 << 20
+"""Bytes in memory while a segment is fetched."""
+
+
+def prepare(folder: Path, store: Store, stopping: Callable[[], bool] = lambda: False) -> int:
+    """Must be called with the lease of the folder, before the log is recovered. Fetches the end of the
+    archive if the folder has no relay log. Returns the generation of the archive's last writer: the caller's
+    must be greater.
+
+    Raises `LeaseHeld` while another receiver writes the archive, and `ConfigError` if the folder's log does
+    not continue it. Without an answer of the store, a folder with a log is used as it is; an empty one raises
+    `TransientError`, because a new log must not be begun beside an archive.
+    """
+    archive = Archive(store)
+    try:
+        if archive.manifest() is None:
+            return 0
+        lease, _ = archive_lease.read(store)
+        archive_lease.wait_until_free(store, archive_lease.identity(folder), stopping)
+        manifest = archive.manifest()
+    except TransientError as error:
+        if not (folder / RELAY_FILE).exists():
+            raise
+        log.warning("the relay log's archive cannot be read now: %s", error)
+        return 0
+    if manifest is None:
+        return 0
+    if (folder / RELAY_FILE).exists():
+        check_same_log(folder, manifest, archive)
+    else:
+        is_complete = bool(lease.get("complete")) and lease.get("id") == manifest.owner.get("id")
+        _restore(folder, archive, manifest, complete=is_complete)
+    return manifest.generation
+
+
+def _restore(folder: Path, archive: Archive, manifest: Manifest, *, complete: bool) -> None:
+    for path in folder.iterdir():
+        if SegmentName.parse(path.name) is not None or path.suffix == ".tmp":
+            path.unlink()  # of a restore that was killed
+    if manifest.segments:
+        _fetch(folder, archive, manifest.segments[-1])
+        assert [one.base for one in list_segments(folder)] == [manifest.segments[-1].name.base]
+    relay = dict(manifest.relay)
+    if not complete:
+        relay["forks"] = [*relay.get("forks", ()), [int(manifest.end), manifest.generation + 1]]
+    replace_file(folder / RELAY_FILE, json.dumps(relay, indent=1).encode(), durable=True)
+    log.warning(
+        "%s has no relay log; it goes on from the archive %s at offset %d", folder, archive, manifest.end
+    )
+
+
+def _fetch(folder: Path, archive: Archive, segment: Archived) -> None:
+    name, store = segment.name, archive.store
+    spool = folder / PREPARED_FOLDER
+    for one in store.objects(archive.spool_folder(name)):
+        spool.mkdir(exist_ok=True, mode=0o700)
+        _fetch_object(store, one.key, one.size, spool / Path(one.key).name)
+    _fetch_object(store, archive.data_key(name), segment.bytes, folder / name.file)
+    replace_file(folder / name.index, store.get(archive.index_key(name)).data, durable=True)
+
+
+def _fetch_object(store: Store, key: str, size: int, path: Path) -> None:
+    draft = path.with_name(f"{path.name}.tmp")
+    with contextlib.suppress(FileNotFoundError):
+        draft.unlink()
+    draft.touch(mode=0o600)
+    with open(draft, "wb") as file:
+        for start in range(0, size, _COPY_BYTES):
+            file.write(store.get_range(key, start, min(size, start + _COPY_BYTES)))
+    replace_by(path, draft)
+
+
+def lost_after(relay: dict[str, Any], *, position: Offset, generation: int) -> Offset | None:
+    """The offset after which the log that a pipeline has read was lost. None: nothing that it has read was.
+    `relay`: the content of `relay.json`. `position`: how far the pipeline has planned; `generation`: of the
+    last writer whose log it has planned."""
+    for offset, since in relay.get("forks", ()):
+        if position > offset and generation < since:
+            return Offset(int(offset))
+    return None

@@ -1,0 +1,67 @@
+"""What a receiver does for its relay log beside writing it: retention, and the archive if there is one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from penstock.config import RelayLogConfig
+from penstock.errors import InternalError
+from penstock.relaylog import archive_restore, retention
+from penstock.relaylog.archiver import Archiver
+from penstock.relaylog.files import LogPlace
+
+RETENTION_EVERY_S = 30.0
+"""How often segments that nobody needs are deleted. It reads the folder and the consumers' files."""
+
+
+class Upkeep:
+    """`stopping`: whether the receiver is asked to stop."""
+
+    def __init__(
+        self, place: LogPlace, config: RelayLogConfig, stopping: Callable[[], bool] = lambda: False
+    ) -> None:
+        if place.folder is None:
+            raise InternalError("a receiver needs a folder")
+        self._folder = place.folder
+        self._store = place.archive
+        self._config = config
+        self._stopping = stopping
+        self._archiver = None if self._store is None else Archiver(self._folder, self._store, config)
+        self._applied = 0.0
+
+    def prepare(self) -> int:
+        """For `RelayLogWriter`: see `archive_restore.prepare`."""
+        if self._store is None:
+            return 0
+        return archive_restore.prepare(self._folder, self._store, self._stopping)
+
+    def begin(self, generation: int) -> None:
+        if self._archiver is not None:
+            self._archiver.begin(generation)
+
+    def each_second(self) -> None:
+        """Raises `LeaseHeld` if another receiver has taken the archive over."""
+        if self._archiver is not None:
+            if self._archiver.failure is not None:
+                raise self._archiver.failure
+        elif time.monotonic() - self._applied > RETENTION_EVERY_S:
+            self._applied = time.monotonic()
+            retention.apply(self._folder, self._config)
+
+    def make_room(self) -> None:
+        """Deletes what may be deleted: the disk is full."""
+        if self._archiver is not None:
+            self._archiver.drop_cached(0)
+        else:
+            retention.apply(self._folder, self._config)
+
+    def report(self) -> dict[str, Any]:
+        """For `receiver.json`."""
+        return {} if self._archiver is None else {"archive": self._archiver.report()}
+
+    def end(self, *, clean: bool) -> None:
+        """`clean`: the log's writer has ended, and has committed everything."""
+        if self._archiver is not None:
+            self._archiver.stop(clean=clean)
