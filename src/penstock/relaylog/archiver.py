@@ -60,6 +60,7 @@ STOP_SECONDS = 2.5
 """How long a receiver that stops waits for the archive. Less than it has for its end
 (`stop_signals.END_S`)."""
 RETRY = Schedule(first_s=1, max_s=60, jitter=0.3)
+"""Waits after failures, in seconds. The store has retried by itself before, for two minutes."""
 _COPY_BYTES = 8 << 20
 """Bytes of a segment in memory while it is put into the store."""
 _KEPT_MIN = 2
