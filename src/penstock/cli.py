@@ -260,7 +260,10 @@ def query(
 
 @app.command()
 def inspect(
-    paths: Annotated[list[Path], typer.Argument(help="Binlog files or relay logs.", show_default=False)],
+    paths: Annotated[
+        list[str],
+        typer.Argument(help="Binlog files, relay logs, or URLs of their archives.", show_default=False),
+    ],
     summary: Annotated[bool, typer.Option("--summary", help="Show counts instead of changes.")] = False,
     table: Annotated[
         list[str] | None, typer.Option(help="Show only this database.table. May be repeated.")

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -23,9 +23,17 @@ from penstock._core import DecodeError, GtidSet, Inspector
 from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import cell, console, say, say_json
 from penstock.errors import ConfigError
+from penstock.model.offset import SegmentSource
 from penstock.printable import printable_json
+from penstock.relaylog.archive import MANIFEST
+from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.segment import RELAY_FILE, list_segments
+from penstock.relaylog.segment import RELAY_FILE
+from penstock.relaylog.segment_bytes import Part
+from penstock.store.opening import open_store
+
+if TYPE_CHECKING:
+    from penstock._core import File
 
 ROWS_SHOWN = 100
 """Changes shown in the table, unless `--limit` is given. More are of no use on a terminal."""
@@ -39,14 +47,16 @@ class LogFile:
     """One binlog file. `base`: offset of its first byte. `end`: byte position in the file at which reading
     stops, or None for the end of the file."""
 
-    path: Path
+    path: str
     base: int = 0
     end: int | None = None
+    source: SegmentSource | None = None
+    """Where the bytes are; None: in the file `path`."""
 
     def open(self, tables: Sequence[str], *, count_only: bool) -> Inspector:
-        return Inspector(
-            str(self.path), base=self.base, end=self.end, tables=list(tables), count_only=count_only
-        )
+        part = Part(0, sys.maxsize if self.end is None else self.end)
+        file: File = self.path if self.source is None else self.source.open(part)
+        return Inspector(file, base=self.base, end=self.end, tables=list(tables), count_only=count_only)
 
 
 PIPE_WIDTH = 160
@@ -54,7 +64,7 @@ PIPE_WIDTH = 160
 
 
 def inspect(
-    paths: Sequence[Path], *, summary: bool, tables: Sequence[str], limit: int | None, as_json: bool
+    paths: Sequence[str], *, summary: bool, tables: Sequence[str], limit: int | None, as_json: bool
 ) -> int:
     """Prints the changes, or counts with `summary`. Returns the exit code: 1 if a file is damaged, otherwise
     0."""
@@ -72,15 +82,20 @@ def inspect(
         return 0
 
 
-def log_files(path: Path) -> list[LogFile]:
-    """Returns the files of a path: the file itself, the committed part of a relay log, or the numbered files
-    of a folder."""
+def log_files(name: str) -> list[LogFile]:
+    """Returns the files of a path: the file itself, the committed part of a relay log or of its archive, or
+    the numbered files of a folder. A URL is that of an archive."""
+    if "://" in name:
+        return _segments(LogPlace(None, open_store(name)))
+    path = Path(name)
     if not path.exists():
         raise ConfigError(f"{path} does not exist.", hint="Give binlog files, or directories of them.")
     if not path.is_dir():
-        return [LogFile(path)]
+        return [LogFile(name)]
     if (path / RELAY_FILE).exists():
-        return _segments(path)
+        return _segments(LogPlace(path))
+    if (path / MANIFEST).exists():
+        return _segments(LogPlace(None, open_store(path.resolve().as_uri())))
     numbered = [entry for entry in path.iterdir() if _NUMBERED.search(entry.name) and entry.is_file()]
     if not numbered:
         raise ConfigError(
@@ -88,16 +103,18 @@ def log_files(path: Path) -> list[LogFile]:
             hint="Name the files themselves.",
         )
     return [
-        LogFile(entry) for entry in sorted(numbered, key=lambda entry: (entry.stem, int(entry.suffix[1:])))
+        LogFile(str(entry))
+        for entry in sorted(numbered, key=lambda entry: (entry.stem, int(entry.suffix[1:])))
     ]
 
 
-def _segments(folder: Path) -> list[LogFile]:
+def _segments(place: LogPlace) -> list[LogFile]:
     """Returns the segments of a relay log, without bytes after the last committed transaction."""
-    segments = list_segments(folder)
-    ends = [int(name.base) for name in segments[1:]] + [int(RelayLog.open(folder).end)]
+    relay_log, files = RelayLog.open(place), place.files
+    segments = relay_log.segments()
+    ends = [int(name.base) for name in segments[1:]] + [int(relay_log.end)]
     return [
-        LogFile(folder / name.file, int(name.base), max(end - int(name.base), 0))
+        LogFile(files.path(name), int(name.base), max(end - int(name.base), 0), files.source(name))
         for name, end in zip(segments, ends, strict=True)
     ]
 

@@ -22,7 +22,6 @@ from penstock.store.base import Store
 from penstock.store.opening import open_store
 from penstock.testing.servers import MySqlServer
 
-
 TABLE = "CREATE TABLE shop.a (id INT PRIMARY KEY AUTO_INCREMENT, v TEXT)"
 
 
