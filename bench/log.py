@@ -26,7 +26,7 @@ _OPTIONS = {
     "table_open_cache": 4000,
 }
 _LOG_FILE = "penstock-bench.json"
-_FORMAT = 2
+_FORMAT = 3
 """Of that file and of how the server is set up; raise it when either changes."""
 
 
@@ -40,11 +40,12 @@ class BenchLog:
     file: str
     position: int
     gtids: str
+    end_file: str
     end_position: int
-    """End of the workload and of the tail."""
+    """End of the workload and of the tail: byte `end_position` of `end_file`."""
     counts: Counts
     log_bytes: int
-    """Size of the binary log file, tail included (less than one percent at full scale)."""
+    """Size of the binary log, tail included (less than one percent at full scale)."""
 
     @property
     def path(self) -> Path:
@@ -90,6 +91,7 @@ def running(scale: float, workload: Workload = WORKLOADS["orders"]) -> Iterator[
             file=facts["file"],
             position=facts["position"],
             gtids=facts["gtids"],
+            end_file=facts["end_file"],
             end_position=facts["end_position"],
             counts=Counts(**facts["counts"]),
             log_bytes=facts["log_bytes"],
@@ -112,16 +114,18 @@ def _build(target: Path, *, workload: Workload, scale: float) -> None:
         if rows != counts.rows_left:
             raise InternalError(f"The workload left {rows} rows instead of {counts.rows_left}.")
         end_file, end_position = server.position()
-        if end_file != file:
+        if end_file != file and workload.one_log_file:
             raise InternalError("The workload does not fit into one binary log file.")
+        sizes = {str(name): int(size) for name, size, *_ in server.query("SHOW BINARY LOGS")}
         server.stop()
         facts = {
             "file": file,
             "position": 4,
             "gtids": gtids,
+            "end_file": end_file,
             "end_position": end_position,
             "counts": asdict(counts),
-            "log_bytes": (server.datadir / file).stat().st_size,
+            "log_bytes": sum(size for name, size in sizes.items() if name >= file),
         }
         shutil.copytree(server.datadir, target, dirs_exist_ok=True)
     (target / _LOG_FILE).write_text(json.dumps(facts))

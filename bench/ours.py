@@ -163,7 +163,7 @@ class Workplace:
     def _receive(self, *, tls: bool) -> Figure:
         file = self.pipeline_file(tls=tls)
         measured = measure.run(
-            measure.program("bench.programs.receive", file, self.log.file, self.log.end_position)
+            measure.program("bench.programs.receive", file, self.log.end_file, self.log.end_position)
         )
         self._relay = self._relay or file.parent / "relay"
         report = {**measured.report, "changes": self.log.counts.changes}
@@ -227,13 +227,13 @@ class Workplace:
     # merge --------------------------------------------------------------------------------------------------
 
     def merge_figures(self) -> Iterator[Outcome]:
-        yield tried(MERGE, partial(self._merge, MERGE))
+        yield tried(MERGE, partial(self.merge, MERGE))
         if self.log.workload.name == ORDERS:
-            yield tried(MERGE_EPOCHS, partial(self._merge, MERGE_EPOCHS, epoch_bytes="48MiB"))
-            yield tried(MERGE_ONE_CORE, partial(self._merge, MERGE_ONE_CORE, cores=1))
-            yield tried(MERGE_DELTA, partial(self._merge, MERGE_DELTA, sink="delta"))
+            yield tried(MERGE_EPOCHS, partial(self.merge, MERGE_EPOCHS, epoch_bytes="48MiB"))
+            yield tried(MERGE_ONE_CORE, partial(self.merge, MERGE_ONE_CORE, cores=1))
+            yield tried(MERGE_DELTA, partial(self.merge, MERGE_DELTA, sink="delta"))
 
-    def _merge(
+    def merge(
         self, task: str, *, sink: str = "iceberg", cores: int = 2, epoch_bytes: str = "512MiB"
     ) -> Figure:
         """The whole backlog, which lies in the relay log, into empty tables, by `penstock run --once`.

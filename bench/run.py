@@ -4,6 +4,7 @@
     make bench WORKLOADS=all                     the same on each of the workloads
     make bench PARTS="decode receiver" SCALE=0.1 some of it, on a smaller log
     make bench PARTS=load ROWS=5000000           a large table read by several connections (about an hour)
+    make bench PARTS=backlog                     ten million changes into Iceberg (about 15 minutes)
     make bench PARTS=scale                       much of everything (about 20 minutes)
     make bench PARTS=soak ARGS="--minutes 30"    a pipeline under load, with kills (about 40 minutes)
 
@@ -22,7 +23,7 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
-from bench import across, goals, ours, peers_log, peers_snapshot, report, warm
+from bench import across, backlog, goals, ours, peers_log, peers_snapshot, report, warm
 from bench import log as bench_log
 from bench.kept import Kept, Run
 from bench.latency import run as latency_run
@@ -42,12 +43,13 @@ from penstock.errors import PenstockError
 BUSY_PERCENT = 15
 
 STAGES = "stages"
+BACKLOG = "backlog"
 LOG_PARTS = ("receiver", "decode", "snapshot", "merge", STAGES, "peers")
 LATENCY = "latency"
 LOAD = "load"
 SCALE = "scale"
 SOAK = "soak"
-LONG_PARTS = (LOAD, SCALE, SOAK)
+LONG_PARTS = (BACKLOG, LOAD, SCALE, SOAK)
 SPARK_PARTS = ("merge", STAGES, LATENCY, *LONG_PARTS)
 PARTS = (*LOG_PARTS, LATENCY, *LONG_PARTS)
 
@@ -82,7 +84,11 @@ def arguments() -> argparse.Namespace:
         "--repeat", type=int, default=3, help="runs of what is quick, of which the median counts"
     )
     parser.add_argument("--out", type=Path, default=report.RESULTS, help="where the JSON goes")
-    for part, path in ((LATENCY, latency_run.RESULTS), (LOAD, load_run.RESULTS)):
+    for part, path in (
+        (BACKLOG, backlog.RESULTS),
+        (LATENCY, latency_run.RESULTS),
+        (LOAD, load_run.RESULTS),
+    ):
         parser.add_argument(
             f"--{part}-out", type=Path, default=path, help=f"where that of the part `{part}` goes"
         )
@@ -127,6 +133,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
         warm.prepare_spark()
     if set(options.parts) & set(LOG_PARTS):
         run_logs(options, console)
+    if BACKLOG in options.parts:
+        run_backlog(options, console)
     if LATENCY in options.parts:
         run_latency(options, console)
     if LOAD in options.parts:
@@ -178,6 +186,23 @@ def run_latency(options: argparse.Namespace, console: Console) -> None:
     latency_run.show(report.Results(outcomes), people())
     if options.docs:
         latency_run.write_docs(report.Results(outcomes))
+
+
+def run_backlog(options: argparse.Namespace, console: Console) -> None:
+    console.print(f"a backlog at scale {options.scale:g} (its log is built the first time) …")
+    with bench_log.running(options.scale, backlog.WORKLOAD) as log, scratch() as folder:
+        head = f"Measured on {report.machine()}. {report.log_of(log)}"
+        outcomes = []
+        for outcome in backlog.measured(Workplace(log, folder, 1)):
+            outcomes.append(outcome)
+            console.print(f"  {line(outcome)}", markup=False)
+    results = report.Results(outcomes)
+    report.write_json(results, options.backlog_out)
+    report.show(results, people())
+    for text in backlog.goals(results):
+        people().print(text, markup=False)
+    if options.docs:
+        backlog.write_docs(results, head)
 
 
 def run_load(options: argparse.Namespace, console: Console) -> None:

@@ -53,6 +53,8 @@ class Workload(ABC):
     name: str
     about: str
     """Half a sentence: what its changes are."""
+    one_log_file: bool = True
+    """Readers of the log that know only one file can read it."""
     version: int = 1
     """Part of the name of the cached log: raise it when what is logged changes."""
 

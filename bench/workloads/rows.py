@@ -34,6 +34,7 @@ class Rows(Workload):
     """Inserted at full size."""
     block_rows: int = 100
     """Of one transaction; where it is more than 100 it shrinks with the scale."""
+    one_log_file: bool = True
     version: int = 1
 
     def definitions(self, scale: float) -> Iterable[str]:

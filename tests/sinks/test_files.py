@@ -122,3 +122,15 @@ def test_of_files_written_side_by_side_none_is_left_if_one_fails(tmp_path: Path)
         assert list(tmp_path.iterdir()) == []
     found = side_by_side(writer.folder.files, [good, list, good], threads=2)
     assert [len(files) for files in found] == [1, 0, 1] and len(list(tmp_path.iterdir())) == 2
+
+
+def test_only_columns_with_few_values_get_a_dictionary(tmp_path: Path) -> None:
+    """Elsewhere it is larger than the values, and costs a hash for each of them."""
+    rows = 20_000
+    fields = pa.schema([("id", pa.int64()), ("state", pa.string())])
+    columns = [pa.array(range(rows)), pa.array([f"state {number % 5}" for number in range(rows)])]
+    [file] = FileWriter(Folder.local(tmp_path), fields).files([pa.record_batch(columns, fields)])
+    group = pq.read_metadata(file.location).row_group(0)
+    numbers, states = (group.column(place) for place in range(2))
+    assert numbers.total_uncompressed_size < 1.1 * 8 * rows
+    assert states.total_uncompressed_size < 0.5 * rows

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 ROW_GROUP_BYTES = 32 * 1024**2
 """Size of a row group as Arrow. A task holds one in memory while it writes."""
 
+DICTIONARY_BYTES_MAX = 32 * 1024
+"""A column of a row group is written without a dictionary once its dictionary is larger. With Arrow's limit,
+1 MiB, keys and texts that hardly repeat would get one in row groups of this size. Without that, files of
+orders are a fifth smaller, and writing them takes a third less time."""
+
 LAID_OUT_BYTES = 64 * 1024**2
 """Rows, as Arrow, that are spread over partitions and sorted at a time. A task holds them twice meanwhile.
 They make a file for each of their partitions."""
@@ -196,6 +201,7 @@ class FileWriter:
                 self.fields,
                 compression=self.compression,
                 store_decimal_as_integer=True,
+                dictionary_pagesize_limit=DICTIONARY_BYTES_MAX,
                 metadata_collector=footers,
             )
             with writer:
