@@ -128,6 +128,8 @@ class EvolvedColumn:
     before: str | None = None
     default: str | None = None
     refills: bool = False
+    key: bool = False
+    """Whether it is part of the table's key."""
 
 
 @runtime_checkable

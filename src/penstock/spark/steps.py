@@ -172,7 +172,9 @@ class Steps:
         else:
             arrow = self._rows.arrow(step.schema, "rows")
             columns = [
-                EvolvedColumn(field, origin.before, origin.default_sql, step.refills)
+                EvolvedColumn(
+                    field, origin.before, origin.default_sql, step.refills, field.name in step.schema.key
+                )
                 for field, origin in zip(arrow, step.origins, strict=True)
             ]
         self._sink.evolve(table, columns, commit, narrowing=self._narrowing)

@@ -37,6 +37,7 @@ class Change:
     how: Literal["keep", "widen", "convert", "add"]
     before: str | None = None
     default: str | None = None
+    key: bool = False
 
     @property
     def temporary(self) -> str:
@@ -69,14 +70,14 @@ def changes(
                 table=str(table),
             )
         if before is None:
-            found.append(Change(column.field.name, kind, "add", None, column.default))
+            found.append(Change(column.field.name, kind, "add", None, column.default, column.key))
             continue
         old = types[before]
         if old == kind or (narrowing == "keep" and holds(old, kind)):
-            found.append(Change(column.field.name, old, "keep", before))
+            found.append(Change(column.field.name, old, "keep", before, key=column.key))
         else:
             how: Literal["widen", "convert"] = "widen" if widens(old, kind) else "convert"
-            found.append(Change(column.field.name, kind, how, before))
+            found.append(Change(column.field.name, kind, how, before, key=column.key))
     return found
 
 

@@ -43,7 +43,9 @@ class LakeFormat(Protocol):
     def load(self, table: TableId) -> Any:
         """The target as it is now. The caller knows that it exists."""
 
-    def create(self, table: TableId, columns: StructType, properties: Mapping[str, str]) -> bool:
+    def create(
+        self, table: TableId, columns: StructType, key: Sequence[str], properties: Mapping[str, str]
+    ) -> bool:
         """Creates the target unless it exists. True only if this call certainly created it: then the caller
         need not look whose it is."""
 

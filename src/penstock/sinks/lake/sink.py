@@ -81,11 +81,15 @@ class LakeSink:
         found = self.open(table)
         refuse_foreign(table, found)
         if isinstance(found, Missing) and self.format.create(
-            table, target_type(arrow), self._own_properties(table)
+            table, target_type(arrow), self._identifying(schema), self._own_properties(table)
         ):
             return
         refuse_foreign(table, self.open(table))
         self._refuse_other_source(table)
+
+    def _identifying(self, schema: TableSchema) -> tuple[str, ...]:
+        """The key by which rows of the target are told apart, if they are of one table."""
+        return () if schema.table in self._merged else schema.key
 
     def _own_properties(self, table: TableId) -> dict[str, str]:
         return {

@@ -45,7 +45,8 @@ def schema_of(it: Place) -> TableSchema:
 
 def adopted(it: Place) -> Place:
     it.sink.adopt(schema_of(it), it.arrow)
-    it.evolve(1, *[EvolvedColumn(field, field.name, refills=True) for field in it.arrow])
+    columns = [EvolvedColumn(one, one.name, refills=True, key=one.name in it.key) for one in it.arrow]
+    it.evolve(1, *columns)
     return it
 
 

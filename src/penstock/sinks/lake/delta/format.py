@@ -123,7 +123,9 @@ class DeltaFormat:
         levels = (*namespace_levels(self._options.namespace, table), table.table)
         return self._root.joinpath(*[directory_name(level) for level in levels])
 
-    def create(self, table: TableId, columns: StructType, properties: Mapping[str, str]) -> bool:
+    def create(
+        self, table: TableId, columns: StructType, key: Sequence[str], properties: Mapping[str, str]
+    ) -> bool:
         with self._sessions.lend(_CREATING) as session:
             session.sql(
                 f"CREATE TABLE IF NOT EXISTS {self.name(table)} ({column_definitions(columns)}) "

@@ -37,6 +37,7 @@ from pyspark.sql.types import (
 from penstock.model.change import SEQUENCE
 from penstock.sinks.lake.format import Fits
 from penstock.sinks.lake.iceberg.files import Classes, decimal_parts, schema_fields
+from penstock.sinks.lake.iceberg.identifiers import identifiable
 from penstock.sinks.lake.sessions import java_map
 from penstock.sinks.names import TEMPORARY
 from penstock.sinks.spark_sql import quoted
@@ -118,7 +119,8 @@ def adopt(
 def _columns(classes: Classes, transaction: Any, target: Any, kept: set[str]) -> None:
     fields = schema_fields(classes, target)
     identifiers = {name.lower() for name in classes.identifiers(target)}
-    stays = identifiers if identifiers <= kept else set()
+    kinds = {field["name"].lower(): kind for field in fields if (kind := _type(field["type"])) is not None}
+    stays = set(identifiable(kinds, sorted(identifiers))) if identifiers <= kept else set()
     update = transaction.updateSchema()
     if identifiers and not stays:
         update.setIdentifierFields(classes.list_of([]))

@@ -63,6 +63,12 @@ class Catalog:
         self._map = jvm.java.util.HashMap().getClass()
         self._read_json = jvm.com.fasterxml.jackson.databind.ObjectMapper().readValue
         self._array = spark.sparkContext._gateway.new_array  # type: ignore[union-attr]
+        iceberg = jvm.org.apache.iceberg
+        self._java_list, self._set = jvm.java.util.ArrayList, jvm.java.util.HashSet
+        self._schema, self._convert = iceberg.Schema, iceberg.spark.SparkSchemaUtil.convert
+        self._table_identifier = iceberg.catalog.TableIdentifier.of
+        self._iceberg_namespace = iceberg.catalog.Namespace.of
+        self._rebuilt = iceberg.spark.Spark3Util.rebuildCreateProperties
         self._transforms = self._array(jvm.org.apache.spark.sql.connector.expressions.Transform, 0)
         self._text = jvm.java.lang.String
         self._guard = threading.Lock()
@@ -103,10 +109,11 @@ class Catalog:
         columns: StructType,
         properties: Mapping[str, str],
         *,
+        identifiers: Sequence[str] = (),
         prepare: Callable[[Any], None] | None = None,
     ) -> bool:
-        """Creates a table and its namespaces. False: the table exists already. `prepare`: changes the new
-        table, in the same commit."""
+        """Creates a table and its namespaces. False: the table exists already. `identifiers`: its identifier
+        fields, columns that are NOT NULL. `prepare`: changes the new table, in the same commit."""
         *namespace, name = levels
         user = self._spark.sparkContext.sparkUser()
         full = {**properties, "provider": "iceberg", "owner": user}  # as CREATE TABLE sets them
@@ -115,9 +122,11 @@ class Catalog:
             values = self._read_json(json.dumps(full), self._map)
             kinds = self._type(columns.json())
             if prepare is None:
-                self.open().createTable(place, kinds, self._transforms, values)
+                self._create(levels, self._identified(kinds, identifiers), values)
             else:
                 staged = self.open().stageCreate(place, kinds, self._transforms, values)
+                update = staged.table().updateSchema()
+                update.setIdentifierFields(self._list(identifiers)).commit()
                 prepare(staged.table())
                 staged.commitStagedChanges()
         except (Py4JJavaError, PySparkException):
@@ -127,6 +136,29 @@ class Catalog:
                 raise
             return False
         return True
+
+    def _identified(self, columns: Any, identifiers: Sequence[str]) -> Any:
+        """Iceberg's schema for columns in Spark's types."""
+        found = self._convert(columns)
+        ids = self._set()
+        for name in identifiers:
+            ids.add(found.findField(name).fieldId())
+        return self._schema(found.columns(), ids)
+
+    def _create(self, levels: Sequence[str], schema: Any, properties: Any) -> None:
+        """As Spark's catalog does, which knows no identifier fields."""
+        *namespace, name = levels
+        place = self._table_identifier(self._iceberg_namespace(self._texts(namespace)), name)
+        made = self.open().icebergCatalog().buildTable(place, schema)
+        if (location := properties.get("location")) is not None:
+            made = made.withLocation(location)
+        made.withProperties(self._rebuilt(properties)).create()
+
+    def _list(self, values: Sequence[str]) -> Any:
+        found = self._java_list()
+        for value in values:
+            found.add(value)
+        return found
 
     def drop(self, levels: Sequence[str]) -> None:
         """Drops a table with its files. A catalog that removes files by itself, such as Nessie, forbids that

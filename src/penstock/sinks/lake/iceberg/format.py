@@ -59,6 +59,13 @@ from penstock.sinks.lake.iceberg.files import (
     removed_if_refused,
     schema_fields,
 )
+from penstock.sinks.lake.iceberg.identifiers import (
+    followed,
+    has_nulls,
+    identifiable,
+    identify,
+    with_required,
+)
 from penstock.sinks.lake.iceberg.maintenance import Maintenance
 from penstock.sinks.lake.iceberg.merge import FileMerges
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
@@ -134,12 +141,17 @@ class IcebergFormat:
     def place(self, table: TableId) -> str:
         return self.name(table)
 
-    def create(self, table: TableId, columns: StructType, properties: Mapping[str, str]) -> bool:
+    def create(
+        self, table: TableId, columns: StructType, key: Sequence[str], properties: Mapping[str, str]
+    ) -> bool:
         local = LOCAL_PROPERTIES if self._options.path is not None else {}
         levels, found = self._levels(table), {**PROPERTIES, **local}
         shape = self._options.shape(table)
+        stored = {field.name: self.stored(field.dataType) for field in columns}
+        identifiers = identifiable(stored, key)
+        columns = with_required(columns, identifiers)
         if shape is None:
-            return self._catalog.create(levels, columns, {**found, **properties})
+            return self._catalog.create(levels, columns, {**found, **properties}, identifiers=identifiers)
         found |= {**shape.properties, "format-version": str(shape.format_version), **properties}
         if (location := shape.location_of(table)) is not None:
             found["location"] = location
@@ -151,7 +163,7 @@ class IcebergFormat:
                 # Iceberg's action rewrites no files of a branch while main has no snapshot.
                 target.newAppend().commit()
 
-        return self._catalog.create(levels, columns, found, prepare=prepare)
+        return self._catalog.create(levels, columns, found, identifiers=identifiers, prepare=prepare)
 
     def adopts(self, table: TableId) -> bool:
         shape = self._options.shape(table)
@@ -354,13 +366,23 @@ class IcebergFormat:
         commit: Commit | None,
         properties: Mapping[str, str | None],
     ) -> None:
-        transaction = self.load(table).newTransaction()
+        target = self.load(table)
+        identifiers = followed(
+            self._classes.identifiers(target), changed, computed,
+            lambda name: has_nulls(self._classes, target, name),
+        )  # fmt: skip
+        transaction = target.newTransaction()
+        transaction.updateSchema().setIdentifierFields(self._classes.list_of([])).commit()
         update = transaction.updateSchema()
         for name in dropped(present, changed, computed):
             update.deleteColumn(name)
         for change in changed:
             self._change_column(update, change, computed=change in computed)
+            if change.how in ("keep", "widen") and change.name not in identifiers:
+                update.makeColumnOptional(change.before)
         update.commit()
+        if identifiers:
+            identify(self._classes, transaction, identifiers)
         order = transaction.updateSchema()
         for before, change in zip([None, *changed], changed, strict=False):
             if before is None:
