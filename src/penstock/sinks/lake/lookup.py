@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from penstock.sinks.files import WrittenFile, field_id
 from penstock.sinks.lake import vectors
-from penstock.sinks.lake.vectors import Inline, Vector
+from penstock.sinks.lake.vectors import Deleted
 from penstock.store.files import Files
 
 LOCAL_ROWS_MAX = 4_000_000
@@ -71,7 +71,7 @@ class DataFile:
     path: str
     size: int
     rows: int
-    vector: Vector | Inline | None
+    vector: Deleted | None
     sequence: int = 0
 
 

@@ -12,6 +12,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 
+import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from penstock.errors import InternalError
@@ -36,14 +37,32 @@ class Inline:
     content: bytes
 
 
+@dataclass(frozen=True)
+class Positions:
+    """Files of position deletes that all concern one data file: locations and bytes. Format version 2 of
+    Iceberg has these instead of vectors."""
+
+    files: tuple[tuple[str, int], ...]
+
+
+Deleted = Vector | Inline | Positions
+"""Where the positions of a data file's deleted rows are."""
+
+
 def framed(bitmap: bytes) -> bytes:
     """A bitmap with length, magic number and checksum."""
     content = _MAGIC + bitmap
     return struct.pack(">I", len(content)) + content + struct.pack(">I", zlib.crc32(content))
 
 
-def read(vector: Vector | Inline, files: Files) -> BitMap64:
+def read(vector: Deleted, files: Files) -> BitMap64:
     """Positions of the deleted rows, counted from 0. Raises `InternalError` if there is no intact vector."""
+    if isinstance(vector, Positions):
+        found = BitMap64()
+        for location, size in vector.files:
+            with pq.ParquetFile(files.source(location, size)) as file:
+                found.update(file.read(columns=["pos"]).column(0).to_numpy().tolist())
+        return found
     if isinstance(vector, Inline):
         content, whole = vector.content, True
     else:

@@ -107,7 +107,7 @@ def test_a_target_of_format_version_2_has_position_deletes_alone(place: Make) ->
     first = [row(n, "north", 1, n) for n in range(1, 9)]
     it.sink.append(it.table, it.latest(*first), it.commit(1))
     changed = [row(1, "south", 2, 20), row(2, None, 2, 21, gone=True), row(9, "west", 3, 22)]
-    rows = replace(it.latest(*changed), kind=Newer(lambda: iter(())))
+    rows = replace(it.latest(*changed), kind=Newer())
     it.sink.merge(it.table, rows, it.key, it.commit(2))
     assert it.rows() == kept(changed[0], *first[2:], changed[2])
     name = it.sink.name(it.table)

@@ -18,7 +18,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from penstock.sinks.lake.iceberg import puffin
+from penstock.sinks.lake.iceberg import position_deletes, puffin
 from penstock.sinks.lake.iceberg.files import Classes, removed_if_refused, schema_fields
 from penstock.sinks.lake.iceberg.manifests import Content, Deletes, KeySpan, comparable, data_files, deletes
 from penstock.sinks.lake.lookup import Found, deleted_rows
@@ -64,18 +64,28 @@ class Marks:
 def add_vectors(
     classes: Classes, target: Any, change: Any, folder: Folder, marks: Marks, written: list[str]
 ) -> None:
-    """Marks rows as deleted by deletion vectors, as part of `change`. Iceberg refuses the commit if one of
-    their data files has been removed. The location of the vectors' file is appended to `written`."""
+    """Marks rows as deleted, as part of `change`: by deletion vectors, or in format version 2 by files of
+    position deletes. Iceberg refuses the commit if one of their data files has been removed. The locations of
+    new files are appended to `written`."""
     found = [one for one in marks.found if one[2]]
     if not found:
         return
-    placed, size = puffin.write(folder, found)
-    written.append(placed[0].location)
-    files, earlier = {file.location: file for file in marks.files}, marks.present.vectors
-    for (location, _, count), vector in zip(found, placed, strict=True):
-        if location in earlier:
-            change.removeDeletes(earlier[location].to_iceberg(classes, target))
-        change.addDeletes(_described(files[location], vector, count, size).to_iceberg(classes, target))
+    files = {file.location: file for file in marks.files}
+    if classes.is_v3(target):
+        placed, size = puffin.write(folder, found)
+        written.append(placed[0].location)
+        new = [
+            _described(files[location], vector, count, size)
+            for (location, _, count), vector in zip(found, placed, strict=True)
+        ]
+    else:
+        new = position_deletes.write(folder, [(files[one[0]], one[1]) for one in found])
+        written += [one.location for one in new]
+    for location, _, _ in found:
+        for earlier in marks.present.vectors.get(location, ()):
+            change.removeDeletes(earlier.to_iceberg(classes, target))
+    for one in new:
+        change.addDeletes(one.to_iceberg(classes, target))
     change.validateDataFilesExist(classes.list_of([location for location, _, _ in found]))
     change.validateDeletedFiles()
 

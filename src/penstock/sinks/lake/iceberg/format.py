@@ -1,4 +1,4 @@
-"""Iceberg tables, format version 3, merge-on-read.
+"""Iceberg tables, merge-on-read, of format version 3 unless somebody wants 2.
 
 Why a repeated write changes nothing: the commit is a summary property of the snapshot that holds its rows,
 and `last_commit` finds it by walking back from the current snapshot. Expiry can remove that snapshot, so the
@@ -248,9 +248,7 @@ class IcebergFormat:
     def commit_small(
         self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
     ) -> bool:
-        if not self._options.equality_deletes or not self._classes.is_v3(target):
-            return False
-        if not self._small.write(target, rows, key, commit):
+        if not self._options.equality_deletes or not self._small.write(target, rows, key, commit):
             return False
         self._maintenance.count_commit(table, small=True)
         return True
@@ -285,7 +283,7 @@ class IcebergFormat:
         self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
     ) -> bool:
         target = self.load(table)  # again, now that nobody else changes its files
-        if not self._classes.is_v3(target) or not self._merges.write(target, rows, key, commit):
+        if self._classes.format_version(target) < 2 or not self._merges.write(target, rows, key, commit):
             return False
         self._maintenance.count_commit(table, small=False)
         return True

@@ -18,9 +18,13 @@ import pyarrow as pa
 from penstock.sinks.files import WrittenFile, field_id
 from penstock.sinks.lake.iceberg.files import Classes, bounds, closeable_items
 from penstock.sinks.lake.lookup import DataFile, KeyFile, Unsearchable
-from penstock.sinks.lake.vectors import Vector
+from penstock.sinks.lake.vectors import Deleted, Positions, Vector
 
 _COMPARABLE_ARROW = (pa.int32(), pa.int64(), pa.date32(), pa.string())
+
+FILE_PATH, POSITION = 2147483546, 2147483545
+"""Field ids of the columns of files with position deletes. Source: Iceberg's specification, "Reserved Field
+IDs"."""
 
 Key = int | bytes
 """A value of a key: an integer, or a text as UTF-8. Iceberg, Parquet and Python order these in the same
@@ -73,7 +77,7 @@ class Content:
         """The keys of an equality delete."""
         return KeyFile(self.location, self.size, tuple(self.described["equality-ids"]), self.sequence)
 
-    def searched(self, vector: Vector | None) -> DataFile:
+    def searched(self, vector: Deleted | None) -> DataFile:
         """Raises `Unsearchable` for files of other formats, which tables of others may have."""
         if not self.is_parquet:
             raise Unsearchable(f"{self.location} is no Parquet file")
@@ -82,17 +86,21 @@ class Content:
 
 @dataclass(frozen=True)
 class Deletes:
-    """The deletes of a snapshot. `equality`: files of keys. `vectors`: by the location of their data file."""
+    """The deletes of a snapshot. `equality`: files of keys. `vectors`: deletion vectors, or files of position
+    deletes, by the location of their data file."""
 
     equality: Sequence[Content]
-    vectors: Mapping[str, Content]
+    vectors: Mapping[str, Sequence[Content]]
 
-    def vector(self, location: str) -> Vector | None:
-        found = self.vectors.get(location)
-        if found is None:
+    def vector(self, location: str) -> Deleted | None:
+        several = self.vectors.get(location)
+        if several is None:
             return None
-        place, size = (found.described[name] for name in ("content-offset", "content-size-in-bytes"))
-        return Vector(found.location, place, size)
+        for found in several:  # a vector has all positions, also those of files from an earlier version
+            if "content-offset" in found.described:
+                place, size = (found.described[name] for name in ("content-offset", "content-size-in-bytes"))
+                return Vector(found.location, place, size)
+        return Positions(tuple((found.location, found.size) for found in several))
 
 
 def data_files(classes: Classes, target: Any, snapshot: Any) -> Iterator[Content]:
@@ -102,9 +110,10 @@ def data_files(classes: Classes, target: Any, snapshot: Any) -> Iterator[Content
 
 
 def deletes(classes: Classes, target: Any, snapshot: Any) -> Deletes:
-    """The deletes of a snapshot. Raises `Unsearchable` for position deletes of format version 2, and for
-    equality deletes that concern only one partition: Penstock writes neither."""
-    equality, vectors = [], {}
+    """The deletes of a snapshot. Raises `Unsearchable` for position deletes that concern several data files,
+    and for equality deletes that concern only one partition: Penstock writes neither."""
+    equality: list[Content] = []
+    vectors: dict[str, list[Content]] = {}
     for manifest in snapshot.deleteManifests(target.io()):
         reader = classes.delete_manifest(manifest, target.io(), target.specs())
         whole_table = reader.spec().isUnpartitioned()
@@ -113,11 +122,19 @@ def deletes(classes: Classes, target: Any, snapshot: Any) -> Deletes:
                 if not whole_table:
                     raise Unsearchable(f"{found.location} deletes rows of one partition only")
                 equality.append(found)
-            elif "content-offset" in found.described:
-                vectors[found.described["referenced-data-file"]] = found
             else:
-                raise Unsearchable(f"{found.location} holds position deletes of format version 2")
+                vectors.setdefault(_data_file_of(found), []).append(found)
     return Deletes(equality, vectors)
+
+
+def _data_file_of(deletes: Content) -> str:
+    """The location of the only data file that a vector or a file of position deletes concerns."""
+    if (named := deletes.described.get("referenced-data-file")) is not None:
+        return str(named)
+    least, greatest = deletes.lower.get(FILE_PATH), deletes.upper.get(FILE_PATH)
+    if least is None or least != greatest or not deletes.is_parquet:
+        raise Unsearchable(f"{deletes.location} deletes rows of several data files")
+    return least.decode()
 
 
 def _contents(classes: Classes, reader: Any) -> Iterator[Content]:

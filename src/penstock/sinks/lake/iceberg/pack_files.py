@@ -72,13 +72,14 @@ def pack(spark: SparkSession, classes: Classes, target: Any, tier: Tier) -> bool
     if any(spec != target.spec().specId() for spec, _ in groups):
         return False  # Spark moves the rows of these files to the present partitions
     files = writer.folder.files
-    reader = Reader.of(schema_fields(classes, target), writer.fields, files)
+    lineage = _LINEAGE if classes.is_v3(target) else pa.schema([])
+    reader = Reader.of(schema_fields(classes, target), writer.fields, files, lineage)
     bins = list(_all_bins(groups.values(), reader, tier))
     if not bins:
         return False
     present = deletes(classes, target, snapshot)
     reader = replace(reader, deleted=_deleted(spark, files, [file for one in bins for file in one], present))
-    writer = replace(writer, fields=pa.schema([*writer.fields, *_LINEAGE]), layout=None)
+    writer = replace(writer, fields=pa.schema([*writer.fields, *lineage]), layout=None)
     added: list[WrittenFile] = []
     try:
         for one in bins:
@@ -155,7 +156,7 @@ def _commit(
     change = target.newRewrite().validateFromSnapshot(snapshot.snapshotId())
     for file in (file for one in bins for file in one):
         change.deleteFile(file.to_iceberg(classes, target))
-        if (vector := present.vectors.get(file.location)) is not None:
+        for vector in present.vectors.get(file.location, ()):
             change.deleteFile(vector.to_iceberg(classes, target))
     fields, files = added
     for one in files:
@@ -171,17 +172,21 @@ class Reader:
     fields: pa.Schema
     defaults: Mapping[int, pa.Scalar]
     files: Files
+    lineage: pa.Schema
+    """Columns of row lineage. Empty: the table's format version has none."""
     deleted: Mapping[str, BitMap64]
 
     @classmethod
-    def of(cls, columns: Iterable[Mapping[str, Any]], fields: pa.Schema, files: Files) -> Reader:
+    def of(
+        cls, columns: Iterable[Mapping[str, Any]], fields: pa.Schema, files: Files, lineage: pa.Schema
+    ) -> Reader:
         kinds = {field_id(field): field.type for field in fields}
         defaults = {}
         for column in columns:
             default = _default(column.get("initial-default"), kinds[column["id"]])
             if default is not None:
                 defaults[column["id"]] = default
-        return cls(fields, defaults, files, {})
+        return cls(fields, defaults, files, lineage, {})
 
     def reads(self, file: Content) -> bool:
         """Whether the file's columns have types that can be copied."""
@@ -201,7 +206,7 @@ class Reader:
     def batches(self, file: Content) -> Iterator[pa.RecordBatch]:
         """The file's rows that are not deleted, with their lineage."""
         deleted = np.array(self.deleted.get(file.location, ()), np.int64)
-        fields = pa.schema([*self.fields, *_LINEAGE])
+        fields = pa.schema([*self.fields, *self.lineage])
         start = 0
         with parquet_file(self.files, file.location, file.size) as found:
             names = {field_id(field): field.name for field in found.schema_arrow}

@@ -107,8 +107,8 @@ class _Trial:
         version = jvm.org.apache.iceberg.TableUtil.formatVersion(self._catalog.load(levels))
         if version < 3:
             return (
-                f"A table can be created. The catalog gives it format version {version}, so Spark does all "
-                "merges: the faster ways need version 3."
+                f"A table can be created. The catalog gives it format version {version}, so merges leave a "
+                "file of position deletes for each data file concerned. With version 3 they are faster."
             )
         return "A table can be created."
 

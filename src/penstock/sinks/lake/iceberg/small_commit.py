@@ -33,6 +33,7 @@ import pyarrow as pa
 
 from penstock.sinks.base import Commit
 from penstock.sinks.files import WrittenFile, field_id, side_by_side
+from penstock.sinks.lake.iceberg.catalog import may_remove_files
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
 from penstock.sinks.lake.iceberg.files import Classes, described, file_writer, key_writer, removed_if_refused
 from penstock.sinks.rows import Rows
@@ -53,7 +54,7 @@ class SmallCommits:
     def write(self, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         """Replaces the target's rows that have the same keys as these, in the layout `latest`. `key` empty:
         nothing is replaced. False, with nothing done: the table or these rows need Spark."""
-        if rows.driver_side is None:
+        if rows.driver_side is None or not self._can_fold(target):
             return False
         writer = file_writer(self._classes, target)
         if writer is None:
@@ -79,6 +80,13 @@ class SmallCommits:
         with removed_if_refused(writer.folder.files, locations):
             self._commit(target, (writer.fields, added), (keys.fields, removed), unpartitioned, commit)
         return True
+
+    def _can_fold(self, target: Any) -> bool:
+        """Whether equality deletes of the table can be converted while commits go on. Iceberg then looks at
+        the snapshots since, which a catalog of version 2 that removes files by itself (Nessie) does not
+        keep."""
+        version = self._classes.format_version(target)
+        return version >= 3 or (version == 2 and may_remove_files(target))
 
     def _commit(
         self, target: Any, rows: Described, keys: Described, unpartitioned: Any, commit: Commit

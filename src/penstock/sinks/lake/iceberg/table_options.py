@@ -128,8 +128,8 @@ class TableShape(Section):
     """Table properties, such as `write.parquet.compression-codec`. Those that Penstock relies on cannot be
     set: `penstock.*`, `format-version` and the write modes."""
     format_version: Literal[2, 3] = 3
-    """Version of Iceberg's table format. `2`: for readers that do not know version 3. Then Spark merges every
-    epoch, also small ones, and deletes are position deletes, which all readers know."""
+    """Version of Iceberg's table format. `2`: for readers that do not know version 3. Then merges leave files
+    of position deletes, which all readers know, instead of deletion vectors, and take up to twice as long."""
     adopt: bool = False
     """Take over a table that exists, was made by others and fits, with its rows. At the end of the snapshot
     it equals its source. Without it, such a table is refused."""
