@@ -58,15 +58,17 @@ class SparkMaster(PrivateServer):
 
 
 class SparkWorker(PrivateServer):
-    """`python`: the folder in which executors find `pythonX.Y`. Default: that of this process's Python,
+    """`host`: a loopback address of its own. Executors of the same host would read each other's files.
+    `python`: the folder in which executors find `pythonX.Y`. Default: that of this process's Python,
     without the packages of a virtual environment. None: they find no Python."""
 
     kind = "spark-worker"
 
     def __init__(
-        self, master: str, *, cores: int, memory: str, python: Path | None = Path(sys.base_prefix)
+        self, master: str, *, host: str, cores: int, memory: str, python: Path | None = Path(sys.base_prefix)
     ) -> None:
         super().__init__()
+        self.host = host
         self._master, self._cores, self._memory, self._python = master, cores, memory, python
         for name in ("root", "work"):
             (self.folder / name).mkdir()
@@ -130,6 +132,7 @@ class SparkCluster:
     ) -> None:
         self._stack = ExitStack()
         self._kind = (cores, memory, python)
+        self._started = 0
         self.workers: list[SparkWorker] = []
         with ExitStack() as starting:
             self.master = starting.enter_context(SparkMaster())
@@ -154,7 +157,9 @@ class SparkCluster:
 
     def _worker(self) -> SparkWorker:
         cores, memory, python = self._kind
-        return SparkWorker(self.url, cores=cores, memory=memory, python=python)
+        self._started += 1
+        host = f"127.0.0.{1 + self._started}"
+        return SparkWorker(self.url, host=host, cores=cores, memory=memory, python=python)
 
     def executors(self) -> list[psutil.Process]:
         return [process for worker in self.workers for process in worker.executors()]
