@@ -385,7 +385,7 @@ def demo(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Copy a private MySQL server under load into lake tables, kill the pipeline twice, and verify the
+    """Copy a private MySQL server under load into lake tables, kill parts of the pipeline, and verify the
     result."""
     from penstock.commands.demo import demo as command
     from penstock.testing.demo import DemoOptions

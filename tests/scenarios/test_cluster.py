@@ -83,7 +83,8 @@ def objects(store: S3Server, folder: str) -> list[str]:
 
 def assert_equal(case: Scenario) -> None:
     """The judge is the server's own SELECT."""
-    done = case.command("query", f"SELECT * FROM lake.{case.namespace}.orders", "--json", timeout=500)
+    sql = f"SELECT * FROM lake.{case.namespace}.orders"
+    done = case.command("query", sql, "--json", "--limit", "99999", timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     found = {row["id"]: (row["note"], str(row["amount"])) for row in rows}

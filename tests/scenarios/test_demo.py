@@ -10,6 +10,17 @@ import pytest
 
 
 @pytest.mark.slow
+def test_the_demo_on_a_cluster_ends_equal_with_its_kills() -> None:
+    """A private Spark cluster, whose workers see neither the driver's disk nor each other's."""
+    command = [sys.executable, "-m", "penstock", "demo", "--cluster", "--rows", "20000", "--seconds", "10"]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=1500, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout)
+    assert result["equal"] and all(table["equal"] for table in result["tables"])
+    assert result["kills"] == ["receiver", "driver", "executor"]
+
+
+@pytest.mark.slow
 def test_the_demo_on_s3_ends_equal_with_its_kills() -> None:
     """A private S3 server and a REST catalog (in SQLite where there is no Java for it)."""
     command = [sys.executable, "-m", "penstock", "demo", "--lake", "s3", "--rows", "20000", "--seconds", "10"]

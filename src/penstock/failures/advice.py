@@ -38,7 +38,7 @@ RULES = (
     # Python of the workers
     rule(
         r"\[PENSTOCK_OTHER_PYTHON\] (\d+\.\d+) instead of (\d+\.\d+)",
-        "It has Python {1}, and the driver has Python {2}.",
+        "The worker has Python {1}, the driver has Python {2}.",
         "Install Python {2} on the workers. If it is not on their PATH, set spark.pyspark.python in "
         "`spark.conf` to its path there.",
     ),
