@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from penstock.commands.prepare import sink_options
+from penstock.artifacts import environment
+from penstock.commands.prepare import prepare, sink_options
 from penstock.errors import ConfigError
 
 
@@ -26,3 +28,15 @@ def test_what_is_neither_is_refused() -> None:
         sink_options("hudi")
     with pytest.raises(ConfigError, match=r"The pipeline file nowhere\.yaml cannot be read"):
         sink_options("nowhere.yaml")
+
+
+def test_the_packages_for_workers_are_packed_on_request(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    packed = tmp_path / "packages.tar.gz"
+    packed.write_bytes(b"packed")
+    monkeypatch.setattr(environment, "archive", lambda: packed)
+    prepare([], cluster=True, as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"cluster": str(packed)}
+    prepare([], cluster=False, as_json=True)
+    assert json.loads(capsys.readouterr().out) == {}
