@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from penstock.testing.demo import CLUSTER_START
 from penstock.testing.running import RunningPipeline
 from penstock.testing.scenario import SHORT_LIVED, Scenario, wait_for
 from penstock.testing.servers import Database
@@ -67,6 +68,7 @@ def on_cluster(case: Scenario, store: S3Server, cluster: SparkCluster, state: Pa
         spark={
             "master": cluster.url,
             "driver_memory": "1g",
+            "start_timeout": CLUSTER_START,
             "conf": SHORT_LIVED
             | cluster.conf
             | {"spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1"},
@@ -136,8 +138,10 @@ def test_a_driver_continues_elsewhere_with_state_sqlite_and_the_store(
         chunks_placed(pipeline, 5)
         change(case, 1)
         pipeline.next_epoch(seconds=300)
+        ended = [*pipeline.processes()["jvm"], *pipeline.processes()["receiver"]]
         pipeline.kill("driver")
         pipeline.kill("receiver")
+        wait_for(lambda: not any(one.is_running() for one in ended), "all of the driver to end", seconds=300)
     change(case, 2)
     elsewhere = case.folder / "elsewhere"
     elsewhere.mkdir(mode=0o700)

@@ -29,7 +29,7 @@ def test_a_pipeline_on_yarn_ends_equal_with_the_packages_that_it_brought(
         conf = SHORT_LIVED | yarn.conf
         # So that tasks of Spark read the chunks and write the rows, and not the driver.
         case.write_file(
-            spark={"master": "yarn", "driver_memory": "1g", "start_timeout": "5min", "conf": conf},
+            spark={"master": "yarn", "driver_memory": "1g", "start_timeout": "10min", "conf": conf},
             epoch={"driver_bytes_max": 0, "interval": "200ms"},
             snapshot={"chunk_rows": 300},
         )

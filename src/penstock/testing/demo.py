@@ -32,6 +32,9 @@ DRAIN_SECONDS_MAX = 600.0
 """How long the pipeline may take to apply all changes at the end: minutes for the largest demo on two
 cores."""
 
+CLUSTER_START = "10min"
+"""How long all parts of a cluster on one machine may take to start, while the machine does other work."""
+
 Say = Callable[[str], None]
 
 SHORT_LIVED_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=160m"
@@ -212,7 +215,7 @@ def _spark(cluster: SparkCluster | None) -> dict[str, Any]:
     if cluster is None:
         return {"conf": conf}
     conf |= cluster.conf | {"spark.executor.extraJavaOptions": SHORT_LIVED_JVM}
-    return {"master": cluster.url, "conf": conf}
+    return {"master": cluster.url, "start_timeout": CLUSTER_START, "conf": conf}
 
 
 class _Phase:
