@@ -41,6 +41,8 @@ def main() -> None:
     seeds = {
         "event": [LOG[4:]],
         "range": [b"\1" + LOG, b"\0" + written(parts)],
+        # The numbers are taken from an input's start.
+        "ranged": [bytes(25) + b"\1" + LOG, bytes(25) + b"\0" + written(parts)],
         "inspect": [b"\1" + LOG, b"\0" + written(parts)],
         # A bool and a byte are taken from an input's end and start; what is between are the events.
         "framer": [b"\1\7" + written(parts)],
