@@ -56,8 +56,8 @@ fn rows(file: SegmentFile, length: u64) -> error::Result<Vec<usize>> {
 
 fuzz_target!(|input: (u8, u32, u32, u64, u64, &[u8])| {
     let (answers, start, end, size, block_bytes, bytes) = input;
-    let answers =
-        [Answers::Right, Answers::Short, Answers::Long, Answers::Other, Answers::Failing][answers as usize % 5];
+    let answers = [Answers::Right, Answers::Short, Answers::Long, Answers::Other, Answers::Failing]
+        [answers as usize % 5];
     let file = log::file(bytes);
     let whole = file.len() as u64;
     // The size is right, or another one. Nobody says that a file is larger than memory.
