@@ -55,3 +55,13 @@ def test_a_directory_that_cannot_be_written_is_told_with_the_cure() -> None:
     [finding] = staging_findings(config_of("/proc/nowhere"))
     assert finding.level == "error"
     assert "/proc/nowhere" in finding.message and "Check the rights" in finding.message
+
+
+def test_the_archive_of_the_relay_log_is_tried_too(server: S3Server) -> None:
+    for bucket, level in (("lake", "ok"), ("nowhere", "error")):
+        document = {"name": "a", "source": {"user": "u"}, "tables": ["shop.*"], "state": "state"}
+        relay_log = {"archive": f"s3://{bucket}/log"}
+        sections = {"sink": {"path": "lake"}, "relay_log": relay_log, "store": keys(server)}
+        [finding] = staging_findings(configuration.parse({**document, **sections}))
+        assert (finding.level, finding.check) == (level, "relay_log.archive")
+        assert relay_log["archive"] in finding.message

@@ -17,7 +17,7 @@ from penstock.errors import ConfigError, LeaseHeld, LogPurged, PenstockError
 from penstock.model.offset import LogRange, Offset
 from penstock.relaylog import archive_lease
 from penstock.relaylog.archive import FOLDER, MANIFEST, Archive
-from penstock.relaylog.archive_restore import prepare
+from penstock.relaylog.archive_restore import lost_after, prepare
 from penstock.relaylog.archiver import Archiver
 from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.files import LogPlace
@@ -334,3 +334,24 @@ def test_random_ranges_cross_from_archive_to_disk(received: Received, folder: Pa
         log = RelayLog.open(LogPlace(folder, store))
         seed = chance.randrange(1000)
         assert answers(log, received, seed) == answers(received.log, received, seed)
+
+
+@pytest.mark.parametrize(
+    ("position", "generation", "lost"),
+    [
+        (100, 1, None),
+        (101, 1, 100),
+        (500, 2, 100),
+        (500, 3, None),
+        (900, 3, None),
+        (901, 4, 900),
+        (901, 5, None),
+    ],
+)
+def test_who_has_planned_what_was_lost_is_told_from_where(
+    position: int, generation: int, lost: int | None
+) -> None:
+    """The disk was lost twice: after offset 100 by writers before 3, after 900 by writers before 5."""
+    relay = {"forks": [[100, 3], [900, 5]]}
+    assert lost_after(relay, position=Offset(position), generation=generation) == lost
+    assert lost_after({}, position=Offset(position), generation=generation) is None

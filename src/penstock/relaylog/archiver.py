@@ -176,9 +176,9 @@ class Archiver:
         if found is None:
             manifest = Manifest(relay, self._generation, self._owner())
         else:
-            check_same_log(self.folder, found, self.archive)
             if found.generation >= self._generation and found.owner.get("id") != self._owner()["id"]:
                 raise archive_lease.held(self.archive.store, found.owner)
+            check_same_log(self.folder, found, self.archive)
             generation = max(self._generation, found.generation)
             manifest = replace(found, relay=relay, generation=generation, owner=self._owner())
         self._store(manifest)
