@@ -3,6 +3,7 @@ keys, scratch."""
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from penstock.store.options import StoreOptions
 from penstock.testing.scenario import SHORT_LIVED, Scenario, refusal
 from penstock.testing.servers import Database
 from penstock.testing.servers.s3 import KEY_ID, SECRET, Moto, S3Server
+from penstock.testing.servers.spark_cluster import SparkCluster
 
 CHILDREN = 25_000
 """More than the driver handles itself: what a foreign key does to them is computed by Spark."""
@@ -46,17 +48,17 @@ def objects(server: S3Server, url: str) -> list[str]:
     return [found.key for found in store.objects()]
 
 
-def load(mysql: Database) -> None:
+def load(mysql: Database, children: int = CHILDREN) -> None:
     mysql.execute(
         "CREATE TABLE p (id INT PRIMARY KEY, v VARCHAR(20))",
         "CREATE TABLE c (id INT PRIMARY KEY, p_id INT, v VARCHAR(20), at DATETIME(6), price DECIMAL(12, 3),"
         " FOREIGN KEY (p_id) REFERENCES p (id) ON DELETE CASCADE ON UPDATE CASCADE)",
         "INSERT INTO p VALUES (1, 'one'), (2, 'two'), (3, 'three')",
     )
-    for start in range(0, CHILDREN + 3000, 4000):
+    for start in range(0, children + 3000, 4000):
         rows = ", ".join(
-            f"({n}, {1 if n < CHILDREN else 2}, 'row {n}', '2026-11-25 10:00:00.{n:06}', {n}.125)"
-            for n in range(start, min(start + 4000, CHILDREN + 3000))
+            f"({n}, {1 if n < children else 2}, 'row {n}', '2026-11-25 10:00:00.{n:06}', {n}.125)"
+            for n in range(start, min(start + 4000, children + 3000))
         )
         mysql.execute(f"INSERT INTO c VALUES {rows}")
 
@@ -135,3 +137,73 @@ def test_staging_cannot_be_moved_while_something_in_it_is_needed(
     mysql.execute("DELETE FROM c WHERE id % 2 = 0")
     assert case.command("run", "--once").returncode == 0
     case.assert_equal("p", "c")
+
+
+# on a cluster, whose workers see no disk but their own ----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SparkCluster]:
+    with SparkCluster(workers=2) as cluster:
+        yield cluster
+
+
+def on_cluster(cluster: SparkCluster, folder: Path) -> dict[str, Any]:
+    folder.mkdir()
+    logged = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": folder.as_uri(),
+              "spark.eventLog.compress": "false"}  # fmt: skip
+    return {"master": cluster.url, "driver_memory": "1g", "conf": SHORT_LIVED | cluster.conf | logged}
+
+
+@pytest.mark.slow
+def test_a_directory_that_executors_do_not_see_is_told_with_the_host(
+    mysql: Database, scenario: Callable[..., Scenario], cluster: SparkCluster, tmp_path: Path
+) -> None:
+    mysql.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    spark = on_cluster(cluster, tmp_path / "events")
+    case = scenario(staging=(tmp_path / "not-shared").as_uri(), spark=spark)
+    refusal(case.command("run", "--once"), "executor on", "`staging`", "not-shared", "object store")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_on_a_cluster_tasks_find_everything_in_the_store_and_secrets_in_their_environment(
+    mysql: Database,
+    scenario: Callable[..., Scenario],
+    server: S3Server,
+    cluster: SparkCluster,
+    tmp_path: Path,
+) -> None:
+    load(mysql, children=9000)
+    account, password = f"s{mysql.name[-8:]}", "hunter2-Zb81fkq0"
+    mysql.execute(
+        f"CREATE USER {account}@'%' IDENTIFIED BY '{password}'",
+        f"GRANT SELECT, REPLICATION CLIENT, REPLICATION SLAVE ON *.* TO {account}@'%'",
+    )
+    options = staged_in(server)
+    catalog = {
+        "type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path / 'catalog.db'}",
+        "warehouse": f"s3://lake/{uuid.uuid4().hex}", "properties": server.iceberg_properties,
+    }  # fmt: skip
+    case = scenario(
+        **options,
+        source={"host": mysql.host, "port": mysql.port, "user": account, "password": password},
+        relay_log={"archive": f"{options['staging']}-log"},
+        spark=on_cluster(cluster, tmp_path / "events"),
+    )
+    case.write_file(sink={"type": "iceberg", "namespace": case.namespace, "catalog": catalog})
+    done = case.command("run", "--once", "--json", timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    mysql.execute("DELETE FROM p WHERE id = 1", "INSERT INTO c VALUES (-1, 2, 'new', NULL, 1)")
+    done = case.command("run", "--once", "--json", timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    verified = case.command("verify", "--json", timeout=900)
+    assert [one["equal"] for one in json.loads(verified.stdout)["tables"]] == [True, True], verified.stderr
+    assert objects(server, options["staging"]) == []
+    shown = done.stdout + done.stderr
+    places = [case.folder, *(worker.work for worker in cluster.workers)]
+    for secret in (SECRET, password):
+        assert secret not in shown
+        for path in [path for place in places for path in place.rglob("*") if path.is_file()]:
+            if path != case.file:
+                assert secret.encode() not in path.read_bytes(), path

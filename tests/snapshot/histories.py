@@ -330,7 +330,7 @@ class History:
                 self._rests_until = self._writers.transactions + self.dice.randint(2, 25)
             for outcome in outcomes:
                 self.chunks += len(outcome.placed)
-                self._staging.discard_all(outcome.placed)
+                self._staging.discard_placed(outcome.placed)
             return True
         try:
             run.signals.work()

@@ -259,7 +259,7 @@ def test_a_discarded_chunk_can_be_staged_again_and_the_later_attempt_stays(stagi
     staging.discard(first)
     assert keys(staging) == []
     second = staging.stage(ScriptedReader([2]), SCHEMA, CHUNK, "12")
-    staging.discard_all([first])
+    staging.discard_placed([first])
     assert staging.staged() == [second]
     assert values_of(staging, second) == [2]
 
@@ -352,6 +352,17 @@ def test_a_manifest_that_nobody_confirmed_keeps_its_rows(faulty: FaultyProxy, lo
     wait_for(lambda: staging.find("12", CHUNK), "the manifest to appear")
     [staged] = staging.recover()
     assert values_of(staging, staged) == [1]
+
+
+def test_placed_chunks_that_cannot_be_removed_now_stop_nothing(faulty: FaultyProxy) -> None:
+    staging = Staging(s3_store(faulty.url))
+    placed = [staging.stage(ScriptedReader([1]), SCHEMA, CHUNK, folder) for folder in ("12", "13")]
+    faulty.plan(Fault("answer"), times=99)
+    staging.discard_placed(placed)
+    faulty.forget()
+    assert len(keys(staging)) == 4
+    staging.discard_placed(placed)
+    assert keys(staging) == []
 
 
 def test_a_task_killed_between_rows_and_manifest_leaves_nothing_that_counts(

@@ -39,7 +39,7 @@ from penstock.runtime.planning_loop import LoopPace, Planning, Renewal, make_pla
 from penstock.runtime.progress import Progress
 from penstock.runtime.query_watch import QueryWatch
 from penstock.runtime.shutdown import Ending
-from penstock.runtime.staging_place import folder_url, open_staging, sweep
+from penstock.runtime.staging_place import SCRATCH, folder_url, open_staging, sweep
 from penstock.runtime.unpark import unpark
 from penstock.runtime.verify_requests import Requests
 from penstock.signals.channels import open_channels
@@ -57,6 +57,7 @@ from penstock.sources.preflight import Finding
 from penstock.sources.receiver import Receiver
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
+from penstock.store.folder import StoreFolder
 
 log = logging.getLogger(__name__)
 
@@ -153,6 +154,7 @@ class Run:
 
     def _open_spark(self) -> None:
         from penstock.sinks.registry import open_sink
+        from penstock.spark.check_staging import check_staging
         from penstock.spark.lock import lock_state
         from penstock.spark.session import build_session, warm_up
 
@@ -163,6 +165,8 @@ class Run:
         self.closing.callback(self.spark.stop)
         self.ending.cancel_jobs = self.spark.sparkContext.cancelAllJobs
         lock_state(self.spark, config.state)
+        if not config.spark.is_local:
+            check_staging(self.spark, StoreFolder(self.store, f"{SCRATCH}/check"))
         warm_up(self.spark)
         self.sink = open_sink(config.sink, self.spark, self.state.uuid, config.merge_shards)
         self.closing.callback(self.sink.close)
@@ -348,7 +352,7 @@ class Run:
         self.runner.retries.clear()
         self.progress.applied(plan, outcomes)
         for outcome in outcomes:
-            self.staging.discard_all(outcome.placed)
+            self.staging.discard_placed(outcome.placed)
 
     def _report(self, *, now: bool = False) -> None:
         """Tells retention which log is still needed, and writes the status."""

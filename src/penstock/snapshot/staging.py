@@ -30,9 +30,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import urllib.parse
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ from penstock.store.base import Data, Store
 from penstock.store.errors import ObjectExists, ObjectMissing, ObjectShorter
 from penstock.store.files import NewFile
 from penstock.store.folder import StoreFiles, StoreFolder, whole
+
+log = logging.getLogger(__name__)
 
 FORMAT = 1
 """Version of the manifest's format. Manifests of another version are refused."""
@@ -263,11 +266,18 @@ class Staging:
             self.store.delete(manifest)
         self.store.delete(rows)
 
-    def discard_all(self, chunks: Iterable[StagedChunk]) -> None:
-        """Discards several, in an object store side by side."""
+    def discard_placed(self, chunks: Sequence[StagedChunk]) -> None:
+        """Discards chunks whose rows are at the target, in an object store side by side. What cannot be
+        removed now does no harm: it is removed with the folder of its snapshot."""
+        if not chunks:
+            return
         with ThreadPoolExecutor(StoreFiles(self.store).readers, thread_name_prefix="discard") as pool:
-            for _ in pool.map(self.discard, chunks):
-                pass
+            discarding = [pool.submit(self.discard, chunk) for chunk in chunks]
+        for one in discarding:
+            if (error := one.exception()) is not None and not isinstance(error, TransientError):
+                raise error
+            if error is not None:
+                log.warning("placed chunks are still staged: %s", error)
 
     def recover(self) -> list[StagedChunk]:
         """All staged chunks. Removes files that belong to no manifest: attempts that lost, or whose task

@@ -36,6 +36,7 @@ that was.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,7 +50,7 @@ from penstock.cascades.comparison import Comparisons
 from penstock.cascades.keys import parents_first, refers_to_itself
 from penstock.cascades.parent_changes import Watched, change_schema
 from penstock.config import EpochConfig
-from penstock.errors import TableError
+from penstock.errors import TableError, TransientError
 from penstock.model.change import COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
 from penstock.model.offset import Offset
 from penstock.model.plan import ApplyCascades, ApplyEvents, EpochPlan, PlaceChunks, TablePlan
@@ -68,6 +69,8 @@ from penstock.state import StateStore
 from penstock.store.base import Store
 from penstock.store.errors import ObjectMissing
 from penstock.store.folder import StoreFiles, StoreFolder
+
+log = logging.getLogger(__name__)
 
 FORMAT = 2
 """Version of the manifest's format. Format 1 was written by older versions, in directories alone."""
@@ -444,12 +447,13 @@ class Cascades:
         starts += [] if planned is None else [planned]
         for name, one in list(staged.items()):
             if not starts or one.end <= min(starts):
-                self._remove(one.folder)
+                try:
+                    # First: what is left without it does not count, and is removed by the next run.
+                    one.folder.store.delete(one.folder.key(MANIFEST))
+                    one.folder.remove()
+                except TransientError as error:
+                    log.warning("what foreign keys did in epoch %s is still staged: %s", name, error)
                 del staged[name]
-
-    def _remove(self, folder: StoreFolder) -> None:
-        folder.store.delete(folder.key(MANIFEST))  # first: what is left without it does not count
-        folder.remove()
 
 
 def _is_concerned(table: TablePlan) -> bool:

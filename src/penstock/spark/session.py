@@ -154,8 +154,10 @@ def at_launch(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _keep_from_tasks(context: SparkContext) -> None:
-    """PySpark sends the variables of executors with each task, too, which block managers keep in files. The
-    processes of executors have them already."""
+    """PySpark sends the variables of executors with each task, too, which block managers keep in files. On a
+    cluster, the processes of executors have them already."""
+    if is_local(str(context.master)):
+        return
     for name in [one for one in context.environment if _SECRET.search(one)]:
         del context.environment[name]
 

@@ -5,7 +5,6 @@ directories and object stores.
 can go wrong. `local.py` and `objects.py` are the implementations; `credentials.py` argues how secrets stay
 secret.
 
-Nothing else uses it yet. It is made for the archive of the relay log (segments are put once and read by
-ranges), staged chunks and scratch (uploads, listings, many deletes), and for the data files and deletion
-vectors of lake tables.
+Staged chunks, what foreign keys did and scratch (`folder.py`), the archive of the relay log, and the data
+files and deletion vectors of lake tables (`files.py`) are in stores.
 """

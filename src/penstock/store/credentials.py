@@ -17,7 +17,8 @@ properties in the event log and on the web page. So the first three travel, beca
 and the last two raise `InternalError` when they are pickled. `lent` turns keys that are in memory into
 `KeysFromFile`: it writes them into a file of the state directory, mode 0600, for as long as the run lasts.
 That is right where executors see that directory: on one machine, or on a shared file system. On a cluster
-without one, executors have roles (`Ambient`) or mounted secrets (`KeysFromFile`), as is usual there.
+without one, executors have roles (`Ambient`), mounted secrets (`KeysFromFile`), or variables that Spark sets
+for their processes (`KeysFromEnvironment`, `config/store_section.py`).
 
 A file is read again for each new set of keys, so the driver renews vended keys for executors by writing the
 file again (`LentKeys.renew`).
