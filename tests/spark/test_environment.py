@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from penstock.config import SparkConfig
 from penstock.sinks import registry
 from penstock.spark import environment
 from penstock.spark.daemon import EXPECTED, refuse_other_python
-from penstock.spark.session import own_scratch, session_options
+from penstock.spark.session import SHUFFLE_PARTITIONS, fit_shuffles, own_scratch, session_options
 
 OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -87,3 +88,21 @@ def test_another_python_ends_with_both_versions_before_it_imports_packages(
     monkeypatch.setenv(EXPECTED, "3.9")
     with pytest.raises(SystemExit, match=rf"\[PENSTOCK_OTHER_PYTHON\] {OWN} instead of 3.9"):
         refuse_other_python()
+
+
+class Session:
+    """What `fit_shuffles` asks of a session."""
+
+    def __init__(self) -> None:
+        self.set: dict[str, str] = {}
+        self.sparkContext = SimpleNamespace(defaultParallelism=3)
+        self.conf = SimpleNamespace(set=self.set.__setitem__)
+
+
+def test_shuffles_fit_the_cluster_unless_its_size_or_their_number_is_the_users() -> None:
+    found = []
+    for changes in ({}, {SHUFFLE_PARTITIONS: "50"}, {"spark.dynamicAllocation.enabled": "true"}):
+        session: Any = Session()
+        fit_shuffles(session, changes)
+        found.append(session.set)
+    assert found == [{SHUFFLE_PARTITIONS: "6"}, {}, {}]

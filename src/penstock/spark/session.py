@@ -50,6 +50,7 @@ TASK_ATTEMPTS_MAX = 4
 START_SECONDS = 120.0
 """Limit for reaching a cluster, if the caller gives none: the default of `spark.start_timeout`."""
 
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _EXECUTOR_VARIABLE = "spark.executorEnv."
 
 _MERGED = (
@@ -91,10 +92,19 @@ def build_session(
     if not is_local(spark_config.master):
         try:
             cluster.check_workers(spark, seconds, state, spark_config.environment)
+            fit_shuffles(spark, options)
         except BaseException:
             spark.stop()
             raise
     return spark
+
+
+def fit_shuffles(spark: SparkSession, options: Mapping[str, str]) -> None:
+    """Gives shuffles two partitions for each core of a cluster of fixed size. Spark's default is 200, and
+    streams cannot put small ones together: on three cores, a MERGE of few rows would take a minute."""
+    fixed = options.get("spark.dynamicAllocation.enabled", "false") == "false"
+    if fixed and SHUFFLE_PARTITIONS not in options:
+        spark.conf.set(SHUFFLE_PARTITIONS, str(2 * spark.sparkContext.defaultParallelism))
 
 
 def start(
@@ -306,7 +316,7 @@ def _execution(master: str) -> dict[str, str]:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             # On one machine, more partitions than slots only add task starts.
-            "spark.sql.shuffle.partitions": str(cores),
+            SHUFFLE_PARTITIONS: str(cores),
             "spark.default.parallelism": str(cores),
             # Saves planning one stage per small job. There are already as few partitions as possible.
             "spark.sql.adaptive.enabled": "false",
