@@ -131,22 +131,33 @@ def test_executors_end_in_the_middle_and_join_late(
     assert objects(store, f"{case.database}/staging") == []
 
 
-def test_a_driver_continues_elsewhere_with_state_sqlite_and_the_store(
-    case: Scenario, store: S3Server, cluster: SparkCluster
+@pytest.mark.parametrize(
+    ("killed", "survives"),
+    [
+        pytest.param(False, ("state.sqlite*",), id="after SIGTERM, with state.sqlite"),
+        pytest.param(True, ("state.sqlite*", "relay"), id="after kill -9, with the relay log, too"),
+    ],
+)
+def test_a_driver_continues_in_another_directory_with_what_must_survive(
+    case: Scenario, store: S3Server, cluster: SparkCluster, killed: bool, survives: tuple[str, ...]
 ) -> None:
     with case.running() as pipeline:
         chunks_placed(pipeline, 5)
         change(case, 1)
         pipeline.next_epoch(seconds=300)
         ended = [*pipeline.processes()["jvm"], *pipeline.processes()["receiver"]]
-        pipeline.kill("driver")
-        pipeline.kill("receiver")
+        if killed:
+            pipeline.kill("driver")
+            pipeline.kill("receiver")
+        else:
+            assert pipeline.stop(seconds=300) == 0
         wait_for(lambda: not any(one.is_running() for one in ended), "all of the driver to end", seconds=300)
     change(case, 2)
     elsewhere = case.folder / "elsewhere"
     elsewhere.mkdir(mode=0o700)
-    for file in (case.folder / "state").glob("state.sqlite*"):
-        shutil.move(file, elsewhere / file.name)
+    for pattern in survives:
+        for file in (case.folder / "state").glob(pattern):
+            shutil.move(file, elsewhere / file.name)
     shutil.rmtree(case.folder / "state")
     on_cluster(case, store, cluster, elsewhere)
     done = case.command("run", "--once", "--json", timeout=580)
