@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from penstock.relaylog import segment_bytes
 from penstock.relaylog.archive import Archive
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.segment_bytes import opened
+from penstock.relaylog.segment_bytes import InStore, opened
 from penstock.store.base import Store
 from penstock.store.errors import StoreUnavailable
 from penstock.store.opening import open_store
@@ -126,10 +127,12 @@ def decoder_of(schema: TableSchema, part: segment_bytes.OpenSplit) -> Any:
     return RangeDecoder(schema.to_json(), *part.place, preamble=part.preamble)
 
 
-def test_a_split_is_read_with_one_request_for_its_bytes_and_one_for_the_head(
+def test_an_executor_reads_a_split_with_one_request_for_its_bytes_and_one_for_the_head(
     received: Received, folder: Path, faulty_store: Store, proxy: FaultyProxy
 ) -> None:
+    archive = Archive(faulty_store)
     archiver(folder, faulty_store).step(last_too=True)
+    sizes = {one.name.base: one for one in archive.manifest().segments}  # type: ignore[union-attr]
     log = RelayLog.open(LogPlace(None, faulty_store))
     table = TABLES[1]
     splits = [
@@ -139,13 +142,33 @@ def test_a_split_is_read_with_one_request_for_its_bytes_and_one_for_the_head(
     ]
     assert splits
     for split in splits[:3]:
-        segment_bytes._open.clear()
+        segment = sizes[split.base]
+        remote = replace(split, source=InStore(faulty_store, archive.data_key(segment.name), segment.bytes))
         proxy.requests.clear()
-        list(decoder_of(received.schemas[table], opened(split)))
+        list(decoder_of(received.schemas[table], opened(remote)))
         asked = [one.headers.get("range") for one in proxy.requests if one.method == "GET"]
         start, end = split.start - split.base, split.end - split.base
         assert f"bytes={start}-{end - 1}" in asked
-        assert len(asked) <= 2
+        assert len(asked) == 2
+
+
+def test_many_tables_read_each_block_of_an_archive_once(
+    received: Received, folder: Path, faulty_store: Store, proxy: FaultyProxy
+) -> None:
+    archiver(folder, faulty_store).step(last_too=True)
+    log = RelayLog.open(LogPlace(None, faulty_store))
+    splits = [
+        (table, split)
+        for table in TABLES[:3]
+        for split in log.splits(LogRange(log.start, log.end), table, bytes_aim=1 << 30)
+    ]
+    segment_bytes._open.clear()
+    proxy.requests.clear()
+    for table, split in sorted(splits, key=lambda one: one[1].base):
+        list(decoder_of(received.schemas[table], opened(split)))
+    asked = [(one.path, one.headers.get("range")) for one in proxy.requests if "binlog" in one.path]
+    read = [one for one in asked if one[1] is not None]
+    assert len(read) == len(set(read)) <= 2 * len(log.segments())
 
 
 # programs that read an archive

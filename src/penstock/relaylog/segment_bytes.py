@@ -33,25 +33,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import RelayLogCorrupt, TransientError
 from penstock.model.offset import Offset, Split
+from penstock.relaylog.read_ahead import ReadAhead
 from penstock.store.base import Store
 
 if TYPE_CHECKING:
     from penstock._core import File, RangedFile
-
-BLOCK_BYTES = 4 << 20
-"""One request for this much: S3 needs 20 to 50 ms for the first byte, and as long again for the rest."""
-CACHE_BYTES = 32 << 20
-"""Blocks of one segment in memory, so that a decoder which goes back in its split (layout `latest`) does not
-fetch most of it again."""
-OPEN_MAX = 2
-"""Segments whose blocks are kept at the same time, per process."""
-CARRIED_BYTES_MAX = 4 << 20
-"""Bytes of one segment that travel in a task's own description. Spark sends that once to each executor."""
-_COPY_BYTES = 8 << 20
-"""Bytes in memory while a part is put into a store."""
-
-_HEADER = struct.Struct("<IBIIIH")
-"""Of an event: timestamp, type, server id, size, end position, flags."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +46,24 @@ class Part:
 
     start: int
     end: int
+
+
+BLOCK_BYTES = 4 << 20
+"""One request for this much: S3 needs 20 to 50 ms for the first byte, and as long again for the rest."""
+CACHE_BYTES = 64 << 20
+"""Blocks of one segment in memory: those of a split of `epoch.task_bytes`. A decoder of layout `latest` goes
+back in its split, and would fetch it again."""
+OPEN_MAX = 2
+"""Segments whose blocks are kept at the same time, per process."""
+CARRIED_BYTES_MAX = 4 << 20
+"""Bytes of one segment that travel in a task's own description. Spark sends that once to each executor."""
+_WHOLE = Part(64 << 10, 1 << 62)
+"""All of a file but its head, which is fetched alone."""
+_COPY_BYTES = 8 << 20
+"""Bytes in memory while a part is put into a store."""
+
+_HEADER = struct.Struct("<IBIIIH")
+"""Of an event: timestamp, type, server id, size, end position, flags."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,10 @@ class Carried:
 @dataclass(frozen=True)
 class LocalOrArchived:
     """A segment on the disk of this machine. If it is not there any more, it is in the archive. `path`: None
-    if this machine has no folder of the log."""
+    if this machine has no folder of the log.
+
+    Blocks are laid out alike for all splits: who reads the log of many tables here fetches each block
+    once."""
 
     path: str | None
     store: Store
@@ -148,7 +155,7 @@ class LocalOrArchived:
             size = self.store.stat(self.key).size
         url = self.store.location.url(self.key)
         return _ranged(
-            url, size, part, lambda start, end: self.store.get_range(self.key, start, end), self.path
+            url, size, _WHOLE, lambda start, end: self.store.get_range(self.key, start, end), self.path
         )
 
 
@@ -168,10 +175,18 @@ def _ranged(
         if (found := _open.get(key)) is not None:
             _open.move_to_end(key)
             return found
+        start, end = min(part.start, size), min(part.end, size)
+        fetch = ReadAhead(fetch, end=end, block_bytes=BLOCK_BYTES)
         file = RangedFile(
-            name, size, fetch, start=min(part.start, size), end=min(part.end, size), block_bytes=BLOCK_BYTES,
-            cache_bytes=CACHE_BYTES, local=local,
-        )  # fmt: skip
+            name,
+            size,
+            fetch,
+            start=start,
+            end=end,
+            block_bytes=BLOCK_BYTES,
+            cache_bytes=CACHE_BYTES,
+            local=local,
+        )
         _open[key] = file
         if len(_open) > OPEN_MAX:
             _open.popitem(last=False)
