@@ -6,10 +6,13 @@ imports Spark or Arrow at the top of the file; `SinkKind.open` does so when it i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+
+from pydantic import BeforeValidator
 
 from penstock.model.schema import TableId
 from penstock.model.section import Section
@@ -20,6 +23,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.sinks.base import Sink
+
+
+def _is_a_path(value: Any) -> Any:
+    if isinstance(value, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):
+        raise ValueError(  # without the value, which may hold credentials
+            "this is a directory of a local or mounted file system, so it takes no URL; for tables on object "
+            "storage, use the sink iceberg with a section `catalog` (docs/catalogs.md)"
+        )
+    return value
+
+
+Directory = Annotated[Path, BeforeValidator(_is_a_path, json_schema_input_type=Path)]
+"""A directory as an option of a sink. A URL would be taken for a relative path."""
 
 
 class SinkOptions(Section):

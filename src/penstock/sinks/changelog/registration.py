@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from penstock.model.shards import Shards
-from penstock.sinks.kind import NamespaceOptions, SinkKind
+from penstock.sinks.kind import Directory, NamespaceOptions, SinkKind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +19,7 @@ class ParquetOptions(NamespaceOptions):
 
     type: Literal["parquet"]
     """Name of the sink."""
-    path: Path
+    path: Directory
     """Directory of the change log."""
     before_images: bool = True
     """Write the row before an update as `update_preimage`."""

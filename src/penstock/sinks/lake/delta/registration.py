@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from penstock.model.shards import Shards
-from penstock.sinks.kind import NamespaceOptions, SinkKind
+from penstock.sinks.kind import Directory, NamespaceOptions, SinkKind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,7 @@ class DeltaOptions(NamespaceOptions):
 
     type: Literal["delta"]
     """Name of the sink."""
-    path: Path
+    path: Directory
     """Directory of the tables."""
 
     @property

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from penstock.model.schema import TableId
 from penstock.model.shards import Shards
 from penstock.model.units import Milliseconds
-from penstock.sinks.kind import NamespaceOptions, Probe, Probed, SinkKind
+from penstock.sinks.kind import Directory, NamespaceOptions, Probe, Probed, SinkKind
 from penstock.sinks.lake.iceberg.catalog_options import (
     CatalogOptions,
     CatalogSection,
@@ -49,7 +49,7 @@ class IcebergOptions(NamespaceOptions):
 
     type: Literal["iceberg"] = "iceberg"
     """Name of the sink."""
-    path: Path | None = None
+    path: Directory | None = None
     """Directory of the warehouse, without a section `catalog`."""
     catalog: CatalogSection = "lake"
     """The Iceberg catalog that has the tables: a section (below), or the name of a catalog in Spark. A
