@@ -16,10 +16,10 @@ from penstock.config import RelayLogConfig
 from penstock.errors import ConfigError, LeaseHeld, LogPurged, PenstockError
 from penstock.model.offset import LogRange, Offset
 from penstock.relaylog import archive_lease
-from penstock.relaylog.archive import FOLDER, MANIFEST, Archive
+from penstock.relaylog.archive import CONSUMERS, FOLDER, MANIFEST, Archive
 from penstock.relaylog.archive_restore import lost_after, prepare
 from penstock.relaylog.archiver import Archiver
-from penstock.relaylog.consumers import Consumer
+from penstock.relaylog.consumers import Consumer, registered
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import list_segments
@@ -355,3 +355,38 @@ def test_who_has_planned_what_was_lost_is_told_from_where(
     relay = {"forks": [[100, 3], [900, 5]]}
     assert lost_after(relay, position=Offset(position), generation=generation) == lost
     assert lost_after({}, position=Offset(position), generation=generation) is None
+
+
+def test_readers_stay_registered_when_the_disk_is_lost(
+    received: Received, folder: Path, store: Store, tmp_path: Path
+) -> None:
+    segments = list_segments(folder)
+    Consumer(folder, "slow", needs=segments[2].base).close()
+    Consumer(folder, "level", needs=received.log.end, id="x", kind="pipeline", place="/state").close()
+    archiver(folder, store).step()
+    archive_lease.write(store, {}, stopped=True)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    generation = prepare(empty, store)
+    found = {one.name: (one.kind, one.offset, one.alive) for one in registered(empty)}
+    # Nobody has read log that is not there.
+    assert found == {
+        "slow": ("follower", segments[2].base, False), "level": ("pipeline", segments[-1].base, False)
+    }  # fmt: skip
+    archiver(empty, store, AT_ONCE, generation=generation + 1).step()
+    assert RelayLog.open(LogPlace(None, store)).segments() == segments[2:-1]
+
+
+@pytest.mark.parametrize(
+    "known", [b"", b"{}", b"[1, null]", b'[{"id": "../x", "name": "x"}]', b'[{"id": "a"}]']
+)
+def test_a_damaged_list_of_readers_stops_nothing(
+    folder: Path, store: Store, tmp_path: Path, known: bytes
+) -> None:
+    archiver(folder, store).step()
+    archive_lease.write(store, {}, stopped=True)
+    store.put(CONSUMERS, known)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    prepare(empty, store)
+    assert registered(empty) == []

@@ -66,7 +66,7 @@ def test_faults_of_the_store_change_nothing_in_the_archive(
     proxy.forget()
     manifest = Archive(faulty_store).manifest()
     assert manifest is not None
-    assert len(objects(faulty_store)) == 2 + 2 * len(manifest.segments)  # no orphan
+    assert len(objects(faulty_store)) == 3 + 2 * len(manifest.segments)  # no orphan
 
 
 def every(number: int) -> Any:

@@ -5,6 +5,7 @@
 | `log.json` | the manifest: content of `relay.json`, who writes the archive, the list of its segments |
 | `segments/…` | each closed segment under its name, byte for byte, up to the next one's base |
 | `segments/….index` | its index |
+| `consumers.json` | who reads the log, and from where, as of the last half minute |
 | `prepared/…/*.xa` | the spool files of transactions (XA) that are prepared at the segment's end |
 
 Only what the manifest lists counts. `archiver.py` writes the archive, and argues why no two receivers mix
@@ -27,6 +28,7 @@ from penstock.store.base import Store, Version
 from penstock.store.errors import ObjectMissing
 
 MANIFEST = "log.json"
+CONSUMERS = "consumers.json"
 FOLDER = "segments"
 FORMAT = 1
 
@@ -139,6 +141,14 @@ class Archive:
             )
         check_segment_format(str(self), manifest.relay)
         return manifest
+
+    def consumers(self) -> list[object]:
+        """What `consumers.described` said of the log's readers. Empty if that is not known."""
+        try:
+            found = json.loads(self.store.get(CONSUMERS).data)
+        except (ObjectMissing, ValueError, RecursionError):
+            return []
+        return found if isinstance(found, list) else []
 
     def version(self) -> Version | None:
         """Changes with the manifest."""

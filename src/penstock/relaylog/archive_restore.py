@@ -1,8 +1,8 @@
 """Begins a relay log on an empty disk where its archive ends.
 
-Only the last segment is fetched, with its index and its spool files: a receiver needs no more, and readers
-find the others in the archive. `relay.json` is written last. It makes the folder a relay log, so a restore
-that was killed is made again.
+Only the last segment is fetched, with its index, its spool files and the list of the log's consumers: a
+receiver needs no more, and readers find the other segments in the archive. `relay.json` is written last. It
+makes the folder a relay log, so a restore that was killed is made again.
 
 What another disk had after the archive's end is lost. Its offsets will be given again, perhaps to other
 events. Unless the last receiver ended with a complete archive, `relay.json` records that in `forks`:
@@ -21,7 +21,7 @@ from typing import Any
 from penstock.disk.replace import replace_by, replace_file
 from penstock.errors import TransientError
 from penstock.model.offset import Offset
-from penstock.relaylog import archive_lease
+from penstock.relaylog import archive_lease, consumers
 from penstock.relaylog.archive import Archive, Archived, Manifest
 from penstock.relaylog.archiver import check_same_log
 from penstock.relaylog.segment import RELAY_FILE, SegmentName, list_segments
@@ -72,6 +72,7 @@ def _restore(folder: Path, archive: Archive, manifest: Manifest, *, complete: bo
     if manifest.segments:
         _fetch(folder, archive, manifest.segments[-1])
         assert [one.base for one in list_segments(folder)] == [manifest.segments[-1].name.base]
+    consumers.restore(folder, archive.consumers(), end=manifest.end)
     relay = dict(manifest.relay)
     if not complete:
         relay["forks"] = [*relay.get("forks", ()), [int(manifest.end), manifest.generation + 1]]

@@ -28,6 +28,7 @@ archive together have no gap. A segment that could not be archived stays, whatev
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import threading
 import time
@@ -42,7 +43,7 @@ from penstock.disk.replace import sync
 from penstock.errors import ConfigError, LeaseHeld, PenstockError, TransientError
 from penstock.model.offset import Offset
 from penstock.relaylog import archive_lease, consumers, index, retention
-from penstock.relaylog.archive import FOLDER, MANIFEST, Archive, Archived, Manifest
+from penstock.relaylog.archive import CONSUMERS, FOLDER, MANIFEST, Archive, Archived, Manifest
 from penstock.relaylog.index import Entry
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import CONSUMERS_FOLDER, RELAY_FILE, Listing, SegmentName, read_relay
@@ -83,6 +84,7 @@ class Archiver:
         self._id = ""
         self._manifest: Manifest | None = None
         self._listing = Listing(folder)
+        self._consumers: list[dict[str, object]] | None = None
         self._wake = threading.Event()
         self._stopping = False
         self._clean = False
@@ -156,8 +158,11 @@ class Archiver:
                 if name.base >= manifest.end:
                     manifest = self._put(relay_log, name, manifest)
                     self._renew()
-        if time.monotonic() - self._tidied > TIDY_SECONDS:
+        if last_too:
+            self._note_consumers()
+        elif time.monotonic() - self._tidied > TIDY_SECONDS:
             self._tidied = time.monotonic()
+            self._note_consumers()
             self._expire()
             self.drop_cached(self.config.cache_size)
 
@@ -251,6 +256,13 @@ class Archiver:
             with contextlib.suppress(FileNotFoundError):
                 path = self.folder / PREPARED_FOLDER / file
                 self._upload(path, size, f"{self.archive.spool_folder(name)}/{file}")
+
+    def _note_consumers(self) -> None:
+        """So that retention respects them if the disk is lost, on which they are registered."""
+        known = consumers.described(self.folder)
+        if known != self._consumers:
+            self.archive.store.put(CONSUMERS, json.dumps(known).encode())
+            self._consumers = known
 
     # removal ------------------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ import stat
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -272,6 +272,33 @@ def remove(path: str | Path, name_or_id: str) -> Registered:
         (folder / f"{one.id}.lock").unlink(missing_ok=True)
         sync(folder)
     return one
+
+
+def described(path: str | Path) -> list[dict[str, object]]:
+    """What `restore` needs to register the consumers again, in another folder."""
+    return [
+        {"id": one.id, "name": one.name, "kind": one.kind, "place": one.place, "offset": int(one.offset)}
+        for one in registered(path)
+        if not one.damaged and one.kind != "unknown"
+    ]
+
+
+def restore(path: str | Path, known: Iterable[object], *, end: Offset) -> None:
+    """Registers consumers of a log whose disk was lost. They keep the log from where they were, at most from
+    `end`, the end of what is left. What is no description of a consumer is left out."""
+    folder = Path(path) / CONSUMERS_FOLDER
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for fields in known:
+        try:
+            assert isinstance(fields, dict)
+            stem = str(fields["id"])
+            data = json.dumps({**fields, "offset": min(int(fields["offset"]), end), "updated": time.time()})
+            if not _NAME.match(stem) or stem.startswith("."):
+                raise ValueError("its id is not valid")
+            _parsed(stem, data.encode())
+        except (AssertionError, KeyError, TypeError, ValueError):
+            continue
+        replace_file(folder / f"{stem}.json", data.encode(), durable=True)
 
 
 def _former_id(known: list[Registered], name: str) -> str | None:
