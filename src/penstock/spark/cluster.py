@@ -30,7 +30,8 @@ _DEFAULT_PORT = 7077
 _CURES = {
     "packed": (
         "Install Python {python} on the workers. If it is not on their PATH, set spark.pyspark.python in "
-        "`spark.conf` to its path there. Penstock brings the packages itself."
+        "`spark.conf` to its path there. Penstock brings its packages itself, for machines with {machine} "
+        "and glibc 2.28 or newer."
     ),
     "none": (
         "Remove `spark.environment: none`, so that Penstock brings its packages. Or install the same release "
@@ -137,7 +138,9 @@ def check_workers(spark: SparkSession, seconds: float, state: Path, environment:
     """Runs one small task per slot that imports the core. Raises `ConfigError` if no executor runs it
     within the limit, or if a worker's Python lacks something. `environment`: the option of this name."""
     own = own_facts()
-    cure = _CURES[environment].format(version=own["penstock"], python=own["python"])
+    cure = _CURES[environment].format(
+        version=own["penstock"], python=own["python"], machine=platform.machine()
+    )
     answer, error = _within(lambda: _ask(spark), spark, seconds)
     if error is not None:
         raise _workers_lack(error, cure, state) from error
