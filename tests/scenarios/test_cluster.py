@@ -18,9 +18,9 @@ from penstock.testing.servers import Database
 from penstock.testing.servers.s3 import KEY_ID, SECRET, S3Proxy, S3Server
 from penstock.testing.servers.spark_cluster import SparkCluster
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # minutes for each start on a busy machine
 
-ROWS = 30_000
+ROWS = 15_000
 CHUNK_ROWS = 1_000
 
 
@@ -160,7 +160,7 @@ def test_a_driver_continues_in_another_directory_with_what_must_survive(
             shutil.move(file, elsewhere / file.name)
     shutil.rmtree(case.folder / "state")
     on_cluster(case, store, cluster, elsewhere)
-    done = case.command("run", "--once", "--json", timeout=580)
+    done = case.command("run", "--once", "--json", timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
     assert_equal(case)
     assert objects(store, f"{case.database}/staging") == []

@@ -10,6 +10,7 @@ import pytest
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_demo_on_a_cluster_ends_equal_with_its_kills() -> None:
     """A private Spark cluster, whose workers see neither the driver's disk nor each other's."""
     command = [sys.executable, "-m", "penstock", "demo", "--cluster", "--rows", "20000", "--seconds", "10"]

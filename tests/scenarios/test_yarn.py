@@ -13,6 +13,7 @@ from penstock.testing.servers.yarn import YarnCluster
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_pipeline_on_yarn_ends_equal_with_the_packages_that_it_brought(
     scenario: Callable[..., Scenario], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
