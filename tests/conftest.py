@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
-from tests import lake_catalogs
+from tests import cpu, lake_catalogs
 from tests.parts import PARTS, parts_of
 
 from penstock.testing import servers
@@ -30,6 +30,7 @@ LONG_FIRST = ("crash", "scenarios", "sinks", "properties", "verify", "relaylog")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu", action="store_true", help="show the CPU seconds of each test (tests/cpu.py)")
     parser.addoption("--part", choices=list(PARTS), help="run only this part (tests/parts.py)")
     parser.addoption(
         "--lake-in",
@@ -39,11 +40,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--cpu"):
+        config.pluginmanager.register(cpu.Cpu())
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     def rank(item: pytest.Item) -> int:
         folder = item.path.relative_to(TESTS).parts[0]
         return LONG_FIRST.index(folder) if folder in LONG_FIRST else len(LONG_FIRST)
 
+    for item in items:
+        if marker := item.get_closest_marker("slow_for"):
+            own = item.name.partition("[")[2].rstrip("]")
+            if any(own == name or own.startswith(f"{name}-") for name in marker.args):
+                item.add_marker(pytest.mark.slow)
     if part := config.getoption("part"):
         others = [item for item in items if parts_of(item.path) != [part]]
         config.hook.pytest_deselected(items=others)

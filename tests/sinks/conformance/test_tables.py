@@ -18,7 +18,12 @@ from penstock.sinks.rows import Incomplete
 
 INT, TEXT = pa.int32(), pa.string()
 
+over_delta = pytest.mark.slow_for("delta")
+"""Tests of what Delta's format shares with Iceberg's, or has a quick test of its own for. Each takes Delta
+several seconds."""
 
+
+@over_delta
 def test_a_target_is_missing_until_it_is_created_and_then_ours_and_empty(tables: Case) -> None:
     assert tables.sink.open(tables.table) == Missing()
     tables.create().create()
@@ -70,6 +75,7 @@ def test_steps_of_an_epoch_count_one_by_one_and_in_their_order(tables: Case) -> 
     assert it.merge(6, (2, "c", False, 30))
 
 
+@over_delta
 def test_writes_that_change_no_row_are_recorded_too(tables: Case) -> None:
     it = tables.create()
     assert it.append(1)
@@ -80,6 +86,7 @@ def test_writes_that_change_no_row_are_recorded_too(tables: Case) -> None:
     assert not it.again().truncate(4, 9)
 
 
+@over_delta
 def test_tables_that_are_written_at_once_have_commits_of_their_own(tables: Case) -> None:
     cases = [tables.beside(new_table(f"t{number}")).create() for number in range(3)]
 
@@ -104,6 +111,7 @@ def test_what_is_older_never_overwrites_nor_deletes(tables: Case) -> None:
     assert it.rows() == [(1, "a", 10), (2, "b", 10), (3, "c", 10)]
 
 
+@over_delta
 def test_deletes_remove_what_is_there_and_a_key_may_come_back(tables: Case) -> None:
     it = tables.create()
     it.append(1, (1, "a", False, 10), (2, "b", False, 11), (3, None, True, 12))
@@ -114,6 +122,7 @@ def test_deletes_remove_what_is_there_and_a_key_may_come_back(tables: Case) -> N
     assert it.rows() == [(1, "again", 30), (2, "b", 11)]
 
 
+@over_delta
 def test_a_changed_key_is_a_delete_and_an_insert_of_one_write(tables: Case) -> None:
     it = tables.again(arrow=pa.schema([("a", INT), ("b", TEXT), ("v", TEXT)]), key=("a", "b")).create()
     it.append(1, (1, "x", "one", False, 10), (1, "y", "two", False, 11))
@@ -121,6 +130,7 @@ def test_a_changed_key_is_a_delete_and_an_insert_of_one_write(tables: Case) -> N
     assert it.rows() == [(1, "Y", "three", 22), (1, "y", "two", 11), (2, "x", "one", 21)]
 
 
+@over_delta
 def test_null_is_a_value_of_every_type(tables: Case) -> None:
     kinds = [
         pa.bool_(),
@@ -140,6 +150,7 @@ def test_null_is_a_value_of_every_type(tables: Case) -> None:
     assert it.rows() == [(1, *nulls, 21), (2, *nulls, 20)]
 
 
+@over_delta
 def test_rows_that_lack_columns_are_completed_by_the_target_or_left_out(tables: Case) -> None:
     it = tables.again(arrow=pa.schema([("id", pa.int64()), ("a", TEXT), ("b", TEXT)])).create()
     it.append(1, (1, "a", "b", False, 10), (2, "a", "b", False, 10))
@@ -150,6 +161,7 @@ def test_rows_that_lack_columns_are_completed_by_the_target_or_left_out(tables: 
     assert it.rows() == [(1, "A", "b", 20), (2, None, None, 21)]
 
 
+@over_delta
 def test_truncate_removes_every_row_once(tables: Case) -> None:
     it = tables.create()
     it.append(1, (1, "a", False, 10))
@@ -202,6 +214,7 @@ def test_columns_may_have_any_name(tables: Case) -> None:
 
 @pytest.mark.parametrize("name", ["日本 %20=#?*", "a.b", "..", *[pytest.param(n, marks=pytest.mark.slow)
                                   for n in ("_x", "a/b", "\\", "`", "x" * 64, "metadata")]])  # fmt: skip
+@pytest.mark.slow_for("delta-a.b", "delta-..")
 def test_tables_and_databases_may_have_any_name(tables: Case, name: str) -> None:
     table = TableId(f"{new_table().database}{name}", name)
     it = tables.again(table=table).create()
@@ -239,6 +252,7 @@ def test_columns_are_added_with_defaults_dropped_renamed_and_exchanged_in_one_st
     assert now.rows() == [(8, 1, "B", "A", "m", 30)]
 
 
+@over_delta
 def test_a_wider_type_holds_what_was_there_and_what_comes(tables: Case) -> None:
     it = tables.again(arrow=pa.schema([("id", pa.int64()), ("n", INT)])).create()
     it.append(1, (1, 5, False, 10))
@@ -249,6 +263,7 @@ def test_a_wider_type_holds_what_was_there_and_what_comes(tables: Case) -> None:
     assert now.rows() == [(1, 5, 10), (2, 2**40, 20)]
 
 
+@over_delta
 def test_another_type_converts_the_rows_that_are_there(tables: Case) -> None:
     it = tables.again(arrow=pa.schema([("id", pa.int64()), ("v", TEXT)])).create()
     it.append(1, (1, "12", False, 10), (2, "no number", False, 11))
@@ -274,6 +289,7 @@ def test_the_target_of_another_pipeline_is_not_touched(tables: Case) -> None:
     assert it.rows() == [(1, "a", 10)]
 
 
+@over_delta
 def test_a_dropped_target_is_missing_and_can_be_made_anew(tables: Case) -> None:
     it = tables.create()
     it.append(1, (1, "a", False, 10))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
-from tests.sinks.conftest import SEEDS, Place, both, column
+from tests.sinks.conftest import SEEDS, Place, both, column, iceberg_first
 from tests.sinks.lake.iceberg.test_small_commit import KEYS, few, files, folded, iceberg, summary, target
 
 from penstock.sinks.base import Commit
@@ -91,6 +91,7 @@ def test_no_file_of_keys_stays_behind(place: Make, kind: str) -> None:
     assert files_of(it) == named_files(it)
 
 
+@pytest.mark.slow_for(*[f"{type_}-delta" for type_ in KEYS if type_ not in ("int", "text", "datetime")])
 @both
 @pytest.mark.parametrize("type_", KEYS)
 def test_keys_of_every_type_are_found(place: Make, kind: str, type_: str) -> None:
@@ -103,6 +104,7 @@ def test_keys_of_every_type_are_found(place: Make, kind: str, type_: str) -> Non
     assert [row[1:] for row in it.rows()] == [("new", 5)] * 3
 
 
+@pytest.mark.slow_for("a zero date-delta")
 @both
 @pytest.mark.parametrize(
     ("arrow", "key"), [(pa.float64(), 1.5), (pa.date32(), None)], ids=["floating point", "a zero date"]
@@ -135,7 +137,7 @@ def test_a_target_with_floating_point_partitions_is_merged_by_spark(place: Make)
     assert it.rows() == [(1, float("inf"), 2)] and not by_files(it)
 
 
-@both
+@iceberg_first
 def test_rows_that_may_be_older_are_merged_by_spark(place: Make, kind: str) -> None:
     it = place(kind).create()
     it.sink.append(it.table, it.latest((1, "a", False, 9)), it.commit(1))
@@ -181,7 +183,7 @@ def test_a_key_that_was_widened_is_found_in_older_files(place: Make, kind: str) 
     assert it.rows() == [(1, "b", 5), (2, "a", 1), (2**40, "c", 6)]
 
 
-@both
+@iceberg_first
 def test_a_key_column_that_older_files_lack_is_merged_by_spark(place: Make, kind: str) -> None:
     it = place(kind).create()
     it.sink.append(it.table, it.latest((1, "a", False, 1), (2, "a", False, 1)), it.commit(1))
@@ -202,6 +204,7 @@ def test_rows_of_another_shard_with_the_same_key_stay(place: Make, kind: str) ->
     assert it.rows() == [(1, "b", 1), (2, "a", 5), (2, "b", 1), (3, "a", 5)]
 
 
+@pytest.mark.slow_for("10000-delta")
 @both
 @pytest.mark.parametrize("limit", [1, 10_000])
 def test_many_keys_are_looked_for_in_several_goes(
@@ -219,7 +222,7 @@ def test_many_keys_are_looked_for_in_several_goes(
     )
 
 
-@both
+@iceberg_first
 def test_many_rows_are_looked_through_by_tasks(
     place: Make, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

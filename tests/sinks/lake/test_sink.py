@@ -51,7 +51,7 @@ def test_a_table_whose_target_would_be_that_of_another_table_is_refused(place: M
     assert isinstance(it.sink.open(it.table), Ours)
 
 
-@both
+@iceberg_first
 def test_an_append_adds_live_rows_only_and_its_replay_changes_nothing(place: Make, kind: str) -> None:
     it = place(kind).create()
     frame = it.latest((1, "a", False, 10), (2, "b", False, 11), (3, None, True, 12))
@@ -61,7 +61,7 @@ def test_an_append_adds_live_rows_only_and_its_replay_changes_nothing(place: Mak
     assert state(it) == Ours(last_commit=it.commit(1), columns=("id", "name"), empty=False)
 
 
-@both
+@iceberg_first
 def test_a_merge_inserts_updates_and_deletes_by_key(place: Make, kind: str) -> None:
     it = place(kind).create()
     it.sink.append(
@@ -72,7 +72,7 @@ def test_a_merge_inserts_updates_and_deletes_by_key(place: Make, kind: str) -> N
     assert it.rows() == [(1, "A", 20), (3, "c", 12), (4, "d", 22)]
 
 
-@both
+@iceberg_first
 def test_an_older_or_equal_sequence_never_overwrites_nor_deletes(place: Make, kind: str) -> None:
     it = place(kind).create()
     it.sink.append(
@@ -88,7 +88,7 @@ def test_an_older_or_equal_sequence_never_overwrites_nor_deletes(place: Make, ki
     assert state(it).last_commit == it.commit(2)
 
 
-@both
+@iceberg_first
 def test_a_replayed_merge_changes_nothing_even_with_other_rows(place: Make, kind: str) -> None:
     it = place(kind).create()
     it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
@@ -98,7 +98,7 @@ def test_a_replayed_merge_changes_nothing_even_with_other_rows(place: Make, kind
     assert it.rows() == [(1, "b", 20)]
 
 
-@both
+@iceberg_first
 def test_steps_of_one_epoch_are_commits_of_their_own_in_order(place: Make, kind: str) -> None:
     it = place(kind).create()
     assert it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(5, 0))
@@ -148,7 +148,7 @@ def test_delete_older_removes_rows_below_the_sequence(place: Make, kind: str) ->
     assert len(it.rows()) == 3
 
 
-@both
+@iceberg_first
 def test_a_version_reads_as_it_was(place: Make, kind: str) -> None:
     it = place(kind).create()
     it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
@@ -287,7 +287,7 @@ def test_a_target_that_cannot_be_opened_is_cleared_and_made_anew(place: Make, ki
     assert it.sink.open(it.table) == Missing()
 
 
-@both
+@iceberg_first
 def test_the_table_of_another_pipeline_is_not_cleared(place: Make, kind: str) -> None:
     it = place(kind).create()
     it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
@@ -296,7 +296,7 @@ def test_the_table_of_another_pipeline_is_not_cleared(place: Make, kind: str) ->
     assert it.rows() == [(1, "a", 10)]
 
 
-@both
+@iceberg_first
 def test_the_table_of_another_pipeline_is_foreign(place: Make, kind: str) -> None:
     it = place(kind).create()
     other = Place(it.spark, it.config)

@@ -25,7 +25,7 @@ from penstock.sinks.base import Commit
 from penstock.sinks.files import WrittenFile
 from penstock.sinks.lake.delta import format as delta_format
 from penstock.sinks.lake.delta import vectors
-from penstock.sinks.lake.delta.files import statistics
+from penstock.sinks.lake.delta.files import file_writer, statistics
 from penstock.sinks.lake.delta.format import DeltaFormat
 from penstock.sinks.lake.delta.merge import KeySpan
 from penstock.sinks.lake.lookup import Unsearchable
@@ -44,6 +44,11 @@ def delta(it: Place) -> DeltaFormat:
 def sql(it: Place, statement: str) -> None:
     """`{}` is the target."""
     it.spark.sql(statement.format(delta(it).name(it.table)))
+
+
+def gets_files_of_ours(it: Place) -> bool:
+    """What appends and merges decide by."""
+    return file_writer(it.spark, delta(it)._access, delta(it).load(it.table)) is not None
 
 
 def live_files(it: Place) -> list[dict[str, Any]]:
@@ -87,15 +92,27 @@ def test_a_file_whose_rows_are_all_gone_goes(place: Make) -> None:
     assert by_files(it) and it.rows() == [(4, "a", 1)]
 
 
+STATEMENTS = (
+    "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
+    "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
+    "ALTER TABLE {} ADD CONSTRAINT low CHECK (id < 100)",
+    "ALTER TABLE {} CLUSTER BY (id)",
+    "ALTER TABLE {} ADD COLUMNS (more STRUCT<a: INT>)",
+)
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_target_that_asks_something_of_its_writers_gets_no_files_of_ours(
+    place: Make, statement: str
+) -> None:
+    it = place("delta").create()
+    assert gets_files_of_ours(it)
+    sql(it, statement)
+    assert not gets_files_of_ours(it)
+
+
 @pytest.mark.parametrize(
-    "statement",
-    [
-        "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
-        "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
-        "ALTER TABLE {} ADD CONSTRAINT low CHECK (id < 100)",
-        "ALTER TABLE {} CLUSTER BY (id)",
-        "ALTER TABLE {} ADD COLUMNS (more STRUCT<a: INT>)",
-    ],
+    "statement", [STATEMENTS[0], *[pytest.param(one, marks=pytest.mark.slow) for one in STATEMENTS[1:]]]
 )
 def test_a_target_that_asks_something_of_its_writers_is_written_by_spark(place: Make, statement: str) -> None:
     it = place("delta").create()
@@ -108,21 +125,33 @@ def test_a_target_that_asks_something_of_its_writers_is_written_by_spark(place: 
     assert it.sink.last_commit(it.table, "") == it.commit(2)
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        "_sequence BIGINT) USING delta PARTITIONED BY (name)",
-        "_sequence BIGINT, more BIGINT GENERATED ALWAYS AS (id + 1)) USING delta",
-    ],
+FORMS = (
+    "_sequence BIGINT) USING delta PARTITIONED BY (name)",
+    "_sequence BIGINT, more BIGINT GENERATED ALWAYS AS (id + 1)) USING delta",
 )
-def test_a_target_that_was_made_in_another_way_is_written_by_spark(place: Make, form: str) -> None:
-    it = place("delta").create()
+
+
+def made_as(it: Place, form: str) -> None:
+    """The target is made again, by SQL of a user."""
     known = it.sink.properties(it.table)
     known.pop("delta.columnMapping.maxColumnId")
     shutil.rmtree(delta(it).path(it.table))
     delta(it)._forget_paths()
     properties = ", ".join(f"'{name}' = '{value}'" for name, value in known.items())
     sql(it, f"CREATE TABLE {{}} (id BIGINT, name STRING, {form} TBLPROPERTIES ({properties})")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_target_that_was_made_in_another_way_gets_no_files_of_ours(place: Make, form: str) -> None:
+    it = place("delta").create()
+    made_as(it, form)
+    assert not gets_files_of_ours(it)
+
+
+@pytest.mark.parametrize("form", [FORMS[0], pytest.param(FORMS[1], marks=pytest.mark.slow)])
+def test_a_target_that_was_made_in_another_way_is_written_by_spark(place: Make, form: str) -> None:
+    it = place("delta").create()
+    made_as(it, form)
     it.sink.append(it.table, newer(it, (1, "a", False, 1), (2, "b", False, 2)), it.commit(1))
     it.sink.merge(it.table, newer(it, (1, "A", False, 5)), it.key, it.commit(2))
     assert not by_files(it) and [row[:3] for row in it.rows()] == [(1, "A", 5), (2, "b", 2)]
