@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUICK = (1,)
-"""Its victims are one of each: receiver, JVM, driver."""
+"""Its victims are one of each: receiver, JVM, driver. It has fewer rows."""
 SLOW = tuple(range(2, 25))
 KILLS = 3
 VICTIMS: tuple[Victim, ...] = ("receiver", "driver", "worker", "jvm")
@@ -49,10 +49,11 @@ def test_source_and_target_are_equal_after_kills(case: Callable[..., Scenario], 
     chance = random.Random(seed)
     # Every third: what is small is merged as what is large.
     scenario = case("delta" if seed % 4 == 0 else "iceberg", equality_deletes=seed % 3 != 0)
-    shop = workload.Shop.of_rows(30_000)
+    rows, large = (8000, 3000) if seed in QUICK else (30_000, 8000)
+    shop = workload.Shop.of_rows(rows)
     workload.load(scenario.server, shop)
     with scenario.running() as pipeline:
-        with Writer(scenario.server, shop, seed=seed, rate=300, large_every_s=5, large_rows=8000):
+        with Writer(scenario.server, shop, seed=seed, rate=300, large_every_s=5, large_rows=large):
             for _ in range(KILLS):
                 _let_it_run(pipeline, chance)
                 pipeline.kill(chance.choice(VICTIMS))

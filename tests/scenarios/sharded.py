@@ -87,7 +87,7 @@ def writes(case: Scenario, tables: Callable[[], Iterable[str]], seed: int = 1) -
         chance = random.Random(seed)
         try:
             with case.server.connect() as connection, connection.cursor() as cursor:
-                while not stop.wait(0.005):  # the writer's pace
+                while not stop.wait(0.05):  # the writer's pace
                     table, key = chance.choice(list(tables())), chance.randrange(ROWS + 200)
                     try:
                         act(cursor, case.server, table, key, chance.randrange(4))

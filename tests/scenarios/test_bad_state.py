@@ -286,10 +286,24 @@ def test_log_that_was_purged_after_it_was_received_is_no_trouble(case: Scenario)
     assert json.loads(done.stdout)["ok"], done.stdout
 
 
-def test_a_line_of_the_index_that_lost_its_newline_with_the_power_is_still_there(case: Scenario) -> None:
+@pytest.fixture(scope="module")
+def next_run(established: Scenario) -> Completed:
+    """After all these refusals. The newest segment holds what it planned."""
+    return established.command("run", "--once")
+
+
+def test_after_all_these_refusals_the_next_run_ends_equal_to_the_source(
+    established: Scenario, next_run: Completed
+) -> None:
+    assert next_run.returncode == 0, next_run.stderr
+    established.assert_equal("orders")
+
+
+def test_a_line_of_the_index_that_lost_its_newline_with_the_power_is_still_there(
+    next_run: Completed, case: Scenario
+) -> None:
     """The line itself was durable when the pipeline planned up to it; the newline never is."""
-    done = case.command("run", "--once")  # so the newest segment holds what was planned
-    assert done.returncode == 0, done.stderr
+    assert next_run.returncode == 0, next_run.stderr
     with contextlib.closing(StateStore(case.folder / "state")) as state:
         planned = state.position
     assert planned is not None
@@ -298,12 +312,6 @@ def test_a_line_of_the_index_that_lost_its_newline_with_the_power_is_still_there
     last = next(at for at, line in enumerate(lines) if json.loads(line[:-9])["committed"] >= planned)
     path.write_bytes(b"\n".join(lines[: last + 1]))
     assert RelayLog.open(relay_of(case)).end < planned <= recovered_end(relay_of(case))
-    done = case.command("run", "--once")
-    assert done.returncode == 0, done.stderr
-    case.assert_equal("orders")
-
-
-def test_after_all_these_refusals_the_next_run_ends_equal_to_the_source(case: Scenario) -> None:
     done = case.command("run", "--once")
     assert done.returncode == 0, done.stderr
     case.assert_equal("orders")

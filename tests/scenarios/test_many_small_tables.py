@@ -50,7 +50,7 @@ def change(server: Database, tables: list[str], seed: int) -> Callable[[Event], 
                     )
                 )
                 cursor.execute(statement)
-                ending.wait(0.005)
+                ending.wait(0.02)
 
     return work
 
@@ -64,7 +64,7 @@ def appended_here(case: Scenario, table: str) -> bool:
 @pytest.mark.parametrize(
     ("sink", "count"),
     [
-        ("iceberg", 24),
+        ("iceberg", 16),
         pytest.param("iceberg", 60, marks=pytest.mark.slow),
         pytest.param("delta", 24, marks=pytest.mark.slow),
     ],

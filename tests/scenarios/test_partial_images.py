@@ -17,7 +17,7 @@ from penstock.testing.servers import MySqlServer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROWS = 3000
+ROWS = 1500
 
 CREATE = """CREATE TABLE d.t (
     a INT NOT NULL, b VARCHAR(20) NOT NULL DEFAULT 'möglich', c DECIMAL(10, 2) DEFAULT 1.50, d TEXT, e JSON,
@@ -51,7 +51,7 @@ class Changes:
     def run(self, ending: threading.Event) -> None:
         with self._server.connect(autocommit=False) as connection, connection.cursor() as cursor:
             cursor.execute(self._settings)
-            while not ending.wait(0.01):
+            while not ending.wait(0.05):
                 for _ in range(self._chance.choice((1, 1, 2, 30))):
                     statement = self._chance.choice(STATEMENTS)
                     cursor.execute(statement.format(n=self._chance.randrange(ROWS)))

@@ -81,6 +81,7 @@ def url() -> str:
 
 
 @pytest.fixture
-def faulty_store(proxy: FaultyProxy, url: str) -> Store:
-    """A store whose requests go through `proxy`. A request has 5 seconds."""
-    return open_store(url, options(proxy.url, request=5))
+def faulty_store(request: pytest.FixtureRequest, proxy: FaultyProxy, url: str) -> Store:
+    """A store whose requests go through `proxy`. A request has 5 seconds, or 2 where the test waits for
+    them to pass."""
+    return open_store(url, options(proxy.url, request=2 if "silent" in request.node.name else 5))
