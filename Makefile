@@ -4,9 +4,10 @@ SHELL := /bin/bash
 BIN := .venv/bin
 CARGO := $(or $(shell command -v cargo),$(HOME)/.cargo/bin/cargo)
 FUZZ_TARGETS := $(basename $(notdir $(filter-out %/log.rs,$(wildcard core/fuzz/fuzz_targets/*.rs))))
-# Files of tests side by side: they wait for servers much of the time. Each worker has a MySQL and a Spark of its own.
-WORKERS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
-SIDE_BY_SIDE = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Files of tests side by side, at most four. Each worker has a MySQL and a Spark of its own. Those of quick tests wait a
+# third of the time, so there is one more than cores.
+CORES := $(shell nproc)
+side_by_side = -n $(or $(WORKERS),$(shell echo $$(($(1) < 4 ? $(1) : 4)))) --dist loadfile --no-loadscope-reorder
 export PYTHONPATH := $(CURDIR)/src
 
 help:  ## Show this list
@@ -18,11 +19,11 @@ demo: setup  ## Stream a private MySQL into an Iceberg table, with crashes, and 
 
 test: setup  ## Run the quick tests, of Rust and Python | ARGS="-k name" WORKERS=2
 	cd core && $(CARGO) test --release --quiet
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest $(call side_by_side,$(CORES) + 1) -m "not slow" $(ARGS)
 
 test-all: setup  ## Run all tests, also the slow ones, or one part of them | PART=servers (parts: tests/parts.py) ARGS WORKERS
 	$(if $(filter-out units,$(PART)),,cd core && $(CARGO) test --release --quiet)
-	$(BIN)/python -m pytest $(SIDE_BY_SIDE) $(if $(PART),--part $(PART)) $(ARGS)
+	$(BIN)/python -m pytest $(call side_by_side,$(CORES)) $(if $(PART),--part $(PART)) $(ARGS)
 
 bench: setup  ## Measure Penstock and its peers on the same logs | PARTS WORKLOADS PEERS SCALE ROWS (docs/performance.md)
 	@$(BIN)/python -m bench.run $(if $(PARTS),--parts "$(PARTS)") $(if $(WORKLOADS),--workloads "$(WORKLOADS)") \
