@@ -26,6 +26,7 @@ pub mod inspect;
 pub mod json;
 pub mod json_text;
 pub mod key;
+pub mod key_index;
 pub mod latest;
 pub mod literal;
 pub mod log_file;

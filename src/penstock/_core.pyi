@@ -340,6 +340,19 @@ class LatestReducer:
     def push(self, batch: pa.RecordBatch) -> None: ...
     def finish(self) -> list[pa.RecordBatch]: ...
 
+class KeyIndex:
+    """Finds the rows of batches that have one of many keys. All batches must have the same columns in the
+    same types: those of the key. A key takes about 50 bytes. Thread-safe.
+
+    A key with NULL equals no other. Raises `ValueError` for a type that no key has."""
+
+    def __init__(self) -> None: ...
+    def add(self, keys: pa.RecordBatch, sequences: pa.Int64Array) -> None:
+        """`sequences`: one for each key, without NULLs. Of equal keys the greatest counts."""
+    def find(self, rows: pa.RecordBatch, sequence: int) -> pa.Int64Array:
+        """The numbers of the rows, from 0, whose key has a greater sequence than `sequence`."""
+    def __len__(self) -> int: ...
+
 class KeySet:
     """The keys that occur in parts of the log, in images before and after changes. A key takes 16 bytes (a
     128-bit hash) and overhead.

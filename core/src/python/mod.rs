@@ -4,6 +4,7 @@ mod decode;
 mod errors;
 mod frame;
 mod inspect;
+mod key_index;
 mod resultset;
 mod schema;
 mod segment_file;
@@ -17,6 +18,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::register(module)?;
     segment_file::register(module)?;
     decode::register(module)?;
+    key_index::register(module)?;
     frame::register(module)?;
     resultset::register(module)?;
     inspect::register(module)?;

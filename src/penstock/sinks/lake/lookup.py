@@ -6,13 +6,11 @@ Delta contain. So a column may have been renamed or widened since a file was wri
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +19,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
+from penstock._core import KeyIndex
 from penstock.sinks.files import WrittenFile, field_id
 from penstock.sinks.lake import vectors
 from penstock.sinks.lake.vectors import Deleted
@@ -30,13 +29,10 @@ LOCAL_ROWS_MAX = 4_000_000
 """Up to this many rows are searched in this process. More are shared among Spark's tasks."""
 
 BATCH_ROWS = 100_000
-"""Rows that are searched at a time: a join needs some hundred bytes for each."""
-KEYS_MAX = 1_000_000
-"""Keys that are searched for at a time: a hundred MB if they are short texts."""
+"""Rows that are searched at a time: some MB."""
+KEYS_MAX = 2_000_000
+"""Keys that are searched for at a time. They take a hundred MB."""
 
-_FILE = "_file"
-_OF_FILE = "_of_file"
-_POSITION = "_position"
 _SEQUENCE = "_sequence"
 _UNSEARCHABLE = -1
 
@@ -117,8 +113,7 @@ def deleted_rows(
 def search(
     access: Files, files: Sequence[DataFile], keys: Sequence[KeyFile], *, threads: int = 1
 ) -> list[Found]:
-    """Searches all data files for all keys together. There may be hundreds of small files of both kinds, and
-    a join of each pair would take too long."""
+    """Searches all data files for all keys together. There may be hundreds of small files of both kinds."""
     with ThreadPoolExecutor(threads, thread_name_prefix="vectors") as pool:
         earlier = list(pool.map(lambda file: _vector(access, file), files))
     bitmaps = [BitMap64(bitmap) for bitmap in earlier]
@@ -126,16 +121,18 @@ def search(
     for one in sorted(keys, key=lambda one: one.sequence):
         by_columns.setdefault(one.fields, []).append(one)
 
-    def look(concerned: Sequence[tuple[int, DataFile]], part: pa.Table, fields: tuple[int, ...]) -> None:
-        for number, positions in _found(access, concerned, part, fields):
-            bitmaps[number].update(positions)
+    def look(share: Sequence[tuple[int, DataFile]], keys: Keys, fields: tuple[int, ...]) -> None:
+        for number, file in share:
+            for positions in _found(access, file, keys, fields):
+                bitmaps[number].update(positions)
 
     with ThreadPoolExecutor(threads, thread_name_prefix="lookup") as pool:
         for fields, several in by_columns.items():
-            for newest, part in _parts(access, several):
+            for keys_of_part in _parts(access, several):
+                newest = keys_of_part.newest
                 concerned = [(number, file) for number, file in enumerate(files) if file.sequence < newest]
                 shares = [concerned[share::threads] for share in range(threads)]
-                for _ in pool.map(look, shares, [part] * threads, [fields] * threads):
+                for _ in pool.map(look, shares, [keys_of_part] * threads, [fields] * threads):
                     pass
     counts = [
         len(after) if len(after) > len(before) else 0 for after, before in zip(bitmaps, earlier, strict=True)
@@ -150,19 +147,51 @@ def _vector(access: Files, file: DataFile) -> BitMap64:
     return BitMap64() if file.vector is None else vectors.read(file.vector, access)
 
 
-def _parts(access: Files, files: Sequence[KeyFile]) -> Iterator[tuple[int, pa.Table]]:
-    """The keys of files that have the same columns, in parts of at most `KEYS_MAX`. A part has each key once,
-    with the key's greatest sequence. With each part comes the greatest sequence in it."""
+@dataclass(frozen=True)
+class Keys:
+    """Keys to search for. `schema`: their columns. `newest`: the greatest sequence of a key."""
+
+    schema: pa.Schema
+    index: KeyIndex
+    newest: int
+
+    @classmethod
+    def of(cls, tables: Sequence[pa.Table]) -> Keys:
+        """The keys of some tables, each with its sequence in the last column."""
+        try:
+            whole = pa.concat_tables(tables, promote_options="permissive")
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise Unsearchable(f"keys of one column have several types: {error}") from error
+        index, names = KeyIndex(), whole.column_names[:-1]
+        for batch in whole.to_batches():
+            with _searchable():
+                index.add(batch.select(names), batch.column(_SEQUENCE))
+        return cls(whole.select(names).schema, index, pc.max(whole[_SEQUENCE]).as_py() or 0)
+
+    def find(self, rows: pa.RecordBatch, sequence: int) -> pa.Int64Array:
+        """The numbers of the rows, from 0, that have one of the keys with a greater sequence."""
+        with _searchable():
+            return self.index.find(_in_types(rows, self.schema), sequence)
+
+
+@contextmanager
+def _searchable() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise Unsearchable(f"a column of the key cannot be compared: {error}") from error
+
+
+def _parts(access: Files, files: Sequence[KeyFile]) -> Iterator[Keys]:
+    """The keys of files that have the same columns, in parts of at most `KEYS_MAX`, or of one larger file."""
     waiting: list[pa.Table] = []
-    newest = 0
     for file, found in _read_ahead(access, files):
         if waiting and sum(map(len, waiting)) + len(found) > KEYS_MAX:
-            yield newest, _distinct(waiting)
+            yield Keys.of(waiting)
             waiting = []
         waiting.append(found.append_column(_SEQUENCE, pa.array(np.full(len(found), file.sequence))))
-        newest = file.sequence
     if waiting:
-        yield newest, _distinct(waiting)
+        yield Keys.of(waiting)
 
 
 def _read_ahead(access: Files, files: Sequence[KeyFile]) -> Iterator[tuple[KeyFile, pa.Table]]:
@@ -178,49 +207,14 @@ def _read_ahead(access: Files, files: Sequence[KeyFile]) -> Iterator[tuple[KeyFi
             yield first, table.result()
 
 
-def _distinct(keys: Sequence[pa.Table]) -> pa.Table:
-    try:
-        whole = pa.concat_tables(keys, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise Unsearchable(f"keys of one column have several types: {error}") from error
-    names = [name for name in whole.column_names if name != _SEQUENCE]
-    found = whole.group_by(names, use_threads=False).aggregate([(_SEQUENCE, "max")])
-    return found.rename_columns([*names, _SEQUENCE])
-
-
-def _found(
-    access: Files, files: Sequence[tuple[int, DataFile]], keys: pa.Table, fields: Sequence[int]
-) -> Iterator[tuple[int, Any]]:
-    """Positions of the rows with one of the keys, in pieces, each with the index of its file."""
-    names = [str(number) for number in fields]
-    for rows in _gathered(access, files, keys.schema.remove(keys.schema.get_field_index(_SEQUENCE)), fields):
-        found = rows.join(keys, names, join_type="inner", use_threads=False)
-        found = found.filter(pc.greater(found[_SEQUENCE], found[_OF_FILE])).sort_by(_FILE)
-        numbers, positions = found[_FILE].to_numpy(), found[_POSITION].to_numpy()
-        starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-        for start, end in itertools.pairwise([*starts.tolist(), len(numbers)]):
-            yield int(numbers[start]), positions[start:end].tolist()
-
-
-def _gathered(
-    access: Files, files: Sequence[tuple[int, DataFile]], schema: pa.Schema, fields: Sequence[int]
-) -> Iterator[pa.Table]:
-    """The key's columns of all files, with each row's file, the file's sequence, and the row's position."""
-    waiting: list[pa.Table] = []
-    for number, file in files:
-        start = 0
-        for batch in _batches(access, file, fields):
-            rows = _in_types(batch, schema)
-            end = start + batch.num_rows
-            rows = rows.append_column(_FILE, pa.array(np.full(batch.num_rows, number)))
-            rows = rows.append_column(_OF_FILE, pa.array(np.full(batch.num_rows, file.sequence)))
-            waiting.append(rows.append_column(_POSITION, pa.array(np.arange(start, end))))
-            start = end
-            if sum(map(len, waiting)) >= BATCH_ROWS:
-                yield pa.concat_tables(waiting)
-                waiting = []
-    if waiting:
-        yield pa.concat_tables(waiting)
+def _found(access: Files, file: DataFile, keys: Keys, fields: Sequence[int]) -> Iterator[list[int]]:
+    """Positions of the rows of a file that have one of the keys, in pieces."""
+    start = 0
+    for batch in _batches(access, file, fields):
+        found = keys.find(batch, file.sequence)
+        if len(found):
+            yield (found.to_numpy() + start).tolist()
+        start += batch.num_rows
 
 
 def _columns(access: Files, keys: KeyFile) -> pa.Table:
@@ -257,10 +251,10 @@ def _names(file: pq.ParquetFile, fields: Sequence[int], path: str) -> list[str]:
     return [known[number] for number in fields]
 
 
-def _in_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+def _in_types(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch in the types of the keys. A column may have been widened since the file was written."""
     try:
         arrays = [batch.column(field.name).cast(field.type) for field in schema]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise Unsearchable(f"a column of the key cannot be compared: {error}") from error
-    return pa.Table.from_arrays(arrays, names=schema.names)
+    return pa.RecordBatch.from_arrays(arrays, names=schema.names)
