@@ -162,6 +162,7 @@ class Keys:
             whole = pa.concat_tables(tables, promote_options="permissive")
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise Unsearchable(f"keys of one column have several types: {error}") from error
+        whole = whole.cast(pa.schema([field.with_type(_indexed(field.type)) for field in whole.schema]))
         index, names = KeyIndex(), whole.column_names[:-1]
         for batch in whole.to_batches():
             with _searchable():
@@ -172,6 +173,11 @@ class Keys:
         """The numbers of the rows, from 0, that have one of the keys with a greater sequence."""
         with _searchable():
             return self.index.find(_in_types(rows, self.schema), sequence)
+
+
+def _indexed(kind: pa.DataType) -> pa.DataType:
+    """The type in which the index has a column: it knows no integers of less than 32 bits."""
+    return pa.int32() if pa.types.is_int8(kind) or pa.types.is_int16(kind) else kind
 
 
 @contextmanager
