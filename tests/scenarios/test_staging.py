@@ -205,5 +205,6 @@ def test_on_a_cluster_tasks_find_everything_in_the_store_and_secrets_in_their_en
     for secret in (SECRET, password):
         assert secret not in shown
         for path in [path for place in places for path in place.rglob("*") if path.is_file()]:
-            if path != case.file:
+            # Penstock's own code has the key of the private S3 server.
+            if path != case.file and "penstock-env" not in path.parts:
                 assert secret.encode() not in path.read_bytes(), path
