@@ -272,7 +272,7 @@ def test_a_restore_that_was_killed_is_made_again(
     log = RelayLog.open(LogPlace(empty, store))
     assert (log.uuid, log.end) == (received.log.uuid, received.log.end)
     assert answers(log, received, 7) == answers(received.log, received, 7)
-    assert log.facts["forks"] == [[received.log.end, 101]]
+    assert [offset for offset, _ in log.facts["forks"]] == [received.log.end]
 
 
 def test_retention_holds_for_the_archive_and_respects_consumers(
@@ -337,24 +337,21 @@ def test_random_ranges_cross_from_archive_to_disk(received: Received, folder: Pa
 
 
 @pytest.mark.parametrize(
-    ("position", "generation", "lost"),
+    ("position", "known", "lost"),
     [
-        (100, 1, None),
-        (101, 1, 100),
-        (500, 2, 100),
-        (500, 3, None),
-        (900, 3, None),
-        (901, 4, 900),
-        (901, 5, None),
+        (100, [], None), (101, [], 100), (900, [], 100),
+        (900, [[100, "a"]], None), (901, [[100, "a"]], 900), (901, [[100, "a"], [900, "b"]], None),
+        (901, [[100, "a"], [900, "x"]], 900), (901, [[100, "a"], [950, "x"]], 900),
+        (90, [[80, "x"]], 80), (950, [[100, "a"], [900, "b"], [940, "c"]], 940),
     ],
-)
+)  # fmt: skip
 def test_who_has_planned_what_was_lost_is_told_from_where(
-    position: int, generation: int, lost: int | None
+    position: int, known: list[list[Any]], lost: int | None
 ) -> None:
-    """The disk was lost twice: after offset 100 by writers before 3, after 900 by writers before 5."""
-    relay = {"forks": [[100, 3], [900, 5]]}
-    assert lost_after(relay, position=Offset(position), generation=generation) == lost
-    assert lost_after({}, position=Offset(position), generation=generation) is None
+    """The disk was lost twice: with what came after offset 100, and after 900."""
+    relay = {"forks": [[100, "a"], [900, "b"]]}
+    assert lost_after(relay, position=Offset(position), known=known) == lost
+    assert lost_after({"forks": known}, position=Offset(position), known=known) is None
 
 
 def test_readers_stay_registered_when_the_disk_is_lost(

@@ -63,9 +63,8 @@ def read(store: Store) -> tuple[dict[str, Any], Version | None]:
     return fields if isinstance(fields, dict) else {}, found.info.version
 
 
-def write(store: Store, owner: dict[str, Any], *, stopped: bool = False, complete: bool = False) -> None:
-    """`complete`: the archive has everything that the owner has received."""
-    state = {"stopped": stopped, "complete": complete, "renewed": uuid.uuid4().hex}
+def write(store: Store, owner: dict[str, Any], *, stopped: bool = False) -> None:
+    state = {"stopped": stopped, "renewed": uuid.uuid4().hex}
     store.put(LEASE, json.dumps({**owner, **state}).encode())
 
 

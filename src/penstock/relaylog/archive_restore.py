@@ -5,15 +5,19 @@ receiver needs no more, and readers find the other segments in the archive. `rel
 makes the folder a relay log, so a restore that was killed is made again.
 
 What another disk had after the archive's end is lost. Its offsets will be given again, perhaps to other
-events. Unless the last receiver ended with a complete archive, `relay.json` records that in `forks`:
-`[offset, generation]`. Log after this offset is not the same as what earlier generations wrote there.
+events. So `relay.json` records each restore in `forks`: `[offset, id]`, with an id of its own. A pipeline
+stores the forks of the log that it plans. Two logs with one uuid are the same up to the first fork that only
+one of them has (`lost_after`). After a clean end of the last receiver nothing is behind the archive's end,
+and the fork concerns nobody.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,7 +51,6 @@ def prepare(folder: Path, store: Store, stopping: Callable[[], bool] = lambda: F
     try:
         if archive.manifest() is None:
             return 0
-        lease, _ = archive_lease.read(store)
         archive_lease.wait_until_free(store, archive_lease.identity(folder), stopping)
         manifest = archive.manifest()
     except TransientError as error:
@@ -60,12 +63,11 @@ def prepare(folder: Path, store: Store, stopping: Callable[[], bool] = lambda: F
     if (folder / RELAY_FILE).exists():
         check_same_log(folder, manifest, archive)
     else:
-        is_complete = bool(lease.get("complete")) and lease.get("id") == manifest.owner.get("id")
-        _restore(folder, archive, manifest, complete=is_complete)
+        _restore(folder, archive, manifest)
     return manifest.generation
 
 
-def _restore(folder: Path, archive: Archive, manifest: Manifest, *, complete: bool) -> None:
+def _restore(folder: Path, archive: Archive, manifest: Manifest) -> None:
     for path in folder.iterdir():
         if SegmentName.parse(path.name) is not None or path.suffix == ".tmp":
             path.unlink()  # of a restore that was killed
@@ -73,9 +75,8 @@ def _restore(folder: Path, archive: Archive, manifest: Manifest, *, complete: bo
         _fetch(folder, archive, manifest.segments[-1])
         assert [one.base for one in list_segments(folder)] == [manifest.segments[-1].name.base]
     consumers.restore(folder, archive.consumers(), end=manifest.end)
-    relay = dict(manifest.relay)
-    if not complete:
-        relay["forks"] = [*relay.get("forks", ()), [int(manifest.end), manifest.generation + 1]]
+    forks = [*forks_of(manifest.relay), [int(manifest.end), uuid.uuid4().hex]]
+    relay = {**manifest.relay, "forks": forks}
     replace_file(folder / RELAY_FILE, json.dumps(relay, indent=1).encode(), durable=True)
     log.warning(
         "%s has no relay log; it goes on from the archive %s at offset %d", folder, archive, manifest.end
@@ -103,11 +104,17 @@ def _fetch_object(store: Store, key: str, size: int, path: Path) -> None:
     replace_by(path, draft)
 
 
-def lost_after(relay: dict[str, Any], *, position: Offset, generation: int) -> Offset | None:
+def forks_of(relay: dict[str, Any]) -> list[list[Any]]:
+    """The forks of a log, in order. `relay`: the content of its `relay.json`."""
+    return [list(fork) for fork in relay.get("forks", ())]
+
+
+def lost_after(relay: dict[str, Any], *, position: Offset, known: list[list[Any]]) -> Offset | None:
     """The offset after which the log that a pipeline has read was lost. None: nothing that it has read was.
-    `relay`: the content of `relay.json`. `position`: how far the pipeline has planned; `generation`: of the
-    last writer whose log it has planned."""
-    for offset, since in relay.get("forks", ()):
-        if position > offset and generation < since:
-            return Offset(int(offset))
+    `relay`: the content of `relay.json`. `position`: how far the pipeline has planned; `known`: the forks of
+    the log that it has planned."""
+    for here, there in itertools.zip_longest(forks_of(relay), known):
+        if here != there:
+            offset = min(int(fork[0]) for fork in (here, there) if fork is not None)
+            return Offset(offset) if position > offset else None
     return None

@@ -17,8 +17,7 @@ them. `archive_lease.py` refuses the second receiver, as long as the first one l
 
 **The log that a disk had when it was lost** after the archive's end is not in the archive. The next receiver
 requests it from the source again, and gives it offsets again, perhaps other ones: segments begin elsewhere.
-So `relay.json` records the place and the generation (`archive_restore.py`), and a pipeline that has planned
-log after that place, as an earlier generation wrote it, is refused.
+So `relay.json` records the place (`archive_restore.py`), and a pipeline that has planned lost log is refused.
 
 **Order of removal.** The archive's retention first takes segments out of the manifest, then deletes their
 objects. The cache on the disk loses segments only when the manifest lists them, oldest first, so disk and
@@ -137,11 +136,10 @@ class Archiver:
             self._wake.clear()
 
     def _say_stopped(self) -> None:
-        """Lets the next receiver begin at once, and know whether the archive has all of the log."""
+        """Lets the next receiver begin at once."""
         with contextlib.suppress(PenstockError, OSError):
             if self._manifest is not None:
-                complete = self._clean and self._manifest.end == index.recovered_end(self.folder)
-                archive_lease.write(self.archive.store, self._owner(), stopped=True, complete=complete)
+                archive_lease.write(self.archive.store, self._owner(), stopped=True)
 
     # steps --------------------------------------------------------------------------------------------------
 

@@ -270,7 +270,7 @@ class Run:
         folder = self.config.relay_log_path  # the receiver fills it, also from the archive
         self._wait_for(lambda: RelayLog.exists(folder), "the receiver to begin the relay log")
         log = RelayLog.open(self.log_place)
-        self.state.set_meta("relay_log", log.uuid)
+        targets.note_log(log, self.state)
         planned = self.state.position or Offset(0)
         self._wait_for(lambda: log.refresh() >= planned, "the receiver to recover the relay log")
         return log
@@ -334,7 +334,6 @@ class Run:
             may_plan = time.monotonic() >= max(rested, self.requests.no_plan_before)
             if may_plan:
                 self.resnapshots.work()
-            targets.note_writer(self.log, self.state)
             if (may_plan or cuts) and self.planning.next(cuts):
                 self.runner.wake()
                 self.last_plan = time.monotonic()

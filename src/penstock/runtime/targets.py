@@ -7,6 +7,7 @@ would then lose changes or apply them twice. So this is checked before anything 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState
 from penstock.printable import argument
-from penstock.relaylog.archive_restore import lost_after
+from penstock.relaylog.archive_restore import forks_of, lost_after
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.index import recovered_end
 from penstock.relaylog.reader import RelayLog
@@ -69,8 +70,8 @@ def locked(config: PipelineConfig, state: StateStore) -> Iterator[None]:
         yield
 
 
-_WRITER = "relay_log_generation"
-"""Where the state store has the generation of the last writer whose log was planned."""
+_FORKS = "relay_log_forks"
+"""Where the state store has the forks of the log that is planned (`relaylog/archive_restore.py`)."""
 
 
 def check_relay_log(place: LogPlace, state: StateStore) -> None:
@@ -103,7 +104,7 @@ def check_relay_log(place: LogPlace, state: StateStore) -> None:
             path=path,
             offset=int(end),
         )
-    lost = lost_after(log.facts, position=position, generation=int(state.meta(_WRITER) or 0))
+    lost = lost_after(log.facts, position=position, known=json.loads(state.meta(_FORKS) or "[]"))
     if lost is not None:
         raise ConfigError(
             f"This pipeline has planned up to offset {position}, but the relay log after offset {lost} was "
@@ -114,11 +115,10 @@ def check_relay_log(place: LogPlace, state: StateStore) -> None:
         )
 
 
-def note_writer(log: RelayLog, state: StateStore) -> None:
-    """Records which writer's log is planned, for `check_relay_log`. Must be called before each plan."""
-    generation = str(log.segments()[-1].generation)
-    if state.meta(_WRITER) != generation:
-        state.set_meta(_WRITER, generation)
+def note_log(log: RelayLog, state: StateStore) -> None:
+    """Records which log is planned, for `check_relay_log`. Must be called before the first plan of a run."""
+    state.set_meta("relay_log", log.uuid)
+    state.set_meta(_FORKS, json.dumps(forks_of(log.facts)))
 
 
 def check(
