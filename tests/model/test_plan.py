@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.plan import (
+    AdoptTarget,
     ApplyEvents,
     ColumnOrigin,
     CreateTarget,
@@ -68,6 +69,7 @@ scans = st.lists(st.builds(Scan, split_tuples, st.none() | names), max_size=2).m
 kept = st.builds(KeptColumns, schemas, st.lists(st.none() | names, max_size=2).map(tuple))
 steps = st.one_of(
     st.builds(CreateTarget),
+    st.builds(AdoptTarget),
     st.builds(DropTarget),
     st.builds(ApplyEvents, split_tuples, modes, st.integers(0, 2**40)),
     st.builds(PlaceChunks, st.lists(staged, max_size=2).map(tuple), scans, modes, newer=st.booleans()),

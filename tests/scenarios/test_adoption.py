@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
-from penstock.testing.scenario import Scenario, refusal
+from penstock.errors import PenstockError
+from penstock.model.schema import TableId
+from penstock.state import StateStore
+from penstock.testing.scenario import Scenario, refusal, wait_for
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -92,6 +96,38 @@ def test_a_table_that_does_not_fit_is_one_message_that_names_each_difference(sce
              if one["check"] == "adopt"]  # fmt: skip
     assert [one["level"] for one in found] == ["error"] and "no column extra" in found[0]["message"]
     assert case.spark.sql(f"SELECT count(*) FROM lake.{case.namespace}.t").collect()[0][0] == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["found", "adopted"])
+def test_a_pipeline_that_is_killed_while_it_adopts_goes_on(scenario: Make, moment: str) -> None:
+    """`found`: that it will adopt the table is in the state, maybe with a plan. `adopted`: the table is ours,
+    and maybe its snapshot has begun."""
+    case = adopting(scenario)
+    name = made_by_others(case, "t", "region")
+    case.server.execute(
+        "CREATE TABLE t (id BIGINT PRIMARY KEY, region VARCHAR(9), created DATETIME, n INT)",
+        "INSERT INTO t VALUES (1, 'eu', '2026-01-01', 1), (2, 'us', '2026-01-02', 2), (4, 'eu', NULL, 4)",
+    )
+
+    def reached() -> bool:
+        if moment == "found":
+            try:
+                with closing(StateStore(case.folder / "state", read_only=True)) as store:
+                    found = store.table(TableId(case.database, "t"))
+            except PenstockError:
+                return False  # it is being made
+            return found is not None and found.target_reset == "adopt"
+        shown = case.spark.sql(f"SHOW TBLPROPERTIES {name}").collect()
+        return any(row[0] == "penstock.pipeline" for row in shown)
+
+    with case.running() as pipeline:
+        wait_for(reached, f"the table to be {moment}", seconds=300)
+        pipeline.kill("driver")
+    case.server.execute("UPDATE t SET region = 'ap' WHERE id = 1", "DELETE FROM t WHERE id = 2")
+    done = case.command("run", "--once", timeout=600)
+    assert done.returncode == 0, done.stderr
+    case.assert_equal("t")
 
 
 @pytest.mark.slow

@@ -46,6 +46,9 @@ def may_remove_files(table: Any) -> bool:
     return bool(table.properties().get("gc.enabled") != "false")
 
 
+_LIBRARY_CATALOGS = ("HadoopCatalog", "JdbcCatalog", "HiveCatalog")
+"""Iceberg's Java classes of catalogs that create tables themselves."""
+
 _MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
 """Spark's names of the errors."""
 
@@ -122,7 +125,7 @@ class Catalog:
             values = self._read_json(json.dumps(full), self._map)
             kinds = self._type(columns.json())
             if prepare is None:
-                self._create(levels, self._identified(kinds, identifiers), values)
+                self._create(levels, kinds, identifiers, values)
             else:
                 staged = self.open().stageCreate(place, kinds, self._transforms, values)
                 update = staged.table().updateSchema()
@@ -145,14 +148,24 @@ class Catalog:
             ids.add(found.findField(name).fieldId())
         return self._schema(found.columns(), ids)
 
-    def _create(self, levels: Sequence[str], schema: Any, properties: Any) -> None:
-        """As Spark's catalog does, which knows no identifier fields."""
+    def _create(
+        self, levels: Sequence[str], columns: Any, identifiers: Sequence[str], properties: Any
+    ) -> None:
+        """As Spark's catalog does, which knows no identifier fields.
+
+        Servers of catalogs have code of their own for this: Nessie 0.99 fails if a new table has identifier
+        fields. There, they come with a second commit. After a kill in between, the table has none.
+        """
         *namespace, name = levels
         place = self._table_identifier(self._iceberg_namespace(self._texts(namespace)), name)
-        made = self.open().icebergCatalog().buildTable(place, schema)
+        catalog = self.open().icebergCatalog()
+        at_once = catalog.getClass().getSimpleName() in _LIBRARY_CATALOGS
+        made = catalog.buildTable(place, self._identified(columns, identifiers if at_once else ()))
         if (location := properties.get("location")) is not None:
             made = made.withLocation(location)
-        made.withProperties(self._rebuilt(properties)).create()
+        table = made.withProperties(self._rebuilt(properties)).create()
+        if identifiers and not at_once:
+            table.updateSchema().setIdentifierFields(self._list(identifiers)).commit()
 
     def _list(self, values: Sequence[str]) -> Any:
         found = self._java_list()
