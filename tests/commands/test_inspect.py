@@ -298,7 +298,7 @@ for path in map(Path, sys.argv[1:]):
         signal.setitimer(signal.ITIMER_PROF, 5)  # of its own work: others may keep it from the CPU
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = inspect([path], tables=[], limit=None, **mode)
+            code = inspect([str(path)], tables=[], limit=None, **mode)
         answers.append([code, out.getvalue(), err.getvalue()])
     print(json.dumps([path.name, answers]))
 """
