@@ -48,6 +48,14 @@ def test_the_cpu_time_of_a_process_is_counted_by_what_it_is() -> None:
     assert 0.5 < parts.seconds()["receiver"] < 3
 
 
+def test_a_jvm_counts_as_one_although_its_options_name_the_python_workers() -> None:
+    options = ["-cp", "x.jar", "--conf", "spark.python.daemon.module=penstock.spark.daemon"]
+    assert backlog.kind_of(["/usr/bin/java", *options]) == "JVM"
+    assert backlog.kind_of(["python", "-m", "penstock.spark.daemon", "pyspark.worker"]) == "Python workers"
+    assert backlog.kind_of(["python", "-m", "penstock", "run", "p.yaml"]) == "driver"
+    assert backlog.kind_of(["python", "bench/tree.py", "out", "python", "-m", "penstock", "run"]) == "others"
+
+
 @pytest.mark.slow
 def test_a_tiny_backlog_is_merged_and_compared_with_the_source(tmp_path: Path) -> None:
     out = tmp_path / "backlog.json"
@@ -64,3 +72,4 @@ def test_a_tiny_backlog_is_merged_and_compared_with_the_source(tmp_path: Path) -
         assert one["changes"] == 11_200
     assert figures[1]["rows"] == 6_300
     assert figures[2]["parts"]["Python workers"] > 0
+    assert figures[2]["parts"]["JVM: the rest"] > 1

@@ -26,7 +26,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution,
 from importlib.util import find_spec
 from pathlib import Path
 
-from penstock.artifacts.maven import cache_directory
+from penstock.artifacts.maven import cache_directory, make_in_cache
 from penstock.disk import lock
 from penstock.errors import ConfigError
 
@@ -88,7 +88,7 @@ def archive() -> Path:
     files = collect()
     path = cache_directory() / "environments" / f"penstock-py{python_version()}-{_digest(files)}.tar.gz"
     if not path.exists():
-        _make_directory(path.parent)
+        make_in_cache(path.parent)
         with lock.held(path.with_name(path.name + ".lock"), wait_seconds=PACK_SECONDS) as ours:
             if ours is None:
                 raise ConfigError(
@@ -233,16 +233,6 @@ def _members(files: Files) -> Iterator[tuple[tarfile.TarInfo, Path]]:
         member.size = file.path.stat().st_size
         member.mode = 0o644
         yield member, file.path
-
-
-def _make_directory(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"The cache directory {path} cannot be created: {error.strerror}.",
-            hint="Set PENSTOCK_CACHE to a directory that this account may write.",
-        ) from error
 
 
 def _forget(folder: Path) -> None:

@@ -46,6 +46,17 @@ def cache_directory() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "penstock"
 
 
+def make_in_cache(path: Path) -> None:
+    """Creates a directory of the cache if it is missing. Raises `ConfigError` if that fails."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"The cache directory {path} cannot be created: {error.strerror}.",
+            hint="Set PENSTOCK_CACHE to a directory that this account may write.",
+        ) from error
+
+
 def java() -> str:
     """The Java that Spark will start: `$JAVA_HOME/bin/java`, else the one on the PATH. Raises `ConfigError`
     if there is none or it is too old."""
@@ -83,13 +94,7 @@ def fetch(coordinates: str, *, transitive: bool = False, pins: Mapping[str, str]
     stem = "-".join([name, version, *classifier])
     target = cache_directory() / "artifacts" / group / f"{stem}{'-all' if transitive else ''}"
     if not target.is_dir():
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"The cache directory {target.parent} cannot be created: {error.strerror}.",
-                hint="Set PENSTOCK_CACHE to a directory that this account may write.",
-            ) from error
+        make_in_cache(target.parent)
         path = target.with_name(target.name + ".lock")
         with lock.held(path, wait_seconds=FETCH_SECONDS) as ours:
             if ours is None:

@@ -13,7 +13,7 @@ from penstock.store.base import Store
 from penstock.store.folder import StoreFolder
 
 SCRATCH = "scratch"
-"""The folder of what no later run needs. A run that was killed leaves its part behind."""
+"""The folder of files that only the run that wrote them needs. The next run removes those of a killed one."""
 
 
 def open_staging(config: PipelineConfig, state: StateStore) -> Store:
@@ -44,7 +44,7 @@ def sweep(store: Store) -> None:
 
 
 def _take_over_older(state: Path, root: Path) -> None:
-    """Older versions had these folders in the state directory itself."""
+    """Moves the folders that older versions had in the state directory itself."""
     for name in ("chunks", "cascades"):
         with suppress(OSError):  # there is none, or a newer one
             (state / name).rename(root / name)

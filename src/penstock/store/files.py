@@ -138,13 +138,8 @@ class ObjectFiles:
     @contextmanager
     def create(self, location: str) -> Iterator[NewFile]:
         store, key = self._place(location)
-        file = NewObject(store, key, self.options.part_bytes)
-        try:
+        with new_object(store, key, self.options.part_bytes) as file:
             yield file
-            file.finish()
-        except BaseException:
-            file.abort()
-            raise
 
     def source(self, location: str, size: int | None = None) -> Any:
         return object_source(*self._place(location), size)
@@ -199,7 +194,20 @@ def object_source(store: Store, key: str, size: int | None = None) -> Any:
     return _Ranges(store, key, size)
 
 
-class NewObject:
+@contextmanager
+def new_object(store: Store, key: str, part_bytes: int) -> Iterator[NewFile]:
+    """An object that appears when the block ends, and does not after an exception. It is sent with one
+    request unless it is larger than `part_bytes`."""
+    file = _NewObject(store, key, part_bytes)
+    try:
+        yield file
+        file.finish()
+    except BaseException:
+        file.abort()
+        raise
+
+
+class _NewObject:
     """Sends an object with one request, unless it is larger than a part."""
 
     def __init__(self, store: Store, key: str, part_bytes: int) -> None:

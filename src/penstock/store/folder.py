@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.store.base import ObjectInfo, Store
-from penstock.store.files import Folder, NewFile, NewObject, object_source
+from penstock.store.files import Folder, NewFile, new_object, object_source
 from penstock.store.options import StoreOptions
 
 
@@ -35,13 +35,8 @@ class StoreFiles:
     @contextmanager
     def create(self, location: str) -> Iterator[NewFile]:
         part = 0 if self._is_local else StoreOptions().part_bytes
-        file = NewObject(self.store, location, part)
-        try:
+        with new_object(self.store, location, part) as file:
             yield file
-            file.finish()
-        except BaseException:
-            file.abort()
-            raise
 
     def source(self, location: str, size: int | None = None) -> Any:
         if self._is_local:

@@ -16,9 +16,9 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from penstock.artifacts.maven import cache_directory
+from penstock.artifacts.maven import cache_directory, make_in_cache
 from penstock.disk import lock
-from penstock.errors import ConfigError, TransientError
+from penstock.errors import TransientError
 
 _FETCH_TIMEOUT_S = 600
 """Seconds for one command, such as a download of some hundred MB over a slow line."""
@@ -29,13 +29,7 @@ _LOCK_SECONDS_MAX = 3600
 def cache_root() -> Path:
     """Returns the cache folder, and creates it if it is missing. Raises `ConfigError` if that fails."""
     root = cache_directory()
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"The cache folder {root} cannot be created: {error.strerror}.",
-            hint="Set PENSTOCK_CACHE to a folder that you may write to.",
-        ) from error
+    make_in_cache(root)
     return root
 
 

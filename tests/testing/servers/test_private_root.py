@@ -1,4 +1,4 @@
-"""What a process in a file system of its own sees, and that nothing outlives it."""
+"""A process in a file system of its own sees only what it was given, and its children end with it."""
 
 from __future__ import annotations
 
