@@ -114,7 +114,7 @@ class Measured:
 
     def cpu_between(self, start: float, end: float) -> float:
         """CPU seconds of the tree between two monotonic times, from its samples."""
-        return _at(self.series, end) - _at(self.series, start)
+        return at(self.series, end) - at(self.series, start)
 
 
 def replaced(measured: Measured, report: dict[str, Any]) -> Measured:
@@ -122,12 +122,12 @@ def replaced(measured: Measured, report: dict[str, Any]) -> Measured:
     return replace(measured, report=report)
 
 
-def _at(series: Sequence[tuple[float, float, float]], when: float) -> float:
+def at(series: Sequence[tuple[float, ...]], when: float) -> float:
     before = [row for row in series if row[0] <= when]
     after = [row for row in series if row[0] > when]
     if not before or not after:
         return (before or after)[-1 if before else 0][1] if series else 0.0
-    (t0, c0, _), (t1, c1, _) = before[-1], after[0]
+    (t0, c0), (t1, c1) = before[-1][:2], after[0][:2]
     return c0 + (c1 - c0) * (when - t0) / (t1 - t0)
 
 

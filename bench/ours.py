@@ -6,9 +6,11 @@ import contextlib
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -87,7 +89,7 @@ class Workplace:
     def __init__(self, log: BenchLog, folder: Path, repeat: int) -> None:
         self.log = log
         self.repeat = repeat
-        self._folder = folder
+        self.folder = folder
         self._relay: Path | None = None
         self.schemas_file = folder / f"{log.workload.name}.json"
         """The definition of each table of the workload, one a line."""
@@ -105,9 +107,11 @@ class Workplace:
         sink: str = "iceberg",
         cores: int = 2,
         epoch_bytes: str = "512MiB",
+        sections: Mapping[str, Any] | None = None,
     ) -> Path:
-        """A pipeline of its own that replays the log from its beginning."""
-        home = Path(tempfile.mkdtemp(dir=self._folder))
+        """A pipeline of its own that replays the log from its beginning. `sections` of its file are added, or
+        replace those that it would have."""
+        home = Path(tempfile.mkdtemp(dir=self.folder))
         server = self.log.server
         document = {
             "name": "bench",
@@ -126,6 +130,7 @@ class Workplace:
             "snapshot": {"mode": "never"},
             "epoch": {"bytes_max": epoch_bytes},
             "spark": {"master": f"local[{cores}]"},
+            **(sections or {}),
         }  # fmt: skip
         path = home / "pipeline.yaml"
         path.write_text(yaml.safe_dump(document))
@@ -160,11 +165,15 @@ class Workplace:
             mb_per_s=round(report["bytes"] / 1e6 / report["wall_s"], 1),
         )  # fmt: skip
 
-    def _receive(self, *, tls: bool) -> Figure:
-        file = self.pipeline_file(tls=tls)
-        measured = measure.run(
+    def receive(self, file: Path) -> measure.Measured:
+        """Fills the relay log of a pipeline."""
+        return measure.run(
             measure.program("bench.programs.receive", file, self.log.end_file, self.log.end_position)
         )
+
+    def _receive(self, *, tls: bool) -> Figure:
+        file = self.pipeline_file(tls=tls)
+        measured = self.receive(file)
         self._relay = self._relay or file.parent / "relay"
         report = {**measured.report, "changes": self.log.counts.changes}
         return measure.figure(
@@ -242,6 +251,18 @@ class Workplace:
         is that of the whole tree (driver, JVM, Python workers, idle receiver) in that time.
         """
         file = self.pipeline_file(relay=self.relay_log(), sink=sink, cores=cores, epoch_bytes=epoch_bytes)
+        return self.merged(task, file, cores=cores)
+
+    def merged(
+        self,
+        task: str,
+        file: Path,
+        *,
+        cores: int = 2,
+        beside: Callable[[float, float], float] | None = None,
+    ) -> Figure:
+        """`merge` by a pipeline file. `beside`: the CPU seconds of processes elsewhere between two monotonic
+        times, which count, too."""
         command = measure.program("penstock", "run", file, "--once", "--json")
         if cores == 1:
             command = ["taskset", "--cpu-list", "0", *command]
@@ -253,11 +274,13 @@ class Workplace:
             "began": began - monotonic,
             "ended": ended - monotonic,
         }
+        elsewhere = 0.0 if beside is None else beside(report["began"], report["ended"])
         target.check(self.log, file)
-        return measure.figure(
+        found = measure.figure(
             measure.replaced(measured, report), system=SYSTEM, version=__version__, task=task,
             tables=len(self.log.tables), epochs=epochs, whole_process_s=round(measured.wall_s, 1),
         )  # fmt: skip
+        return replace(found, cpu_s=found.cpu_s + elsewhere)
 
 
 def _epochs(file: Path) -> tuple[float, float, int]:

@@ -5,6 +5,7 @@
     make bench PARTS="decode receiver" SCALE=0.1 some of it, on a smaller log
     make bench PARTS=load ROWS=5000000           a large table read by several connections (about an hour)
     make bench PARTS=backlog                     ten million changes into Iceberg (about 15 minutes)
+    make bench PARTS="lake cluster"              on a disk, in a store, by executors (about 10 minutes)
     make bench PARTS=scale                       much of everything (about 20 minutes)
     make bench PARTS=soak ARGS="--minutes 30"    a pipeline under load, with kills (about 40 minutes)
 
@@ -16,14 +17,15 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import psutil
 from rich.console import Console
 
-from bench import across, backlog, goals, ours, peers_log, peers_snapshot, report, warm
+from bench import across, backlog, goals, lake, ours, peers_log, peers_snapshot, report, warm
 from bench import log as bench_log
 from bench.kept import Kept, Run
 from bench.latency import run as latency_run
@@ -37,6 +39,7 @@ from bench.place import scratch
 from bench.scale import run as scale_run
 from bench.soak import run as soak_run
 from bench.stages import run as stages_run
+from bench.workload import Workload
 from bench.workloads import WORKLOADS
 from penstock.errors import PenstockError
 
@@ -44,12 +47,14 @@ BUSY_PERCENT = 15
 
 STAGES = "stages"
 BACKLOG = "backlog"
+LAKE = "lake"
+CLUSTER = "cluster"
 LOG_PARTS = ("receiver", "decode", "snapshot", "merge", STAGES, "peers")
 LATENCY = "latency"
 LOAD = "load"
 SCALE = "scale"
 SOAK = "soak"
-LONG_PARTS = (BACKLOG, LOAD, SCALE, SOAK)
+LONG_PARTS = (BACKLOG, LAKE, CLUSTER, LOAD, SCALE, SOAK)
 SPARK_PARTS = ("merge", STAGES, LATENCY, *LONG_PARTS)
 PARTS = (*LOG_PARTS, LATENCY, *LONG_PARTS)
 
@@ -86,6 +91,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=report.RESULTS, help="where the JSON goes")
     for part, path in (
         (BACKLOG, backlog.RESULTS),
+        (LAKE, lake.LAKE_RESULTS),
+        (CLUSTER, lake.CLUSTER_RESULTS),
         (LATENCY, latency_run.RESULTS),
         (LOAD, load_run.RESULTS),
     ):
@@ -133,8 +140,9 @@ def run(options: argparse.Namespace, console: Console) -> int:
         warm.prepare_spark()
     if set(options.parts) & set(LOG_PARTS):
         run_logs(options, console)
-    if BACKLOG in options.parts:
-        run_backlog(options, console)
+    for part in BACKLOGS:
+        if part in options.parts:
+            run_backlog(options, console, part)
     if LATENCY in options.parts:
         run_latency(options, console)
     if LOAD in options.parts:
@@ -188,21 +196,41 @@ def run_latency(options: argparse.Namespace, console: Console) -> None:
         latency_run.write_docs(report.Results(outcomes))
 
 
-def run_backlog(options: argparse.Namespace, console: Console) -> None:
-    console.print(f"a backlog at scale {options.scale:g} (its log is built the first time) …")
-    with bench_log.running(options.scale, backlog.WORKLOAD) as log, scratch() as folder:
+@dataclass(frozen=True)
+class Backlog:
+    """A part in which pipelines merge a log that waits for them."""
+
+    workload: Workload
+    measured: Callable[[Workplace], Iterator[Outcome]]
+    goals: Callable[[report.Results], list[str]]
+    write_docs: Callable[[report.Results, str], None]
+
+
+BACKLOGS = {
+    BACKLOG: Backlog(backlog.WORKLOAD, backlog.measured, backlog.goals, backlog.write_docs),
+    LAKE: Backlog(WORKLOADS[ORDERS], lake.measured_lake, lake.goals, partial(lake.write_docs, part=LAKE)),
+    CLUSTER: Backlog(
+        WORKLOADS[ORDERS], lake.measured_cluster, lake.goals, partial(lake.write_docs, part=CLUSTER)
+    ),
+}
+
+
+def run_backlog(options: argparse.Namespace, console: Console, part: str) -> None:
+    console.print(f"{part} at scale {options.scale:g} (its log is built the first time) …")
+    what = BACKLOGS[part]
+    with bench_log.running(options.scale, what.workload) as log, scratch() as folder:
         head = f"Measured on {report.machine()}. {report.log_of(log)}"
         outcomes = []
-        for outcome in backlog.measured(Workplace(log, folder, 1)):
+        for outcome in what.measured(Workplace(log, folder, 1)):
             outcomes.append(outcome)
             console.print(f"  {line(outcome)}", markup=False)
     results = report.Results(outcomes)
-    report.write_json(results, options.backlog_out)
+    report.write_json(results, getattr(options, f"{part}_out"))
     report.show(results, people())
-    for text in backlog.goals(results):
+    for text in what.goals(results):
         people().print(text, markup=False)
     if options.docs:
-        backlog.write_docs(results, head)
+        what.write_docs(results, head)
 
 
 def run_load(options: argparse.Namespace, console: Console) -> None:

@@ -61,29 +61,17 @@ PARTS: dict[str, tuple[str, ...]] = {
 QUICK_PIPELINES = {
     "crash/test_kill9.py": {"test_source_and_target_are_equal_after_kills"},
     "scenarios/schema_changes.py": {"running"},
-    "scenarios/test_adoption.py": {
-        "test_partitioned_tables_of_others_become_equal_and_follow_across_partitions"
-    },
     "scenarios/test_bad_state.py": {"established"},
     "scenarios/test_cascades.py": {"test_what_foreign_keys_change_is_changed_at_the_target"},
-    "scenarios/test_consumers.py": {
-        "test_one_name_is_one_reader_at_a_time_and_nothing_kept_is_open_to_others"
-    },
-    "scenarios/test_many_small_tables.py": {
-        "test_changed_while_they_are_read_and_killed_in_the_midst_all_are_equal_at_the_end"
-    },
-    "scenarios/test_partial_images.py": {"test_rows_are_completed_while_the_table_is_read_and_written"},
     "scenarios/test_pipeline.py": {
         "seen",
         "test_a_change_log_holds_every_change_once_also_of_a_table_without_a_key",
         "test_source_and_target_are_equal_after_snapshot_and_stream_under_writes",
     },
-    "scenarios/test_shards.py": {"live_through"},
     "scenarios/test_signals.py": {
         "test_parts_of_tables_are_read_again_beside_the_log",
         "test_signals_come_by_each_channel_once_though_the_driver_is_killed",
     },
-    "scenarios/test_small_epochs.py": {"test_epochs_without_equality_deletes_are_merged_by_files"},
     "scenarios/test_what_is_kept.py": {
         "test_only_loopback_is_listened_on_and_row_values_stay_where_they_belong"
     },

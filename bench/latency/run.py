@@ -15,9 +15,9 @@ from rich.console import Console
 from bench import java, measure, peers_log, plots, report, target, workload
 from bench.goals import Goal
 from bench.latency.changes import CHANGES_PER_S, DEFINITION, ROWS_BEFORE, TABLE, TEXTS
-from bench.latency.object_store import REQUEST_S, dollars, far_away
 from bench.latency.summary import BUCKET_S
 from bench.measure import Figure, NotRun, Outcome
+from bench.object_store import REQUEST_S, dollars, far_away
 from bench.ours import tried
 from penstock import __version__
 from penstock.testing.servers import MySqlServer

@@ -46,7 +46,8 @@ def made_by_others(case: Scenario, table: str, spec: str, version: int = 3) -> s
     return name
 
 
-@pytest.mark.parametrize("names", [("by_day", "by_hash"), pytest.param(tuple(SPECS), marks=pytest.mark.slow)])
+@pytest.mark.slow  # tests/sinks/lake/iceberg/test_adoption.py has quick ones
+@pytest.mark.parametrize("names", [("by_day", "by_hash"), tuple(SPECS)])
 def test_partitioned_tables_of_others_become_equal_and_follow_across_partitions(
     scenario: Make, names: tuple[str, ...]
 ) -> None:

@@ -42,6 +42,7 @@ def open_places(state: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_one_name_is_one_reader_at_a_time_and_nothing_kept_is_open_to_others(
     scenario: Make, no_umask: None
 ) -> None:

@@ -61,12 +61,13 @@ def appended_here(case: Scenario, table: str) -> bool:
     return bool(case.spark.sql(sql).collect()[0][0].get("penstock.small"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sink", "count"),
     [
         ("iceberg", 16),
-        pytest.param("iceberg", 60, marks=pytest.mark.slow),
-        pytest.param("delta", 24, marks=pytest.mark.slow),
+        ("iceberg", 60),
+        ("delta", 24),
     ],
 )
 def test_changed_while_they_are_read_and_killed_in_the_midst_all_are_equal_at_the_end(

@@ -59,13 +59,14 @@ class Changes:
                 connection.commit()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("image", "sink"),
     [
         ("MINIMAL", "iceberg"),
-        pytest.param("SESSION", "iceberg", marks=pytest.mark.slow),
-        pytest.param("NOBLOB", "iceberg", marks=pytest.mark.slow),
-        pytest.param("MINIMAL", "delta", marks=pytest.mark.slow),
+        ("SESSION", "iceberg"),
+        ("NOBLOB", "iceberg"),
+        ("MINIMAL", "delta"),
     ],
 )
 def test_rows_are_completed_while_the_table_is_read_and_written(

@@ -22,7 +22,7 @@ from penstock.testing.servers import Database, MySqlServer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # tests/sinks/lake/test_shards.py has quick ones
 
 Make = Callable[..., Scenario]
 
@@ -42,7 +42,7 @@ class Lived:
     found: dict[str, bool] = field(default_factory=dict)
 
 
-@pytest.fixture(scope="module", params=["iceberg", pytest.param("delta", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=["iceberg", "delta"])
 def lived(
     request: pytest.FixtureRequest,
     mysql_server: Any,

@@ -28,6 +28,7 @@ def compacted(case: Scenario) -> dict[str, dict[str, int]]:
     return found
 
 
+@pytest.mark.slow
 def test_epochs_without_equality_deletes_are_merged_by_files(scenario: Make) -> None:
     """First those of one table, then those of six at once, for which the log is walked once."""
     case = scenario(sink_options={"equality_deletes": False})

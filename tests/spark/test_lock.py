@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 import penstock
 from penstock.testing.scenario import wait_for
@@ -47,6 +48,7 @@ def is_over(process: psutil.Process) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_a_jvm_that_outlives_its_driver_and_does_not_end_is_killed(tmp_path: Path) -> None:
     state = tmp_path / "my state"
     state.mkdir()

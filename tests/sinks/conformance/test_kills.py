@@ -39,7 +39,7 @@ QUICK = ["append", "merge", "evolve"]
 SLOW = sorted(TABLE_WRITES.keys() - set(QUICK))
 
 
-@pytest.mark.slow_for("delta-append", "delta-evolve")
+@pytest.mark.slow_for("delta-append", "delta-evolve", "delta-merge")
 @fractions
 @pytest.mark.parametrize("write", QUICK + [pytest.param(name, marks=pytest.mark.slow) for name in SLOW])
 def test_a_write_to_a_table_that_was_killed_is_done_once(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.testing.faulty_proxy import Fault, FaultyProxy, Request, always
-from penstock.testing.servers.s3 import S3Proxy
+from penstock.testing.servers.s3 import KEY_ID, SECRET, S3Proxy
 
 REQUEST_S = 0.02
 """How much longer each request takes."""
@@ -20,7 +21,8 @@ _FOREVER = 10**9
 
 
 class ObjectStore:
-    """`sink`: the section of a pipeline file for Iceberg tables there, in a catalog in SQLite."""
+    """`sink`: the section of a pipeline file for Iceberg tables there, in a catalog in SQLite. `shared`: the
+    sections that put there what tasks on other machines need."""
 
     def __init__(self, proxy: FaultyProxy, server: S3Proxy, folder: Path) -> None:
         self._proxy = proxy
@@ -34,6 +36,22 @@ class ObjectStore:
                 "properties": properties,
             },
         }
+        keys = {"access_key_id": KEY_ID, "secret_access_key": SECRET}
+        self.shared: dict[str, Any] = {
+            "store": {"endpoint": proxy.url, **keys},
+            "staging": f"s3://{BUCKET}/staging",
+        }
+
+    def forget(self) -> None:
+        """Counts from now on."""
+        self._proxy.requests.clear()
+
+    def bytes_read(self, folder: str) -> int:
+        """Of the objects in a folder of the bucket, by requests for ranges."""
+        below = f"/{BUCKET}/{folder}/"
+        return sum(
+            _range(request) for request in list(self._proxy.requests) if request.path.startswith(below)
+        )
 
     def requests(self) -> Counter[str]:
         """How many there were of each kind, so far."""
@@ -54,6 +72,11 @@ def far_away(folder: Path) -> Iterator[ObjectStore]:
 
 def kind_of(request: Request) -> str:
     return "LIST" if request.method == "GET" and "list-type=" in request.path else request.method
+
+
+def _range(request: Request) -> int:
+    found = re.fullmatch(r"bytes=(\d+)-(\d+)", request.headers.get("range", ""))
+    return int(found[2]) - int(found[1]) + 1 if found and request.method == "GET" else 0
 
 
 def dollars(requests: Counter[str]) -> float:
