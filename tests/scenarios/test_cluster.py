@@ -50,7 +50,7 @@ def case(mysql: Database, tmp_path: Path, store: S3Server, cluster: SparkCluster
     return case
 
 
-def on_cluster(case: Scenario, store: S3Server, cluster: SparkCluster, state: Path) -> None:
+def on_cluster(case: Scenario, store: S3Server, cluster: SparkCluster, state: Path, **options: Any) -> None:
     """Tasks of Spark do all the work: the driver's own ways for small epochs and chunks are off."""
     prefix = f"s3://lake/{case.database}"
     catalog = {
@@ -75,6 +75,7 @@ def on_cluster(case: Scenario, store: S3Server, cluster: SparkCluster, state: Pa
         },
         epoch={"driver_bytes_max": 0, "interval": "200ms"},
         snapshot={"chunk_rows": CHUNK_ROWS},
+        **options,
     )
 
 
@@ -83,12 +84,16 @@ def objects(store: S3Server, folder: str) -> list[str]:
     return sorted(path.name for path in (store.folder / "objects/lake" / folder).rglob("*") if path.is_file())
 
 
-def assert_equal(case: Scenario) -> None:
-    """The judge is the server's own SELECT."""
-    sql = f"SELECT * FROM lake.{case.namespace}.orders"
+def rows_at_target(case: Scenario, table: str) -> list[dict[str, Any]]:
+    sql = f"SELECT * FROM lake.{case.namespace}.{table}"
     done = case.command("query", sql, "--json", "--limit", "99999", timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def assert_equal(case: Scenario) -> None:
+    """The judge is the server's own SELECT."""
+    rows = rows_at_target(case, "orders")
     found = {row["id"]: (row["note"], str(row["amount"])) for row in rows}
     expected = {
         row[0]: (row[1], str(row[2])) for row in case.server.query(f"SELECT * FROM {case.database}.orders")
@@ -164,3 +169,29 @@ def test_a_driver_continues_in_another_directory_with_what_must_survive(
     assert done.returncode == 0, done.stderr[-3000:]
     assert_equal(case)
     assert objects(store, f"{case.database}/staging") == []
+
+
+def test_a_table_that_refers_to_itself_is_read_and_followed(
+    case: Scenario, store: S3Server, cluster: SparkCluster
+) -> None:
+    at = case.database
+    case.server.execute(
+        f"CREATE TABLE {at}.tree (id INT PRIMARY KEY, up INT, note VARCHAR(20),"
+        f" FOREIGN KEY (up) REFERENCES {at}.tree (id) ON DELETE CASCADE ON UPDATE CASCADE)",
+        f"INSERT INTO {at}.tree SELECT id - 1000, NULLIF((id - 1000) DIV 2, 0), 'old' FROM {at}.orders"
+        " WHERE id <= 5000 ORDER BY id",
+    )
+    on_cluster(case, store, cluster, case.folder / "state", cascades="apply")
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        case.server.execute(
+            f"DELETE FROM {at}.tree WHERE id = 5",  # and all below it
+            f"UPDATE {at}.tree SET note = 'new' WHERE id % 3 = 0",
+            f"INSERT INTO {at}.tree VALUES (5, 2, 'again')",
+        )
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    assert not [one["parked"] for one in case.status()["tables"] if one["parked"]]
+    found = sorted((row["id"], row["up"], row["note"]) for row in rows_at_target(case, "tree"))
+    assert found == sorted(case.server.query(f"SELECT id, up, note FROM {at}.tree"))
+    assert objects(store, f"{at}/staging") == []

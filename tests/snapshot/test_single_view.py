@@ -15,6 +15,7 @@ from tests.sources.mysql.test_watermarks_by_place import ends_of_updates
 
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId
+from penstock.relaylog.files import LogPlace
 from penstock.snapshot.single_view import SingleView
 from penstock.sources.mysql.snapshot.reader import prepare_session
 from penstock.sources.mysql.snapshot.watermark import watermarks_of
@@ -56,7 +57,7 @@ def test_a_view_shows_the_table_as_it_stood_at_its_offset(name: str, plain: bool
         found: list[tuple[int, Offset]] = []
         with receiving(server, tmp_path) as receiver:
             receiver.wait_until_level()
-            whole = SingleView(receiver.log_path, frozenset({TableId("d", "counted")}), Offset(0))
+            whole = SingleView(LogPlace(receiver.log_path), frozenset({TableId("d", "counted")}), Offset(0))
             with meanwhile(*[partial(count, server, *one) for one in writers]):
                 deadline = time.monotonic() + 60
                 for trial in itertools.count():

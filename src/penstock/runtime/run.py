@@ -229,7 +229,8 @@ class Run:
             executed_at=self.chunk_log.executed_at,
             failed=self._snapshot_failed,
             paused=partial(is_paused, self.state),
-            view=partial(single_view_of, self.state.tables, config.relay_log_path),
+            view=partial(single_view_of, self.state.tables, self.log_place),
+            views_travel=config.spark.is_local,
             found_all=self.source.chunks.close_idle,
         )
         self.chunks.limits(**limits_by_signal(self.state))

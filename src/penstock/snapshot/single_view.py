@@ -14,6 +14,10 @@ asked about them. The view is used only if none of them changes the table or its
 tables as they were at the high watermark. The watermarks are taken directly before and after the view is
 opened, not around the SELECT. So only some milliseconds of log lie between them. If a view cannot be used,
 another one is opened.
+
+**Who reads it.** The newest milliseconds of the log are only on the driver's machine. So where tasks run on
+other machines, a thread of the driver reads the table (`spark/snapshots.py`). One session has to read all of
+it in any case.
 """
 
 from __future__ import annotations
@@ -21,7 +25,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from penstock.cascades.keys import is_read_whole, refers_to_itself, upstream
 from penstock.errors import TransientError
@@ -42,6 +45,7 @@ from penstock.model.plan import (
 )
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import TableState, is_catching_up
+from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.snapshot.chunk_log import Places
 from penstock.snapshot.placement import Break
@@ -63,7 +67,7 @@ class SingleView:
     """Reads a table in one piece. Implements `sources.chunks.ViewChoice`. `tables`: the table and all its
     ancestors by foreign keys. `after`: the offset of the read must be greater."""
 
-    relay_log: Path
+    relay_log: LogPlace
     tables: frozenset[TableId]
     after: Offset
 
@@ -112,7 +116,7 @@ def offset_of(opened: Window, tables: Iterable[TableId], log: RelayLog) -> Offse
 
 
 def single_view_of(
-    tables: Callable[[], Mapping[TableId, TableState]], relay_log: Path, table: TableState
+    tables: Callable[[], Mapping[TableId, TableState]], relay_log: LogPlace, table: TableState
 ) -> SingleView | None:
     """How the table is read in one piece; None: it can be read in chunks."""
     if not refers_to_itself(table.schema):

@@ -31,6 +31,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import threading
 import urllib.parse
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -125,15 +126,17 @@ class Staging:
         snapshot: str,
         *,
         types: TypeOptions = DEFAULT_TYPES,
+        stopping: threading.Event | None = None,
     ) -> StagedChunk:
         """Makes one attempt to read the chunk. `snapshot`: the name of its snapshot's folder. Returns the
-        attempt that counts: this one or an earlier one."""
+        attempt that counts: this one or an earlier one. Raises `TransientError` once `stopping` is set."""
         folder = self._folder(snapshot, chunk.table)
         attempt = uuid.uuid4().hex
         rows = folder.key(f"{_chunk_name(chunk)}-{attempt}.parquet")
         read = reader.read(schema, chunk)
         arrow = _core.arrow_schema(schema.to_json(), "rows", types.to_json())
-        checksum, size = _write_rows(StoreFiles(self.store), rows, arrow, read)
+        batches = _until(stopping, read, chunk)
+        checksum, size = _write_rows(StoreFiles(self.store), rows, arrow, batches)
         try:
             result = read.result
             staged = StagedChunk(
@@ -329,7 +332,7 @@ class Stager:
 
     A context manager. On exit it waits until the server has closed its end of the connection; after an
     error it closes the connection at once. For one thread only. `view`: see
-    `sources.chunks.Host.open_reader`.
+    `sources.chunks.Host.open_reader`. `stopping`: ends the read of a chunk when it is set.
     """
 
     def __init__(
@@ -339,11 +342,13 @@ class Stager:
         *,
         types: TypeOptions = DEFAULT_TYPES,
         view: ViewChoice | None = None,
+        stopping: threading.Event | None = None,
     ) -> None:
         self._host = host
         self._staging = staging
         self._types = types
         self._view = view
+        self._stopping = stopping
         self._reader: ChunkReader | None = None
 
     def __enter__(self) -> Stager:
@@ -365,7 +370,9 @@ class Stager:
         if self._reader is None:
             self._reader = self._host.open_reader(types=self._types, view=self._view)
         self._reader.require(executed)
-        return self._staging.stage(self._reader, schema, chunk, snapshot, types=self._types)
+        return self._staging.stage(
+            self._reader, schema, chunk, snapshot, types=self._types, stopping=self._stopping
+        )
 
 
 class _Digested:
@@ -391,6 +398,15 @@ class _Digested:
 
     def checksum(self) -> str:
         return self._digest.hexdigest()
+
+
+def _until(
+    stopping: threading.Event | None, batches: Iterable[pa.RecordBatch], chunk: Chunk
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if stopping is not None and stopping.is_set():
+            raise TransientError(f"The read of chunk {chunk.number} of {chunk.table} was interrupted.")
+        yield batch
 
 
 def _write_rows(

@@ -8,6 +8,9 @@ staged, whoever finds it. After a crash, the manifests found there are taken ove
 Small chunks (`snapshot/driver_side.py`) are read by the thread itself, several in a row over one
 connection. The gate is asked before each of them, too. When it refuses, the thread closes the connection
 and returns the permit. A small chunk that fails is retried by a Spark job.
+
+A table that is read in one piece (`snapshot/single_view.py`) is read by the thread, too, if tasks run on
+other machines: the end of the log, which places it, is only on the driver's.
 """
 
 from __future__ import annotations
@@ -81,8 +84,8 @@ class SnapshotReader:
     """Splits tables into chunks and stages them, until every chunk is staged or placed.
 
     `gate` is asked before each chunk. `failed` is called for a table that cannot be read. `view` returns
-    the read view for a table that must be read in one piece. `found_all` is called when no table is left to
-    be split.
+    the read view for a table that must be read in one piece; `views_travel` says that tasks can open it.
+    `found_all` is called when no table is left to be split.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class SnapshotReader:
         failed: Callable[[TableState, TableError], None],
         paused: Callable[[TableId], bool] = lambda _: False,
         view: Callable[[TableState], ViewChoice | None] = lambda _: None,
+        views_travel: bool = True,
         found_all: Callable[[], None] = lambda: None,
     ) -> None:
         self._spark = spark
@@ -114,6 +118,7 @@ class SnapshotReader:
         self._failed = failed
         self._paused = paused
         self._view = view
+        self._views_travel = views_travel
         self._found_all = found_all
         self._outdated: Counter[int] = Counter()
         self.gate = gate
@@ -378,8 +383,8 @@ class SnapshotReader:
         if failed is not None and not self._stopping.is_set():
             self._read(*failed, self._enter(failed[0]))
 
-    def _stager(self, permit: Permit) -> Stager:
-        return Stager(permit.host, self._staging, types=self._types)
+    def _stager(self, permit: Permit, view: ViewChoice | None = None) -> Stager:
+        return Stager(permit.host, self._staging, types=self._types, view=view, stopping=self._stopping)
 
     def _stage_in_driver(self, stager: Stager, state: TableState, chunk: Chunk) -> StagedChunk:
         executed = self._executed_at(self._since(state, chunk))
@@ -390,7 +395,7 @@ class SnapshotReader:
             return self._folders.of(state, chunk.snapshot)
 
     def _read(self, state: TableState, chunk: Chunk, permit: Permit | None) -> None:
-        """Reads one chunk by a Spark job, with retries. Returns the permit."""
+        """Reads one chunk by itself, with retries. Returns the permit."""
         backoff = Backoff(self._schedule)
         while permit is not None:
             try:
@@ -435,7 +440,12 @@ class SnapshotReader:
     def _read_once(self, state: TableState, chunk: Chunk, permit: Permit) -> StagedChunk:
         """One attempt. Returns the permit in any case."""
         done: list[StagedChunk] = []
+        view = self._view(state)
         try:
+            if view is not None and not self._views_travel:
+                with self._stager(permit, view) as reading:
+                    done = [self._stage_in_driver(reading, state, chunk)]
+                return done[0]
             job = StageTask(
                 host=permit.host,
                 staging=self._staging,
@@ -444,7 +454,7 @@ class SnapshotReader:
                 snapshot=self._folder(state, chunk),
                 executed=self._executed_at(self._since(state, chunk)),
                 types=self._types,
-                view=self._view(state),
+                view=view,
             )
             jobs = self._spark.sparkContext.parallelize([job], 1)
             done = jobs.mapPartitions(stager(str(chunk.table))).collect()
