@@ -136,7 +136,7 @@ class Framer:
     def roll(self) -> None:
         """Lets the next transaction begin a new segment."""
     @property
-    def held_bytes(self) -> int:
+    def undecided_bytes(self) -> int:
         """Bytes of a transaction whose place in the log is not known yet. `offset` does not count them."""
     @property
     def spool_files(self) -> list[str]:

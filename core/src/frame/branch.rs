@@ -311,7 +311,7 @@ impl Framer {
     }
 
     /// Bytes of the open transaction that are not in the log.
-    pub fn held_bytes(&self) -> u64 {
+    pub fn undecided_bytes(&self) -> u64 {
         self.undecided.bytes.len() as u64 + self.undecided.spooled.map_or(0, |(_, length)| length)
     }
 

@@ -205,8 +205,8 @@ impl Framer {
     }
 
     #[getter]
-    fn held_bytes(&self) -> u64 {
-        self.0.held_bytes()
+    fn undecided_bytes(&self) -> u64 {
+        self.0.undecided_bytes()
     }
 
     #[getter]

@@ -264,7 +264,7 @@ class Receiver:
                 self._stream(session, received)
             finally:
                 framer = session.framer
-                self._unfinished = framer.offset + framer.held_bytes - framer.committed
+                self._unfinished = framer.offset + framer.undecided_bytes - framer.committed
         finally:
             connection._force_close()
 
