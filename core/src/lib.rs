@@ -27,6 +27,7 @@ pub mod json;
 pub mod json_text;
 pub mod key;
 pub mod key_index;
+pub mod key_run;
 pub mod latest;
 pub mod literal;
 pub mod log_file;

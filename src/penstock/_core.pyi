@@ -383,6 +383,59 @@ class KeySet:
     def drop_from(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Returns the rows of `batch` (layout `rows`) whose keys are not in the set."""
 
+# key_run.rs ---------------------------------------------------------------------------------------
+
+class KeyRunWriter:
+    """Collects which key is in which row of which data file, and writes it as a run: a sorted file at `path`.
+
+    Keys are batches with the key's columns in their order. A key with NULL equals no other, and is left out.
+    A key is found again in each type to which its columns may be widened: integers of all widths are equal,
+    and so are floats, decimals of one scale, and texts. `seed`: the index's secret number of 64 bits.
+
+    `memory_max` bytes of entries are held. More are kept in files beside `path`, which disappear with the
+    process. Raises `ValueError` for what cannot be a key, and `OSError` if the disk fails. Then the writer
+    cannot be used any more."""
+
+    def __init__(self, path: str, seed: int, memory_max: int = 64 * 1024 * 1024) -> None: ...
+    def add(self, keys: pa.RecordBatch, file: int, first_row: int) -> None:
+        """Row i of `keys` is row `first_row + i` of the data file with this number. Files have numbers below
+        2^24, and at most 2^32 rows."""
+    def add_rows(self, keys: pa.RecordBatch, file: int, rows: pa.Int64Array) -> None:
+        """Row i of `keys` is row `rows[i]` of the data file."""
+    def finish(self) -> int:
+        """Writes the run, and waits until the disk has it. Returns the number of its entries. Until then, no
+        one can take the file for a run."""
+
+class KeyRun:
+    """A run, open for look-ups. Thread-safe. Raises `ValueError` with the file's name if it is damaged or of
+    another version, as soon as the damaged bytes are read. Of the file, a sixteenth of a byte for each entry
+    is in memory."""
+
+    def __init__(self, path: str) -> None: ...
+    @property
+    def seed(self) -> int: ...
+    def __len__(self) -> int: ...
+    def find(self, keys: pa.RecordBatch) -> tuple[pa.Int64Array, pa.Int32Array, pa.Int64Array]:
+        """The rows that have the keys: row of `keys`, number of the data file, row in it. They are in the
+        order of `keys`. A key may be in several rows. Hardly ever, a row of another key is among them (see
+        `core/src/key_run`): compare the keys where that would matter."""
+    def verify(self) -> None:
+        """Reads the whole file and compares its checksums."""
+
+def merge_key_runs(
+    runs: Sequence[str],
+    to: str,
+    files: Sequence[dict[int, int] | None] | None = None,
+    drop: dict[int, bytes] | None = None,
+) -> int:
+    """Writes the entries of runs with one seed into a new run, and waits until the disk has it. Returns their
+    number.
+
+    - `files`: for each run, the new number of each data file by its old one. Entries of other files are left
+      out. None: all are kept, with their numbers.
+    - `drop`: the rows to leave out, by the new number of their file, as `BitMap64.serialize()` of pyroaring.
+    """
+
 # resultset.rs -------------------------------------------------------------------------------------
 
 class ResultSetDecoder:

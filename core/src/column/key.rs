@@ -3,7 +3,8 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Date32Type, Decimal128Type, Float32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, Int8Type,
+    TimestampMicrosecondType,
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, TimeUnit};
@@ -67,6 +68,25 @@ pub fn write_array_key(array: &ArrayRef, row: usize, out: &mut Vec<u8>) -> Resul
         DataType::LargeBinary => write_bytes(array.as_binary::<i64>().value(row), out),
         other => return Err(ValueError::new(format!("a key column of type {other}"))),
     }
+    Ok(())
+}
+
+/// As `write_array_key`, but a value has the same bytes in all types to which its column may be widened.
+/// Integers are written as INT64, and floats as FLOAT64.
+pub fn write_widened_key(array: &ArrayRef, row: usize, out: &mut Vec<u8>) -> Result<(), ValueError> {
+    let integer = match array.data_type() {
+        DataType::Int8 => array.as_primitive::<Int8Type>().value(row).into(),
+        DataType::Int16 => array.as_primitive::<Int16Type>().value(row).into(),
+        DataType::Int32 => array.as_primitive::<Int32Type>().value(row).into(),
+        DataType::Int64 => array.as_primitive::<Int64Type>().value(row),
+        DataType::Float32 => {
+            let double = f64::from(array.as_primitive::<Float32Type>().value(row));
+            out.extend(double.to_bits().to_le_bytes());
+            return Ok(());
+        }
+        _ => return write_array_key(array, row, out),
+    };
+    out.extend(integer.to_le_bytes());
     Ok(())
 }
 

@@ -5,6 +5,7 @@ mod errors;
 mod frame;
 mod inspect;
 mod key_index;
+mod key_run;
 mod resultset;
 mod schema;
 mod segment_file;
@@ -19,6 +20,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     segment_file::register(module)?;
     decode::register(module)?;
     key_index::register(module)?;
+    key_run::register(module)?;
     frame::register(module)?;
     resultset::register(module)?;
     inspect::register(module)?;
