@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -34,6 +35,37 @@ def test_a_task_that_fails_leaves_no_files(tmp_path: Path, monkeypatch: pytest.M
         list(writer.files(batches()))
     assert list(tmp_path.iterdir()) == []
     assert len(list(writer.files([batch, batch]))) == len(list(tmp_path.iterdir())) == 2
+
+
+class FullFile:
+    """A file whose store fails at its first row group."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._written = 0
+
+    def write(self, data: bytes) -> int:
+        self._written += len(data)
+        if self._written > 4:  # the head of a Parquet file
+            raise OSError("the store does not answer")
+        return len(data)
+
+    def tell(self) -> int:
+        return self._written
+
+    def flush(self) -> None:
+        pass
+
+
+def test_the_error_of_the_store_is_the_error_of_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Folder.local(tmp_path)
+    monkeypatch.setattr(type(folder.files), "create", lambda files, location: nullcontext(FullFile()))
+    batch = pa.RecordBatch.from_arrays([pa.array([1, 2])], schema=SCHEMA)
+    with pytest.raises(OSError, match="does not answer"):
+        list(FileWriter(folder, SCHEMA).files([batch]))
 
 
 EVERY = pa.schema([

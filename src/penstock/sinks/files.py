@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -204,10 +205,15 @@ class FileWriter:
                 dictionary_pagesize_limit=DICTIONARY_BYTES_MAX,
                 metadata_collector=footers,
             )
-            with writer:
+            try:
                 while group is not None and file.tell() < FILE_BYTES_MAX:
                     writer.write_table(group, row_group_size=group.num_rows)
                     group = next(groups, None)
+            except BaseException:
+                with suppress(Exception):  # that the file has no footer is not what went wrong
+                    writer.close()
+                raise
+            writer.close()
             size = file.tell()
         return WrittenFile.of(location, size, footers[0], self.fields), group
 

@@ -168,7 +168,9 @@ class FaultyProxy:
         """Whether the connection goes on."""
         match fault:
             case None:
-                client.sendall(self._forward(head, body))
+                answer = self._forward(head, body)
+                client.sendall(answer)
+                return _says_its_end(answer, head)
             case Fault(kind="answer"):
                 client.sendall(_error(fault))
             case Fault(kind="done, but answer"):
@@ -187,8 +189,9 @@ class FaultyProxy:
                 client.sendall(answer[: start + (len(answer) - start) // 2])
             case Fault(kind="slow"):
                 time.sleep(fault.seconds)
-                client.sendall(self._forward(head, body))
-                return True
+                answer = self._forward(head, body)
+                client.sendall(answer)
+                return _says_its_end(answer, head)
             case Fault(kind="silent"):
                 self._closing.wait(60)
             case Fault(kind="without header"):
@@ -196,7 +199,7 @@ class FaultyProxy:
                 client.sendall(self._forward(kept, body))
             case _:
                 raise AssertionError(fault)
-        return fault is None
+        return False
 
     def _forward(self, head: bytes, body: bytes) -> bytes:
         """The server's whole answer. A connection of its own for each request, which the server closes."""
@@ -222,6 +225,15 @@ def _head(readline: Callable[[], bytes]) -> bytes:
         if line == b"\r\n":
             return b"".join(lines)
     return b""
+
+
+def _says_its_end(answer: bytes, head: bytes) -> bool:
+    """Whether a client can tell where the answer ends. Of one without a length, only the end of the
+    connection says so."""
+    first = answer.partition(b"\r\n\r\n")[0]
+    if head.startswith(b"HEAD ") or first.split(b" ", 2)[1:2] in ([b"204"], [b"304"]):
+        return True
+    return re.search(rb"(?im)^(content-length|transfer-encoding):", first) is not None
 
 
 def _length(head: bytes) -> int:
