@@ -17,6 +17,7 @@ from penstock.testing import servers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.sinks.lake.delta.registration import DeltaOptions
     from penstock.sinks.lake.iceberg.registration import IcebergOptions
 
 
@@ -36,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--lake-in",
         choices=lake_catalogs.PLACES,
         default=lake_catalogs.DIRECTORY,
-        help="where Iceberg tables are (tests/lake_catalogs.py)",
+        help="where lake tables are (tests/lake_catalogs.py)",
     )
 
 
@@ -82,17 +83,23 @@ def iceberg(lake_root: Path, pytestconfig: pytest.Config) -> Iterator[IcebergOpt
 
 
 @pytest.fixture(scope="session")
-def spark(lake_root: Path, iceberg: IcebergOptions) -> Iterator[SparkSession]:
+def delta(lake_root: Path, pytestconfig: pytest.Config) -> Iterator[DeltaOptions]:
+    """The sink `delta` of the whole run."""
+    with lake_catalogs.delta_in(pytestconfig.getoption("--lake-in"), lake_root) as options:
+        yield options
+
+
+@pytest.fixture(scope="session")
+def spark(lake_root: Path, iceberg: IcebergOptions, delta: DeltaOptions) -> Iterator[SparkSession]:
     """One session for the whole run, able to write Iceberg and Delta."""
     from penstock.config import SparkConfig
-    from penstock.sinks.lake.delta.registration import DeltaOptions
     from penstock.spark.session import session_options, start
     from penstock.testing.scenario import SHORT_LIVED
 
     config = SparkConfig(
         master="local[2]", app_name="penstock-tests", driver_memory="1200m", conf=SHORT_LIVED
     )
-    sinks = [iceberg, DeltaOptions(type="delta", path=lake_root)]
+    sinks = [iceberg, delta]
     state, jars_of = lake_root / "state", [*sinks, *lake_catalogs.more_jars_of(iceberg)]
     session = start(session_options(config, sinks, state, jars_of=jars_of), config.master, state)
     yield session

@@ -1,6 +1,6 @@
-"""Where the Iceberg tables of a test run are: `pytest --lake-in rest-s3` runs the same tests on a REST
-catalog, with the tables on S3. Such catalogs need jars that most tests do not, so not every session has
-them."""
+"""Where the tables of a test run are: `pytest --lake-in rest-s3` runs the same tests on a REST catalog, with
+Iceberg's tables on S3; `delta-s3` has Delta's there. Such places need jars that most tests do not, so not
+every session has them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from subprocess import STDOUT, run
 
+from penstock.sinks.lake.delta.registration import DeltaOptions
 from penstock.sinks.lake.iceberg.catalog_options import JdbcCatalog
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
 from penstock.testing.faulty_proxy import Fault, FaultyProxy
 from penstock.testing.servers.catalogs import HiveMetastore, Nessie
-from penstock.testing.servers.s3 import Moto
+from penstock.testing.servers.s3 import KEY_ID, SECRET, Moto, S3Proxy
 
 DIRECTORY, JDBC_S3, REST_S3, HIVE, FAULTY_S3 = "directory", "jdbc-s3", "rest-s3", "hive", "faulty-s3"
-PLACES = (DIRECTORY, JDBC_S3, REST_S3, HIVE, FAULTY_S3)
+DELTA_S3, FAULTY_DELTA_S3 = "delta-s3", "faulty-delta-s3"
+PLACES = (DIRECTORY, JDBC_S3, REST_S3, HIVE, FAULTY_S3, DELTA_S3, FAULTY_DELTA_S3)
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -37,7 +39,7 @@ def more_jars_of(options: IcebergOptions) -> list[IcebergOptions]:
 def iceberg_in(place: str, root: Path) -> Iterator[IcebergOptions]:
     """The options of the sink for tables in that place, whose servers run while the block runs. The catalog
     is called `lake`. `root`: for what is on the local disk."""
-    if place == DIRECTORY:
+    if place in (DIRECTORY, DELTA_S3, FAULTY_DELTA_S3):
         yield IcebergOptions(path=root / "iceberg")
     elif place == HIVE:
         with HiveMetastore() as metastore:
@@ -56,6 +58,29 @@ def iceberg_in(place: str, root: Path) -> Iterator[IcebergOptions]:
                     assert proxy.faults > len(proxy.requests) / 100 or len(proxy.requests) < 200
             else:
                 yield jdbc(root, store.iceberg_properties)
+
+
+@contextmanager
+def delta_in(place: str, root: Path) -> Iterator[DeltaOptions]:
+    """The same for the sink `delta`."""
+    if place not in (DELTA_S3, FAULTY_DELTA_S3):
+        yield DeltaOptions(type="delta", path=root)
+        return
+    # Moto compares the condition of a put before the put, not with it.
+    with S3Proxy() as store:
+        store.make_bucket("lake")
+        if place == DELTA_S3:
+            yield delta_at(store.url)
+            return
+        with FaultyProxy(store.host, store.port) as proxy:
+            plan_faults(proxy)
+            yield delta_at(proxy.url)
+            assert proxy.faults > len(proxy.requests) / 100 or len(proxy.requests) < 200
+
+
+def delta_at(endpoint: str) -> DeltaOptions:
+    store = {"endpoint": endpoint, "access_key_id": KEY_ID, "secret_access_key": SECRET}
+    return DeltaOptions.model_validate({"type": "delta", "path": "s3://lake/delta", "store": store})
 
 
 def jdbc(root: Path, properties: Mapping[str, str]) -> IcebergOptions:

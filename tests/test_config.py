@@ -101,7 +101,11 @@ def test_environment_variables_are_replaced_and_a_missing_one_is_named(
         ({"sink": {"type": "console", "before_image": False}}, "(did you mean `before_images`?)"),
         ({"sink": {"fold_commits": 0}}, "option `sink.fold_commits`: Input should be greater"),
         ({"sink": "iceberg"}, "option `sink`: Input should be a valid dictionary"),
-        ({"sink": {"type": "delta", "path": "s3://bucket/x"}}, "option `sink.path`: this is a directory"),
+        ({"sink": {"type": "parquet", "path": "s3://bucket/x"}}, "option `sink.path`: this is a directory"),
+        (
+            {"sink": {"type": "delta", "path": "ftp://host/x"}},
+            "option `sink.path`: write a directory, or a URL",
+        ),
         ({"sink": {"type": "iceberg", "path": "s3a://b/x"}}, "the sink iceberg with a section `catalog`"),
         ({"staging": "ftp://host/x"}, "option `staging`: There is no store for ftp:// URLs"),
         ({"staging": "s3://key:secret@bucket/x"}, "Credentials do not belong into the URL"),

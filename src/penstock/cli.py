@@ -395,8 +395,8 @@ def demo(
     if lake not in ("local", "s3"):
         raise typer.BadParameter(f"{lake!r} is not one of: local, s3", param_hint="--lake")
     lake = "s3" if cluster else lake
-    if lake == "s3" and (sink != "iceberg" or keep):
-        raise typer.BadParameter("s3 goes with Iceberg only, and without --keep", param_hint="--lake")
+    if lake == "s3" and keep:
+        raise typer.BadParameter("s3 goes without --keep", param_hint="--lake")
     options = DemoOptions(
         rows=rows,
         seconds=seconds,

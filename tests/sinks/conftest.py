@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks import registry
 from penstock.sinks.base import Commit, EvolvedColumn, Narrowing
+from penstock.sinks.lake.delta.registration import DeltaOptions
 from penstock.sinks.rows import Rows
 from penstock.sinks.spark_sql import spark_type
 
@@ -96,13 +97,16 @@ def column(
 
 
 @pytest.fixture
-def place(spark: SparkSession, lake_root: Path) -> Callable[..., Place]:
+def place(spark: SparkSession, lake_root: Path, delta: DeltaOptions) -> Callable[..., Place]:
     def make(kind: str, **options: Any) -> Place:
         number = next(_serial)
-        path = lake_root / "iceberg" if kind == "iceberg" else lake_root / f"{kind}-{number}"
+        path: Path | str = lake_root / "iceberg" if kind == "iceberg" else lake_root / f"{kind}-{number}"
+        if kind == "delta" and delta.directory is None:
+            path = f"{delta.path}/{number}"
         config = {
             "type": kind,
             "path": path,
+            "store": delta.store,
             "namespace": f"n{number}_{{database}}",
             **options.pop("config", {}),
         }

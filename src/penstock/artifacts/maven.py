@@ -11,6 +11,7 @@ decides what Spark runs.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -90,9 +91,7 @@ def fetch(coordinates: str, *, transitive: bool = False, pins: Mapping[str, str]
     `$PENSTOCK_IVY_SETTINGS` names an Ivy settings file for networks that reach Maven Central only through a
     mirror. Raises `ConfigError` if a jar cannot be fetched or does not have its pinned SHA-256.
     """
-    group, name, version, *classifier = coordinates.split(":")
-    stem = "-".join([name, version, *classifier])
-    target = cache_directory() / "artifacts" / group / f"{stem}{'-all' if transitive else ''}"
+    target = _place(coordinates, "-all" if transitive else "")
     if not target.is_dir():
         make_in_cache(target.parent)
         path = target.with_name(target.name + ".lock")
@@ -104,7 +103,7 @@ def fetch(coordinates: str, *, transitive: bool = False, pins: Mapping[str, str]
                 )
             if not target.is_dir():
                 _retrieve(coordinates, transitive=transitive, target=target, pins=pins)
-    main = f"{stem}.jar"
+    main = f"{_stem(coordinates)}.jar"
     jars = sorted(target.glob("*.jar"), key=lambda jar: (jar.name != main, jar.name))
     if not jars or jars[0].name != main:
         raise ConfigError(
@@ -117,6 +116,27 @@ def fetch(coordinates: str, *, transitive: bool = False, pins: Mapping[str, str]
             hint=f"Find out who changed it, and remove {target}: the jar is then fetched again.",
         )
     return jars
+
+
+def fetch_all(wanted: Sequence[str], *, pins: Mapping[str, str] = SHA256) -> list[Path]:
+    """The jars of several `group:name:version`, without their dependencies, as `fetch` returns them. Those
+    that are missing are fetched together, because each run of Ivy takes seconds."""
+    missing = [one for one in wanted if not _place(one).is_dir()]
+    if len(missing) > 1:
+        with contextlib.suppress(ConfigError):  # `fetch` says which one cannot be had
+            _retrieve_together(missing, pins)
+    return [fetch(one, pins=pins)[0] for one in wanted]
+
+
+def _place(coordinates: str, suffix: str = "") -> Path:
+    """The directory of an artifact in the cache."""
+    group = coordinates.partition(":")[0]
+    return cache_directory() / "artifacts" / group / f"{_stem(coordinates)}{suffix}"
+
+
+def _stem(coordinates: str) -> str:
+    _, name, version, *classifier = coordinates.split(":")
+    return "-".join([name, version, *classifier])
 
 
 def _unexpected(jars: Sequence[Path], pins: Mapping[str, str]) -> tuple[str, str] | None:
@@ -145,48 +165,33 @@ def _sha256(path: Path, *state: int) -> str:
     return digest.hexdigest()
 
 
-_CLASSIFIED = """\
+_MODULE = """\
 <ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
  <info organisation="penstock" module="fetch"/>
- <dependencies><dependency org="{}" name="{}" rev="{}" transitive="{}">
-  <artifact name="{}" type="jar" ext="jar" m:classifier="{}"/>
- </dependency></dependencies>
+ <dependencies>{}</dependencies>
 </ivy-module>
 """
-"""A file for Ivy, whose command line has no word for classifiers."""
+_DEPENDENCY = """\
+<dependency org="{}" name="{}" rev="{}" transitive="{}">
+  <artifact name="{}" type="jar" ext="jar"{}/>
+ </dependency>"""
+"""A file for Ivy, whose command line has no word for classifiers, nor for several artifacts."""
 
 
 def _retrieve(coordinates: str, *, transitive: bool, target: Path, pins: Mapping[str, str]) -> None:
     group, name, version, *classifier = coordinates.split(":")
-    main = "-".join([name, version, *classifier]) + ".jar"
+    main = f"{_stem(coordinates)}.jar"
     staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        command = [java(), "-jar", str(_ivy_jar()), "-cache", str(staging / "ivy")]
-        if settings := os.environ.get("PENSTOCK_IVY_SETTINGS"):
-            command += ["-settings", settings]
         if classifier:
-            wanted = (group, name, version, str(transitive).lower(), name, *classifier)
-            (staging / "ivy.xml").write_text(_CLASSIFIED.format(*wanted), "utf-8")
-            command += ["-confs", "default", "-ivy", str(staging / "ivy.xml")]
+            asked = _asked_by_file(staging, [coordinates], transitive=transitive)
         else:
-            command += [] if transitive else ["-notransitive"]
-            command += ["-confs", "default", "-dependency", group, name, version]
-        # The revision is in the pattern, so that two versions of one module get two files.
-        command += ["-retrieve", str(staging / "jars" / "[artifact]-[revision](-[classifier]).[ext]")]
-        try:
-            answer = subprocess.run(
-                command, check=False, capture_output=True, text=True, cwd=staging, timeout=FETCH_SECONDS
-            )
-        except subprocess.TimeoutExpired:
+            asked = [] if transitive else ["-notransitive"]
+            asked += ["-confs", "default", "-dependency", group, name, version]
+        said, jars = _ivy(staging, asked, coordinates), staging / "jars"
+        if said is not None or not (jars / main).is_file():
             raise ConfigError(
-                f"{coordinates} was not fetched within {FETCH_SECONDS} s.",
-                hint="Check the network and the proxy, or name a mirror that answers in an Ivy settings file "
-                "($PENSTOCK_IVY_SETTINGS).",
-            ) from None
-        jars = staging / "jars"
-        if answer.returncode != 0 or not (jars / main).is_file():
-            raise ConfigError(
-                f"{coordinates} could not be fetched from Maven Central: {_reason(answer.stdout)}.",
+                f"{coordinates} could not be fetched from Maven Central: {_reason(said or '')}.",
                 hint="Check the network and the proxy (JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=...), name a "
                 f"mirror in an Ivy settings file ($PENSTOCK_IVY_SETTINGS), or put the jar into {target}.",
             )
@@ -200,6 +205,59 @@ def _retrieve(coordinates: str, *, transitive: bool, target: Path, pins: Mapping
         jars.rename(target)  # a directory: if another process has fetched it meanwhile, this fails
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _retrieve_together(wanted: Sequence[str], pins: Mapping[str, str]) -> None:
+    """Puts those that can be fetched, and are what is expected, into the cache."""
+    places = {one: _place(one) for one in wanted}
+    root = cache_directory() / "artifacts"
+    for place in {root, *(one.parent for one in places.values())}:
+        make_in_cache(place)
+    staging = Path(tempfile.mkdtemp(prefix=".together-", dir=root))
+    try:
+        _ivy(staging, _asked_by_file(staging, wanted, transitive=False), f"{len(wanted)} jars")
+        for one, place in places.items():
+            jar = staging / "jars" / f"{_stem(one)}.jar"
+            if not jar.is_file() or _unexpected([jar], pins):
+                continue
+            (staging / _stem(one)).mkdir()
+            jar.rename(staging / _stem(one) / jar.name)
+            with contextlib.suppress(OSError):  # another process has fetched it meanwhile
+                (staging / _stem(one)).rename(place)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _asked_by_file(staging: Path, wanted: Sequence[str], *, transitive: bool) -> list[str]:
+    """Arguments of Ivy, with a file in `staging`."""
+    dependencies = []
+    for coordinates in wanted:
+        group, name, version, *classifier = coordinates.split(":")
+        classified = f' m:classifier="{classifier[0]}"' if classifier else ""
+        named = (group, name, version, str(transitive).lower(), name, classified)
+        dependencies.append(_DEPENDENCY.format(*named))
+    (staging / "ivy.xml").write_text(_MODULE.format("\n ".join(dependencies)), "utf-8")
+    return ["-confs", "default", "-ivy", str(staging / "ivy.xml")]
+
+
+def _ivy(staging: Path, asked: Sequence[str], what: str) -> str | None:
+    """Runs Ivy, which puts jars into `staging/jars`. Returns what it said if it failed."""
+    command = [java(), "-jar", str(_ivy_jar()), "-cache", str(staging / "ivy")]
+    if settings := os.environ.get("PENSTOCK_IVY_SETTINGS"):
+        command += ["-settings", settings]
+    # The revision is in the pattern, so that two versions of one module get two files.
+    command += [*asked, "-retrieve", str(staging / "jars" / "[artifact]-[revision](-[classifier]).[ext]")]
+    try:
+        answer = subprocess.run(
+            command, check=False, capture_output=True, text=True, cwd=staging, timeout=FETCH_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise ConfigError(
+            f"{what} could not be fetched within {FETCH_SECONDS} s.",
+            hint="Check the network and the proxy, or name a mirror that answers in an Ivy settings file "
+            "($PENSTOCK_IVY_SETTINGS).",
+        ) from None
+    return None if answer.returncode == 0 else answer.stdout
 
 
 def _reason(output: str) -> str:

@@ -12,77 +12,33 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from pydantic import PrivateAttr, field_validator, model_validator
+from pydantic import PrivateAttr
 
-from penstock.model.section import Section
 from penstock.secret import Secret, variable_of
 from penstock.store.base import Store
 from penstock.store.credentials import (
     Ambient,
     Credentials,
     GivenKeys,
-    Keys,
     KeysFromEnvironment,
     lent,
 )
 from penstock.store.opening import open_store
 from penstock.store.options import StoreOptions
+from penstock.store.section import StoreSection
 
 _KEYS = ("access_key_id", "secret_access_key", "session_token")
 
 
-class StoreConfig(Section):
+class StoreConfig(StoreSection):
     """How to reach object stores (`staging`) where the environment does not say it. Everything is optional:
     without it, Penstock finds credentials and region as other programs do, in the environment, AWS's shared
     files or the role of the machine. The tables of the sink have settings of their own (`sink.catalog`)."""
 
-    endpoint: str | None = None
-    """Address of a compatible server, such as `https://minio.example.com:9000`. None: the cloud's own.
-    Requests are encrypted unless it begins with `http://`."""
-    region: str | None = None
-    """Region of the buckets (S3). None: that of the environment or the profile, else us-east-1."""
-    path_style: bool = True
-    """For S3 with an `endpoint`: whether requests go to `endpoint/bucket/key`, as most compatible servers
-    want it. false: to `bucket.endpoint/key`."""
-    access_key_id: Secret = Secret()
-    """Id of the access key; for Azure the account. Use `${NAME}` to take it from the environment."""
-    secret_access_key: Secret = Secret()
-    """The secret that belongs to it; for Azure the account's key. Use `${NAME}` to take it from the
-    environment."""
-    session_token: Secret = Secret()
-    """The token of temporary credentials (S3). They must last as long as the pipeline runs; a profile or a
-    role renews them."""
-    profile: str | None = None
-    """A profile of AWS's shared files, instead of keys. On a cluster, each machine needs it."""
-
     _lent: Credentials | None = PrivateAttr(None)
-
-    @field_validator("endpoint")
-    @classmethod
-    def _is_web_address(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(r"https?://[^/@]+(/.*)?", value):
-            raise ValueError(
-                "write an address that begins with http:// or https://, and no credentials in it"
-            )
-        return value
-
-    @model_validator(mode="after")
-    def _has_one_kind_of_credentials(self) -> StoreConfig:
-        if bool(self.access_key_id) != bool(self.secret_access_key):
-            raise ValueError("`access_key_id` and `secret_access_key` go together")
-        if self.session_token and not self.has_keys:
-            raise ValueError("`session_token` needs `access_key_id` and `secret_access_key`")
-        if self.profile is not None and self.has_keys:
-            raise ValueError("give keys or a `profile`, not both")
-        return self
-
-    @property
-    def has_keys(self) -> bool:
-        return bool(self.access_key_id)
 
     @property
     def options(self) -> StoreOptions:
@@ -109,7 +65,7 @@ class StoreConfig(Section):
         if not self.has_keys:
             yield self
         elif one_machine:
-            with lent(self._keys(), state / "secrets") as lending:
+            with lent(self.keys(), state / "secrets") as lending:
                 yield self._with(lending.reference)
         else:
             yield self._with(KeysFromEnvironment(*(variable_of("store", name) for name in _KEYS)))
@@ -122,12 +78,7 @@ class StoreConfig(Section):
     def _credentials(self) -> Credentials:
         if self._lent is not None:
             return self._lent
-        return GivenKeys(self._keys()) if self.has_keys else Ambient(self.profile or "")
-
-    def _keys(self) -> Keys:
-        return Keys(
-            self.access_key_id.reveal(), self.secret_access_key.reveal(), token=self.session_token.reveal()
-        )
+        return GivenKeys(self.keys()) if self.has_keys else Ambient(self.profile or "")
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ def _is_a_path(value: Any) -> Any:
     if isinstance(value, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):
         raise ValueError(  # without the value, which may hold credentials
             "this is a directory of a local or mounted file system, so it takes no URL; for tables on object "
-            "storage, use the sink iceberg with a section `catalog` (docs/catalogs.md)"
+            "storage, use the sink delta, or the sink iceberg with a section `catalog` (docs/catalogs.md)"
         )
     return value
 
@@ -104,6 +104,10 @@ def _no_jars(options: SinkOptions) -> tuple[str, ...]:
     return ()
 
 
+def _no_files(options: SinkOptions) -> tuple[Path, ...]:
+    return ()
+
+
 def _no_probe(options: SinkOptions, conf: Mapping[str, str]) -> Probe | None:
     return None
 
@@ -133,6 +137,8 @@ class SinkKind(Generic[Options]):
     them, too."""
     jars_for: Callable[[Options], tuple[str, ...]] = _no_jars
     """Further jars, which only these options of the sink need."""
+    own_jars: Callable[[Options], tuple[Path, ...]] = _no_files
+    """Jars in the sink's own package, which these options of the sink need."""
     jars_sha256: Mapping[str, str] = field(default_factory=dict, hash=False)
     """The SHA-256 of these jars by file name. For Penstock's own sinks, see `artifacts/pinned.py`."""
     spark_options: Callable[[Options, Mapping[str, str], Path], dict[str, str]] = _no_options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from penstock.artifacts.maven import fetch
+from penstock.artifacts.maven import fetch_all
 from penstock.artifacts.pinned import SHA256
 from penstock.sinks import registry
 from penstock.sinks.kind import SinkOptions
@@ -17,9 +17,11 @@ checksum file beside every file. This one does neither, which saves about 100 ms
 
 def jars(sinks: Iterable[SinkOptions]) -> list[Path]:
     """Paths of the jars for sinks with these options."""
-    found = [fetch(LOCAL_FILES)[0]]
+    wanted, pins, brought = [LOCAL_FILES], dict[str, str](), list[Path]()
     for options in sinks:
         kind = registry.kind(options.type)
-        pins = {**kind.jars_sha256, **SHA256}  # no package may replace one of our jars
-        found += [fetch(jar, pins=pins)[0] for jar in (*kind.jars, *kind.jars_for(options))]
-    return list(dict.fromkeys(found))
+        wanted += [*kind.jars, *kind.jars_for(options)]
+        pins |= kind.jars_sha256
+        brought += kind.own_jars(options)
+    found = fetch_all(wanted, pins={**pins, **SHA256})  # no package may replace one of our jars
+    return list(dict.fromkeys([*found, *brought]))

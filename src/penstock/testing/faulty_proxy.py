@@ -143,6 +143,8 @@ class FaultyProxy:
         with client, contextlib.suppress(OSError):
             stream = client.makefile("rb")
             while head := _head(stream.readline):
+                if b"100-continue" in head.lower():  # the client waits for this before it sends its body
+                    client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
                 length = _length(head)
                 request = _request(head, length)
                 fault = self._fault(request)
@@ -203,7 +205,7 @@ class FaultyProxy:
 
     def _forward(self, head: bytes, body: bytes) -> bytes:
         """The server's whole answer. A connection of its own for each request, which the server closes."""
-        head = re.sub(rb"(?im)^connection:[^\n]*\n", b"", head)
+        head = re.sub(rb"(?im)^(connection|expect):[^\n]*\n", b"", head)
         head = head[:-2] + b"Connection: close\r\n\r\n"
         with socket.create_connection(self._target, 30) as server:
             server.sendall(head)

@@ -1,4 +1,4 @@
-"""Private places for lake tables: a directory, or an S3 server with a catalog beside it."""
+"""Private places for lake tables: a directory, or an S3 server, for Iceberg with a catalog beside it."""
 
 from __future__ import annotations
 
@@ -42,6 +42,10 @@ def lake(kind: LakeKind, sink: str, folder: Path) -> Iterator[Lake]:
             "staging": f"s3://{BUCKET}/staging",
             "relay_log": {"archive": f"s3://{BUCKET}/relay-log"},
         }
+        if sink == "delta":
+            place = f"s3://{BUCKET}/warehouse"
+            yield Lake({"type": sink, "path": place, "store": shared["store"]}, place, where, shared)
+            return
         try:
             java_of(NESSIE_JAVA_MIN)
         except ConfigError:

@@ -13,6 +13,7 @@ from tests.sinks.conformance import registered
 from tests.sinks.conformance.case import Case
 
 from penstock.sinks import registry
+from penstock.sinks.lake.delta.registration import DeltaOptions
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
 
 
@@ -22,10 +23,14 @@ def example_is_registered() -> Iterator[None]:
         yield
 
 
-def _case(name: str, spark: SparkSession, lake_root: Path, iceberg: IcebergOptions) -> Case:
+def _case(
+    name: str, spark: SparkSession, lake_root: Path, iceberg: IcebergOptions, delta: DeltaOptions
+) -> Case:
     kind = registry.kind(name)
     if name == iceberg.type:
         kind = replace(kind, example=lambda folder: iceberg)
+    if name == delta.type and delta.directory is None:
+        kind = replace(kind, example=lambda folder: delta)
     return Case(spark, kind, lake_root / name)
 
 
@@ -43,8 +48,9 @@ def tables(
     spark: SparkSession,
     lake_root: Path,
     iceberg: IcebergOptions,
+    delta: DeltaOptions,
 ) -> Case:
-    return _case(request.param, spark, lake_root, iceberg)
+    return _case(request.param, spark, lake_root, iceberg, delta)
 
 
 @pytest.fixture(params=_params(tables=False))
@@ -54,5 +60,6 @@ def changes(
     spark: SparkSession,
     lake_root: Path,
     iceberg: IcebergOptions,
+    delta: DeltaOptions,
 ) -> Case:
-    return _case(request.param, spark, lake_root, iceberg)
+    return _case(request.param, spark, lake_root, iceberg, delta)

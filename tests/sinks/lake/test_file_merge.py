@@ -21,6 +21,7 @@ from penstock.sinks.base import Commit
 from penstock.sinks.files import FIELD_ID, WrittenFile
 from penstock.sinks.lake import lookup
 from penstock.sinks.lake.delta.format import DeltaFormat
+from penstock.sinks.lake.delta.local import LocalDelta
 from penstock.sinks.lake.iceberg.format import IcebergFormat
 from penstock.sinks.lake.iceberg.manifests import Content, KeySpan
 from penstock.sinks.rows import Newer, Rows, ShardOf
@@ -44,13 +45,13 @@ def by_files(it: Place) -> bool:
 def files_of(it: Place) -> set[str]:
     """Data files that lie there, named by a commit or not."""
     form = it.sink.format
-    folder = form.path(it.table) if isinstance(form, DeltaFormat) else iceberg(it)._path(it.table) / "data"
+    folder = form.path(it.table) if isinstance(form, LocalDelta) else iceberg(it)._path(it.table) / "data"
     return {path.name for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts}
 
 
 def named_files(it: Place) -> set[str]:
     """Data files that commits name, also those that later ones removed."""
-    if isinstance(it.sink.format, DeltaFormat):
+    if isinstance(it.sink.format, LocalDelta):
         log = sorted((it.sink.format.path(it.table) / "_delta_log").glob("*.json"))
         actions = [json.loads(line) for path in log for line in path.read_text().splitlines()]
         return {Path(action["add"]["path"]).name for action in actions if "add" in action}

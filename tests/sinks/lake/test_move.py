@@ -14,7 +14,7 @@ from tests.sinks.conftest import Place
 from penstock.model.plan import Move
 from penstock.model.schema import TableId
 from penstock.sinks.base import Missing, Ours
-from penstock.sinks.lake.delta import format as delta
+from penstock.sinks.lake.delta import local as delta
 
 Make = Callable[..., Place]
 A, B, C = (TableId("shop", name) for name in "abc")

@@ -19,7 +19,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,12 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from penstock.sinks.lake.sessions import java_map
+from penstock.store.base import Store
 from penstock.store.credentials import Ambient, Credentials, Keys, LentKeys
 from penstock.store.files import Folder, LocalFiles, ObjectFiles, is_object, split
 from penstock.store.location import Location
-from penstock.store.options import StoreOptions
+from penstock.store.opening import open_store
+from penstock.store.options import Retries, StoreOptions
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +72,15 @@ class Access:
             return None
         travels = self._is_local or isinstance(options.credentials, Ambient)
         return Folder(ObjectFiles(options, travels), location)
+
+    def store(self, location: str, *, retries: Retries | None = None) -> Store | None:
+        """The store of what is below a location, for more than files that are written once. Hadoop's options
+        hold. None: Penstock cannot use it by itself."""
+        folder = self.folder(location)
+        if folder is None or not isinstance(folder.files, ObjectFiles):
+            return None
+        options = folder.files.options
+        return open_store(location, options if retries is None else replace(options, retries=retries))
 
     def close(self) -> None:
         """Removes the files with keys."""
@@ -116,7 +127,7 @@ class Access:
     def _s3(self, bucket: Location, location: str, found: S3Options | None) -> StoreOptions | None:
         if found is None:
             return None
-        credentials: Credentials = Ambient()
+        credentials: Credentials = Ambient(found.profile)
         if found.keys is not None:
             # A catalog hands out keys with a token: often for one table, and new ones with each load.
             whose = location if found.keys.reveal()[2] else f"{bucket.url()} {found.keys.key_id}"
@@ -157,6 +168,7 @@ class S3Options:
     region: str
     path_style: bool
     keys: Keys | None
+    profile: str = ""
 
 
 def iceberg_options(properties: Mapping[str, str]) -> S3Options | None:
@@ -181,22 +193,28 @@ def iceberg_options(properties: Mapping[str, str]) -> S3Options | None:
 
 def hadoop_options(get: Get) -> S3Options | None:
     """What the options of an S3A file system say, without their prefix. None as for `iceberg_options`."""
+    provider, endpoint = get("aws.credentials.provider"), get("endpoint")
     key_id, secret, token = get("access.key"), get("secret.key"), get("session.token")
-    endpoint = get("endpoint")
+    profile = get("auth.profile.name") if provider.endswith("ProfileAWSCredentialsProvider") else ""
+    if profile:
+        key_id = ""
+    if provider.endswith("SimpleAWSCredentialsProvider"):
+        token = ""  # Spark takes it from the environment, to which these keys need not belong
     if endpoint and "://" not in endpoint:
         plain = get("connection.ssl.enabled") == "false"
         endpoint = f"{'http' if plain else 'https'}://{endpoint}"
     keys = Keys(key_id, secret, token=token) if key_id and secret else None
-    if keys is None and get("aws.credentials.provider") and not _is_usual(get("aws.credentials.provider")):
+    if keys is None and provider and not _is_usual(provider):
         return None
-    return S3Options(endpoint, get("endpoint.region"), get("path.style.access") == "true", keys)
+    return S3Options(endpoint, get("endpoint.region"), get("path.style.access") == "true", keys, profile)
 
 
 def _is_usual(providers: str) -> bool:
     """Whether S3A looks for credentials only where every library does."""
     usual = ("EnvironmentVariableCredentialsProvider", "IAMInstanceCredentialsProvider",
              "SimpleAWSCredentialsProvider", "TemporaryAWSCredentialsProvider",
-             "DefaultCredentialsProvider", "ProfileCredentialsProvider")  # fmt: skip
+             "DefaultCredentialsProvider", "ProfileCredentialsProvider",
+             "ProfileAWSCredentialsProvider")  # fmt: skip
     return all(one.strip().endswith(usual) for one in providers.split(",") if one.strip())
 
 

@@ -12,7 +12,7 @@ from tests.sinks.conftest import Place
 from tests.sinks.lake.iceberg.test_small_commit import few
 
 from penstock.sinks.lake.delta.checksum import Checksums
-from penstock.sinks.lake.delta.format import DeltaFormat
+from penstock.sinks.lake.delta.local import LocalDelta
 
 Make = Callable[..., Place]
 
@@ -20,8 +20,8 @@ OTHERS = 100
 """Applications whose transactions a checksum holds at most."""
 
 
-def delta(it: Place) -> DeltaFormat:
-    assert isinstance(it.sink.format, DeltaFormat)
+def delta(it: Place) -> LocalDelta:
+    assert isinstance(it.sink.format, LocalDelta)
     return it.sink.format
 
 

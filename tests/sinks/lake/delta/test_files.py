@@ -26,7 +26,7 @@ from penstock.sinks.files import WrittenFile
 from penstock.sinks.lake.delta import format as delta_format
 from penstock.sinks.lake.delta import vectors
 from penstock.sinks.lake.delta.files import file_writer, statistics
-from penstock.sinks.lake.delta.format import DeltaFormat
+from penstock.sinks.lake.delta.local import LocalDelta
 from penstock.sinks.lake.delta.merge import KeySpan
 from penstock.sinks.lake.lookup import Unsearchable
 from penstock.sinks.lake.vectors import Inline, Vector, framed, read
@@ -36,8 +36,8 @@ from penstock.store.files import Folder, LocalFiles
 Make = Callable[..., Place]
 
 
-def delta(it: Place) -> DeltaFormat:
-    assert isinstance(it.sink.format, DeltaFormat)
+def delta(it: Place) -> LocalDelta:
+    assert isinstance(it.sink.format, LocalDelta)
     return it.sink.format
 
 

@@ -1,4 +1,4 @@
-"""Delta tables, one directory per table, with deletion vectors.
+"""Delta tables with deletion vectors, wherever they are: `local.py` and `stored.py` have what differs.
 
 Why a repeated write changes nothing: the commit is Delta's own transaction identifier (`txnAppId`,
 `txnVersion`), which Delta stores in the same log entry as the rows. Delta ignores a second write with the
@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -32,9 +30,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from penstock.disk.replace import sync
 from penstock.failures.messages import one_sentence
-from penstock.model.plan import Move
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit, Compacted, Foreign, Missing
 from penstock.sinks.files import WRITTEN, written
@@ -47,14 +43,11 @@ from penstock.sinks.lake.evolve import Change, assignments
 from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.sessions import Sessions, java_map
 from penstock.sinks.names import OWN_COLUMNS, directory_name, namespace_levels
-from penstock.sinks.refusals import check_directory, is_recorded
+from penstock.sinks.refusals import is_recorded
 from penstock.sinks.rows import Rows
 from penstock.sinks.spark_sql import column_definitions, holds, quoted, table_properties, text
 
 log = logging.getLogger(__name__)
-
-_REPLACED = ".gone-"
-"""Prefix of directories of replaced targets, until they are deleted."""
 
 PACK_COMMITS = 200
 """Number of commits to a table after which its small files are merged."""
@@ -79,9 +72,12 @@ _PROPERTIES = {
 
 
 class DeltaFormat:
-    def __init__(self, options: DeltaOptions, spark: SparkSession, pipeline: str) -> None:
+    """`LocalDelta` and `StoredDelta` are its two kinds."""
+
+    def __init__(self, options: DeltaOptions, root: str, spark: SparkSession, pipeline: str) -> None:
+        """`root`: the directory or URL of all targets, without a slash at its end."""
         self._options = options
-        self._root = options.path
+        self._root = root
         self._spark = spark
         self._commits = Commits(spark, pipeline)
         self._access = Access(spark)
@@ -90,38 +86,34 @@ class DeltaFormat:
         self._written: dict[TableId, int] = {}
 
     def check(self) -> None:
-        check_directory(self._root)
+        raise NotImplementedError
 
     def find(self, table: TableId) -> Any | Missing | Foreign:
-        path = self.path(table)
-        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        place = self.place(table)
+        names = self._names(place)
+        if not names:
             return Missing()
-        if not (path / "_delta_log").is_dir():
+        if "_delta_log" not in names:
             cure = "Name another `sink.path`, or move what is there away."
-            return Foreign(str(path), "it holds something that is not a Delta table", cure)
+            return Foreign(place, "it holds something that is not a Delta table", cure)
         snapshot = self.load(table)
         return Missing() if snapshot.version() < 0 else snapshot
 
     def load(self, table: TableId) -> Any:
         jvm = self._jvm
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
-            self._spark._jsparkSession, str(self.path(table))
-        )
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self.place(table))
         return log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
 
     def name(self, table: TableId) -> str:
-        return f"delta.{quoted(str(self.path(table)))}"
+        return f"delta.{quoted(self.place(table))}"
 
     def name_for_writes(self, table: TableId) -> str:
         return self.name(table)
 
     def place(self, table: TableId) -> str:
-        return str(self.path(table))
-
-    def path(self, table: TableId) -> Path:
-        """The directory of a table's target."""
+        """The directory or URL of a table's target, as Spark takes it."""
         levels = (*namespace_levels(self._options.namespace, table), table.table)
-        return self._root.joinpath(*[directory_name(level) for level in levels])
+        return "/".join([self._root, *[directory_name(level) for level in levels]])
 
     def create(
         self, table: TableId, columns: StructType, key: Sequence[str], properties: Mapping[str, str]
@@ -134,53 +126,21 @@ class DeltaFormat:
         return False  # Spark does not say whether this statement created it
 
     def remove(self, table: TableId) -> None:
-        shutil.rmtree(self.path(table))
+        self._delete(self.place(table))
         self._forget_paths()
 
     def remove_files(self, table: TableId) -> bool:
-        with suppress(FileNotFoundError):
-            shutil.rmtree(self.path(table))
+        self._delete(self.place(table))
         self._forget_paths()
         return True
 
-    def identity(self, table: TableId) -> str:
-        return str(self.load(table).metadata().id())
+    def _names(self, place: str) -> list[str]:
+        """What is in a directory, or below a URL. A file there counts, too; empty: there is nothing."""
+        raise NotImplementedError
 
-    def move(
-        self,
-        moves: Sequence[Move],
-        *,
-        identity: Callable[[TableId], str | None],
-        refuse: Callable[[TableId], None],
-    ) -> list[Move]:
-        """A Delta table is its directory, in which the log names files by relative paths. Only one directory
-        can be renamed at a time. So each target is first renamed to a temporary name with its identity, and
-        then to its new name."""
-        self._forget_paths()
-        waiting = [move for move in moves if identity(move.target) != move.identity]
-        for move in waiting:
-            if identity(move.source) == move.identity:
-                _rename(self.path(move.source), self._temporary(move))
-        self._forget_paths()
-        for move in waiting:
-            if self._temporary(move).exists():
-                self._make_room(move, refuse)
-                _rename(self._temporary(move), self.path(move.target))
-        for leftover in self._root.glob(f"{_REPLACED}*"):
-            shutil.rmtree(leftover)
-        self._forget_paths()
-        return [move for move in waiting if identity(move.target) != move.identity]
-
-    def _temporary(self, move: Move) -> Path:
-        return self._root / f".moving-{move.identity}"
-
-    def _make_room(self, move: Move, refuse: Callable[[TableId], None]) -> None:
-        """Renames a target that is replaced. It is deleted later: a directory that is deleted only in part
-        would not be recognised as ours."""
-        refuse(move.target)
-        path = self.path(move.target)
-        if path.exists():
-            _rename(path, self._root / f"{_REPLACED}{move.identity}")
+    def _delete(self, place: str) -> None:
+        """Deletes all that is there, if anything is."""
+        raise NotImplementedError
 
     def _forget_paths(self) -> None:
         self._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
@@ -237,7 +197,7 @@ class DeltaFormat:
         by_spark = self._in_target_types(table, live_rows(rows.frame)).write.format("delta").mode("append")
         for name, value in self._transaction(commit).items():
             by_spark = by_spark.option(name, value)
-        by_spark.save(str(self.path(table)))
+        by_spark.save(self.place(table))
 
     def _in_target_types(self, table: TableId, frame: DataFrame) -> DataFrame:
         """The frame in the target's types. Delta's appends do not cast to a wider type."""
@@ -344,7 +304,7 @@ class DeltaFormat:
         reader = self._spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
-        return reader.load(str(self.path(table)))
+        return reader.load(self.place(table))
 
     def compact(self, table: TableId) -> Compacted:
         before = self._files(table)
@@ -377,15 +337,6 @@ class DeltaFormat:
 
     def _transaction(self, commit: Commit) -> dict[str, str]:
         return {"txnAppId": application(commit), "txnVersion": str(transaction_version(commit))}
-
-
-def _rename(path: Path, name: Path) -> None:
-    """Renames a directory. The new name is durable when this returns. Nothing is replaced: the rename fails
-    if the name is that of a directory with files."""
-    name.parent.mkdir(parents=True, exist_ok=True)
-    path.rename(name)
-    for folder in {path.parent, name.parent}:
-        sync(folder)
 
 
 def _field(change: Change, fields: dict[str, Any], *, computed: bool) -> dict[str, Any]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import model_validator
+
 from penstock.model.shards import Shards
-from penstock.sinks.kind import Directory, NamespaceOptions, SinkKind
+from penstock.sinks.kind import NamespaceOptions, Probe, Probed, SinkKind
+from penstock.sinks.lake.delta.location import LOG_STORE_JAR, S3_JARS, DeltaPlace, is_s3, spark_options
+from penstock.store.section import StoreSection
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.sinks.base import Sink
+    from penstock.sinks.lake.delta.format import DeltaFormat
 
 
 class DeltaOptions(NamespaceOptions):
@@ -20,12 +25,22 @@ class DeltaOptions(NamespaceOptions):
 
     type: Literal["delta"]
     """Name of the sink."""
-    path: Directory
-    """Directory of the tables."""
+    path: DeltaPlace
+    """Where the tables are: a directory, or a URL such as `s3://bucket/path`. For `gs://`, `abfss://` and
+    `hdfs://`, Hadoop's file system must be configured in `spark.conf`."""
+    store: StoreSection = StoreSection()
+
+    @model_validator(mode="after")
+    def _has_a_store(self) -> DeltaOptions:
+        if self.store != StoreSection() and not is_s3(self.path):
+            raise ValueError(
+                "`store` is for s3:// paths; leave it out, and configure other stores in `spark.conf`"
+            )
+        return self
 
     @property
     def directory(self) -> Path | None:
-        return self.path
+        return self.path if isinstance(self.path, Path) else None
 
 
 def _spark_options(options: DeltaOptions, conf: Mapping[str, str], state: Path) -> dict[str, str]:
@@ -41,16 +56,45 @@ def _spark_options(options: DeltaOptions, conf: Mapping[str, str], state: Path) 
         # Reading one of our frames twice gives equal rows, so Delta need not copy it first.
         "spark.databricks.delta.merge.materializeSource": "none",
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+        **spark_options(options.path, options.store),
     }
 
 
+def _jars_for(options: DeltaOptions) -> tuple[str, ...]:
+    return S3_JARS if is_s3(options.path) else ()
+
+
+def _own_jars(options: DeltaOptions) -> tuple[Path, ...]:
+    return (LOG_STORE_JAR,) if is_s3(options.path) else ()
+
+
 def _open(options: DeltaOptions, spark: SparkSession, pipeline: str, shards: Shards) -> Sink:
-    from penstock.sinks.lake.delta.format import DeltaFormat
+    from penstock.sinks.lake.delta.local import LocalDelta
+    from penstock.sinks.lake.delta.stored import StoredDelta
     from penstock.sinks.lake.shards import with_shards
     from penstock.sinks.lake.sink import LakeSink
 
-    lake = LakeSink(DeltaFormat(options, spark, pipeline), pipeline, shards.columns)
+    place = options.path
+    kind: DeltaFormat
+    if isinstance(place, Path):
+        kind = LocalDelta(options, place, spark, pipeline)
+    else:
+        kind = StoredDelta(options, place, spark, pipeline)
+    lake = LakeSink(kind, pipeline, shards.columns)
     return with_shards(lake, shards, spark)
+
+
+def _probe(options: DeltaOptions, conf: Mapping[str, str]) -> Probe | None:
+    """A directory needs none."""
+    if options.directory is not None:
+        return None
+
+    def run(spark: SparkSession, databases: Sequence[str]) -> Iterator[Probed]:
+        from penstock.sinks.lake.delta.probe import probe
+
+        return probe(options, spark)
+
+    return run
 
 
 DELTA = SinkKind(
@@ -69,5 +113,8 @@ DELTA = SinkKind(
         "io.delta:delta-kernel-unitycatalog:4.4.0",
         "io.unitycatalog:unitycatalog-client:0.6.0",
     ),
+    jars_for=_jars_for,
+    own_jars=_own_jars,
     spark_options=_spark_options,
+    probe=_probe,
 )
