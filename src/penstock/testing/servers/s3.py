@@ -53,7 +53,8 @@ class S3Server(PrivateServer):
 
 
 class Moto(S3Server):
-    """In memory, in Python, without a check of signatures."""
+    """In memory, in Python, without a check of signatures. Its conditional puts are made atomic
+    (`moto_in_turn.py`)."""
 
     kind = "moto"
 
@@ -72,7 +73,8 @@ class Moto(S3Server):
                 raise ServerFailed(f"The private {self.kind} made no bucket {name}: status {answer.status}.")
 
     def command(self) -> tuple[list[str], dict[str, str]]:
-        program = [sys.executable, "-m", "moto.server", "-H", self.host, "-p", str(self.port)]
+        program = [sys.executable, str(Path(__file__).with_name("moto_in_turn.py"))]
+        program += ["-H", self.host, "-p", str(self.port)]
         kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
         return program, kept
 
