@@ -18,6 +18,7 @@ from penstock.sources.mysql.snapshot.window import MySqlWindow
 from penstock.spark import strategy
 from penstock.spark.strategy import (
     KEYS_BYTES_MAX,
+    REMOTE_SHARES_MAX,
     SHARE_BYTES,
     WHOLE_RANGE_BYTES_MAX,
     EventStrategy,
@@ -33,9 +34,15 @@ CORES = 4
 DRIVER_BYTES_MAX = 16 * 1024**2
 
 
-def for_events(step: ApplyEvents, *, partial_images: bool = False, cores: int = CORES) -> EventStrategy:
+def for_events(
+    step: ApplyEvents, *, partial_images: bool = False, cores: int = CORES, fetched: bool = False
+) -> EventStrategy:
     return strategy.for_events(
-        step, partial_images=partial_images, cores=cores, driver_bytes_max=DRIVER_BYTES_MAX
+        step,
+        partial_images=partial_images,
+        cores=cores,
+        driver_bytes_max=DRIVER_BYTES_MAX,
+        fetched=fetched,
     )
 
 
@@ -81,6 +88,20 @@ def test_beyond_the_limit_keys_are_brought_together_by_a_shuffle() -> None:
     step = events(WHOLE_RANGE_BYTES_MAX + 1)
     assert for_events(step) == ShuffleByKey(step.bytes // (2 * SHARE_BYTES), newer=True)
     assert for_events(step, cores=500) == ShuffleByKey(500, newer=True)
+
+
+@pytest.mark.parametrize("cores", [1, REMOTE_SHARES_MAX, 100])
+@pytest.mark.parametrize("size", [SHARE_BYTES, 20 * SHARE_BYTES, WHOLE_RANGE_BYTES_MAX])
+def test_a_range_that_tasks_fetch_is_fetched_by_few_tasks_or_each_byte_by_one(cores: int, size: int) -> None:
+    fetched, local = (
+        for_events(events(size), cores=cores, fetched=True),
+        for_events(events(size), cores=cores),
+    )
+    assert isinstance(local, SharesOfRange)
+    if local.tasks > REMOTE_SHARES_MAX:
+        assert fetched == ShuffleByKey(local.tasks, newer=True)
+    else:
+        assert fetched == local
 
 
 @pytest.mark.parametrize("size", [1, WHOLE_RANGE_BYTES_MAX + 1])

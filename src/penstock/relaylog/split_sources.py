@@ -57,6 +57,11 @@ class SplitSources:
         self._put: defaultdict[int, set[str]] = defaultdict(set)
         self._guard = threading.Lock()
 
+    @property
+    def for_other_machines(self) -> bool:
+        """Whether tasks run on machines that do not see the log's folder."""
+        return self._staging is not None
+
     def located(self, plan: EpochPlan) -> EpochPlan:
         """The plan, whose splits know where their bytes are."""
         if self._archive is None and self._staging is None and not self._has_moved(plan):

@@ -28,7 +28,7 @@ class StepRows:
     """Makes the rows of steps. Nothing is decoded before a sink asks for it. Thread-safe.
 
     `before_images`: whether a change log also gets the rows before updates. `driver_bytes_max`: see
-    `config.EpochConfig`.
+    `config.EpochConfig`. `fetched`: tasks run on other machines, and fetch the log.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class StepRows:
         types: TypeOptions,
         before_images: bool,
         driver_bytes_max: int,
+        fetched: bool = False,
     ) -> None:
         self._spark = spark
         self._state = state
@@ -49,6 +50,7 @@ class StepRows:
         self._types = types
         self._before_images = before_images
         self._driver_bytes_max = driver_bytes_max
+        self._fetched = fetched
         self._cores = max(1, spark.sparkContext.defaultParallelism)
 
     def arrow(self, schema: TableSchema, layout: str, *, partial_images: bool = False) -> pa.Schema:
@@ -74,8 +76,9 @@ class StepRows:
         if is_partial:
             task = replace(task, partial_images=True, defaults=self._images.omitted(schema))
         way = strategy.for_events(
-            step, partial_images=is_partial, cores=self._cores, driver_bytes_max=self._driver_bytes_max
-        )
+            step, partial_images=is_partial, cores=self._cores, driver_bytes_max=self._driver_bytes_max,
+            fetched=self._fetched,
+        )  # fmt: skip
         kind = strategy.kind_of(way, incomplete, in_driver=partial(_in_driver, tasks.decode, task))
         match way:
             case strategy.TaskPerSplit():

@@ -24,7 +24,12 @@ KEYS_BYTES_MAX = 256 * 1024**2
 WHOLE_RANGE_BYTES_MAX = 1024**3
 """Up to so many bytes of one table's events, each task reads the whole range and keeps its share of the
 keys, which avoids a shuffle. With more bytes, the repeated reading would cost more than shuffling the
-reduced rows."""
+reduced rows. Tasks that fetch the range from an archive do so only as `REMOTE_SHARES_MAX` says."""
+
+
+REMOTE_SHARES_MAX = 4
+"""So many tasks may fetch the whole range from an archive. On one machine they read the same pages of its
+memory. Elsewhere each fetches all bytes, so more tasks get a part of the log each."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +71,16 @@ EventStrategy = TaskPerSplit | SharesOfRange | ShuffleByKey
 
 
 def for_events(
-    step: ApplyEvents, *, partial_images: bool, cores: int, driver_bytes_max: int
+    step: ApplyEvents,
+    *,
+    partial_images: bool,
+    cores: int,
+    driver_bytes_max: int,
+    fetched: bool = False,
 ) -> EventStrategy:
     """The strategy for a table's events. `partial_images`: rows may lack columns, and are then merged with
-    those of the target. `driver_bytes_max`: see `config.EpochConfig`."""
+    those of the target. `driver_bytes_max`: see `config.EpochConfig`. `fetched`: tasks run on other machines,
+    and fetch the log."""
     if step.mode == "changes":
         return TaskPerSplit()
     newer = step.newer and not partial_images
@@ -77,7 +88,10 @@ def for_events(
         return ShuffleByKey(max(cores, step.bytes // (2 * SHARE_BYTES)), newer)
     worth = min(cores, max(1, round(step.bytes / SHARE_BYTES)))
     needed = -(-step.bytes // KEYS_BYTES_MAX)
-    return SharesOfRange(max(worth, needed), newer, newer and step.bytes <= driver_bytes_max)
+    tasks = max(worth, needed)
+    if fetched and tasks > REMOTE_SHARES_MAX:
+        return ShuffleByKey(tasks, newer)
+    return SharesOfRange(tasks, newer, newer and step.bytes <= driver_bytes_max)
 
 
 def for_chunks(step: PlaceChunks, *, cores: int, driver_bytes_max: int) -> SharesOfChunks:

@@ -1,0 +1,76 @@
+"""All ways to make the rows of a step give the same rows. The server's SELECT is the judge."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.sources.mysql.receiving import receiving
+
+from penstock.config import EpochConfig
+from penstock.model.offset import LogRange
+from penstock.model.plan import ApplyEvents
+from penstock.model.schema import DEFAULT_TYPES, TableId
+from penstock.relaylog.outline import Outlines
+from penstock.sources.mysql.catalog import read_table
+from penstock.spark import strategy
+from penstock.spark.incomplete_images import IncompleteImages
+from penstock.spark.step_rows import StepRows
+from penstock.spark.strategy import SharesOfRange, ShuffleByKey
+from penstock.state import StateStore
+from penstock.testing.servers import DatabaseServer, MySqlServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOTHING: Any = None
+
+
+def write(server: DatabaseServer) -> None:
+    """Rows that are changed again and again, also in other parts of the log, get new keys, and are gone."""
+    server.execute(
+        "CREATE DATABASE d", "CREATE TABLE d.t (name VARCHAR(20), n INT, v TEXT, PRIMARY KEY (name, n))"
+    )
+    for round_ in range(6):
+        server.execute(
+            *[f"REPLACE INTO d.t VALUES ('key {n % 3}', {n}, REPEAT('{round_}', 300))" for n in range(40)],
+            f"UPDATE d.t SET n = n + 1000 WHERE n % 7 = {round_} AND n < 1000",
+            f"DELETE FROM d.t WHERE n % 11 = {round_}",
+        )
+
+
+@pytest.mark.parametrize("fetched", [False, True])
+def test_parts_of_the_log_and_shares_of_keys_leave_the_rows_of_the_server(
+    fetched: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strategy, "SHARE_BYTES", 10_000)
+    table = TableId("d", "t")
+    with MySqlServer() as server, receiving(server, tmp_path, span_size="4KiB") as receiver:
+        write(server)
+        receiver.wait_until_level()
+        with server.connect() as connection:
+            schema = read_table(connection, table)
+        assert schema is not None
+        log = receiver.log
+        reach = LogRange(log.start, log.end)
+        splits, size = tuple(log.splits(reach, table, bytes_aim=15_000)), log.tables(reach)[table][1]
+        step = ApplyEvents(splits, "merge", size, newer=True)
+        with closing(StateStore(tmp_path / "state")) as state:
+            rows = StepRows(
+                spark, state, IncompleteImages(NOTHING, DEFAULT_TYPES, everywhere=False), NOTHING,
+                types=DEFAULT_TYPES, before_images=True, driver_bytes_max=EpochConfig().driver_bytes_max,
+                fetched=fetched,
+            )  # fmt: skip
+            rows._cores = 6
+            way = strategy.for_events(
+                step, partial_images=False, cores=6, driver_bytes_max=0, fetched=fetched
+            )
+            assert isinstance(way, ShuffleByKey if fetched else SharesOfRange) and way.tasks == 6
+            assert len(splits) > 4
+            found = rows.events(schema, step, Outlines({})).frame.collect()
+        keys = [(row["name"], row["n"]) for row in found]
+        assert len(keys) == len(set(keys)), "one row per key"
+        left = sorted((row["name"], row["n"], row["v"]) for row in found if not row["_deleted"])
+        assert left == sorted(server.query("SELECT name, n, v FROM d.t"))
