@@ -46,10 +46,11 @@ class Chunks(Tables):
     def chunks(
         self, table: TableId, status: ChunkStatus | None = None, *, snapshot: int = 0
     ) -> list[ChunkState]:
+        sql = "SELECT * FROM chunks WHERE name = ? AND snapshot = ?"
         rows = self._rows(
-            "SELECT * FROM chunks WHERE name = ? AND snapshot = ? ORDER BY number", str(table), snapshot
+            f"{sql} AND (? IS NULL OR status = ?) ORDER BY number", str(table), snapshot, status, status
         )
-        return [known for known in map(_chunk, rows) if status is None or known.status == status]
+        return [_chunk(row) for row in rows]
 
     def next_planned(self, table: TableId, taken: set[int], *, snapshot: int = 0) -> Chunk | None:
         """Returns the first planned chunk, or None if there is none. `taken` contains the numbers of chunks
