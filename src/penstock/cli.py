@@ -262,7 +262,9 @@ def query(
 def inspect(
     paths: Annotated[
         list[str],
-        typer.Argument(help="Binlog files, relay logs, or URLs of their archives.", show_default=False),
+        typer.Argument(
+            help="Binlog files, relay logs, pipeline files, or URLs of archives.", show_default=False
+        ),
     ],
     summary: Annotated[bool, typer.Option("--summary", help="Show counts instead of changes.")] = False,
     table: Annotated[

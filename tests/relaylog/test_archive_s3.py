@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.relaylog.conftest import TABLES, Received
 from tests.relaylog.test_archive import answers, archiver, objects
 from tests.store.conftest import faulty_store, options, proxy, s3_server, url
 
 from penstock.changes.reader import ChangeBatch, ChangeReader, Definitions
+from penstock.commands.inspect import log_files
 from penstock.errors import ConfigError, LeaseHeld, TransientError
 from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.schema import TableSchema
@@ -25,6 +27,7 @@ from penstock.relaylog import segment_bytes
 from penstock.relaylog.archive import Archive
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment import STATUS_FILE, list_segments
 from penstock.relaylog.segment_bytes import InStore, opened
 from penstock.store.base import Store
 from penstock.store.errors import StoreUnavailable
@@ -203,6 +206,51 @@ def test_inspect_shows_of_an_archive_what_it_shows_of_the_log(
     assert inspect(str(tmp_path / "archive")) == expected
     [totals] = inspect(faulty_store.location.url(), "--summary", endpoint=proxy.url)
     assert sum(totals["rows"].values()) == len(expected)
+
+
+def cached(folder: Path, store: Store) -> None:
+    """The older segments are only in the archive, as the receiver's report says."""
+    archiving = archiver(folder, store)
+    archiving.step()
+    archiving.drop_cached(0)
+    report = json.dumps({"archive": archiving.report()})
+    (folder / STATUS_FILE).write_text(report)
+
+
+def test_what_is_only_in_the_archive_is_shown_of_a_cached_log_too(
+    received: Received, folder: Path, faulty_store: Store, proxy: FaultyProxy, tmp_path: Path
+) -> None:
+    expected, segments = inspect(str(folder)), len(list_segments(folder))
+    cached(folder, faulty_store)
+    assert len(list_segments(folder)) < segments
+    assert inspect(str(folder), endpoint=proxy.url) == expected
+
+    file = tmp_path / "pipeline.yaml"
+    section = {"endpoint": proxy.url, "access_key_id": KEY_ID, "secret_access_key": SECRET}
+    document = {
+        "name": "x",
+        "source": {"host": "h", "user": "u", "password": "p"},
+        "tables": ["d.*"],
+        "state": str(tmp_path / "state"),
+        "relay_log": {"path": str(folder), "archive": faulty_store.location.url()},
+        "store": section,
+    }
+    file.write_text(yaml.safe_dump(document))
+    assert inspect(str(file)) == expected
+    with pytest.raises(ConfigError, match="Give the pipeline file"):
+        log_files(str(folder))
+
+
+def test_changes_of_a_cached_log_are_read_from_both(received: Received, folder: Path, tmp_path: Path) -> None:
+    cached(folder, open_store((tmp_path / "archive").as_uri()))
+    tables = {table: received.schemas[table] for table in TABLES[:2]}
+
+    def read(path: Path) -> list[Any]:
+        definitions = Definitions(received.log.start, tables)
+        with ChangeReader(path, definitions, start="earliest", until=received.log.end) as reader:
+            return [item.batch.to_pylist() for item in reader if isinstance(item, ChangeBatch)]
+
+    assert read(folder) == read(received.folder) != []
 
 
 def test_changes_are_read_from_an_archive_alone(

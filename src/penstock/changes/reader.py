@@ -142,7 +142,7 @@ class ChangeReader:
         owns_name: bool = True,
         source: Source | None = None,
     ) -> None:
-        self._log = log = RelayLog.open(path)
+        self._log = log = RelayLog.open(path if isinstance(path, LogPlace) else LogPlace.at(path))
         if name is not None and log.place.folder is None:
             raise ConfigError(
                 f"No log is kept for {name} in the archive {log.place}: consumers are registered where the "
@@ -421,12 +421,7 @@ def catalog_definitions(config: PipelineConfig, source: Source, tables: Sequence
 
 def _place_of(config: PipelineConfig) -> LogPlace:
     """The relay log; its archive alone on a machine that does not have the log."""
-    place = LogPlace.of(config)
-    return (
-        LogPlace(None, place.archive)
-        if place.archive and not RelayLog.exists(config.relay_log_path)
-        else place
-    )
+    return LogPlace.of(config).or_archive
 
 
 def _matching(patterns: Sequence[str], known: Mapping[TableId, object]) -> list[TableId]:

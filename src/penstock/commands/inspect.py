@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
+from penstock import config as configuration
 from penstock._core import DecodeError, GtidSet, Inspector
 from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import cell, console, say, say_json
@@ -30,6 +31,7 @@ from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import RELAY_FILE
 from penstock.relaylog.segment_bytes import Part
+from penstock.store.errors import StoreRefused, StoreUnavailable
 from penstock.store.opening import open_store
 
 if TYPE_CHECKING:
@@ -83,17 +85,19 @@ def inspect(
 
 
 def log_files(name: str) -> list[LogFile]:
-    """Returns the files of a path: the file itself, the committed part of a relay log or of its archive, or
-    the numbered files of a folder. A URL is that of an archive."""
+    """Returns the files of a path: the file itself, the committed part of a relay log with its archive, or
+    the numbered files of a folder. A URL is that of an archive. A pipeline file stands for its relay log."""
     if "://" in name:
-        return _segments(LogPlace(None, open_store(name)))
+        return _segments(LogPlace.at(name))
     path = Path(name)
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        return _segments(LogPlace.of(configuration.load(path)).or_archive)
     if not path.exists():
         raise ConfigError(f"{path} does not exist.", hint="Give binlog files, or directories of them.")
     if not path.is_dir():
         return [LogFile(name)]
     if (path / RELAY_FILE).exists():
-        return _segments(LogPlace(path))
+        return _segments(LogPlace.at(path))
     if (path / MANIFEST).exists():
         return _segments(LogPlace(None, open_store(path.resolve().as_uri())))
     numbered = [entry for entry in path.iterdir() if _NUMBERED.search(entry.name) and entry.is_file()]
@@ -110,7 +114,14 @@ def log_files(name: str) -> list[LogFile]:
 
 def _segments(place: LogPlace) -> list[LogFile]:
     """Returns the segments of a relay log, without bytes after the last committed transaction."""
-    relay_log, files = RelayLog.open(place), place.files
+    try:
+        relay_log, files = RelayLog.open(place), place.files
+    except (StoreRefused, StoreUnavailable) as error:
+        raise ConfigError(
+            f"The older part of {place} is in an archive, which cannot be read: {error.message}",
+            hint="Give the pipeline file instead, which says how its store is reached. Or set variables of "
+            f"the store, such as AWS_ENDPOINT_URL. Or name the files that are on this disk: {place}/*.binlog",
+        ) from error
     segments = relay_log.segments()
     ends = [int(name.base) for name in segments[1:]] + [int(relay_log.end)]
     return [

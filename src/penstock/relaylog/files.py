@@ -19,8 +19,10 @@ from penstock.relaylog.archive import Archive, Manifest
 from penstock.relaylog.index import Entry, SegmentIndex
 from penstock.relaylog.segment import DAMAGED_HINT, RELAY_FILE, Listing, SegmentName, read_relay
 from penstock.relaylog.segment_bytes import LocalOrArchived, Part
+from penstock.relaylog.status import read_status
 from penstock.store.base import Store, Version
 from penstock.store.errors import ObjectMissing
+from penstock.store.opening import open_store
 
 if TYPE_CHECKING:
     from penstock._core import File
@@ -41,6 +43,24 @@ class LogPlace:
         """The relay log of a pipeline. Makes no request."""
         url = config.relay_log.archive_url
         return cls(config.relay_log_path, None if url is None else config.store.open(url))
+
+    @classmethod
+    def at(cls, path: str | Path) -> LogPlace:
+        """The relay log in a folder, with the archive into which its receiver has put what the folder has no
+        more. Or the archive at a URL. Finds credentials in the environment. Makes no request."""
+        if isinstance(path, str) and "://" in path:
+            return cls(None, open_store(path))
+        folder = Path(path)
+        archive = read_status(folder).get("archive")
+        url = archive.get("url") if isinstance(archive, dict) else None
+        return cls(folder, open_store(url) if isinstance(url, str) else None)
+
+    @property
+    def or_archive(self) -> LogPlace:
+        """The same, or the archive alone if this machine has no folder of the log."""
+        if self.archive is None or self.folder is None or (self.folder / RELAY_FILE).exists():
+            return self
+        return LogPlace(None, self.archive)
 
     @property
     def files(self) -> LogFiles:
