@@ -8,11 +8,13 @@ the store, none of it stays on the driver's disk, and tasks read it by ranges.
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -67,8 +69,13 @@ def measured_cluster(place: Workplace) -> Iterator[Outcome]:
         yield tried(by_executors(count), partial(_by_executors, place, count))
 
 
+def _new_folder(place: Workplace) -> Path:
+    """For a catalog of its own: each store is new."""
+    return Path(tempfile.mkdtemp(dir=place.folder))
+
+
 def _in_store(place: Workplace, epoch: str) -> Figure:
-    with far_away(place.folder) as store:
+    with far_away(_new_folder(place)) as store:
         sections = {"sink": store.sink}
         file = place.pipeline_file(relay=place.relay_log(), epoch_bytes=epoch, sections=sections)
         store.forget()
@@ -77,7 +84,7 @@ def _in_store(place: Workplace, epoch: str) -> Figure:
 
 
 def _by_executors(place: Workplace, count: int) -> Figure:
-    with far_away(place.folder) as store, SparkCluster(count, cores=1, memory="3g") as cluster:
+    with far_away(_new_folder(place)) as store, SparkCluster(count, cores=1, memory="3g") as cluster:
         relay_log = {
             "archive": f"s3://{BUCKET}/{_ARCHIVE}",
             "cache_size": 0,

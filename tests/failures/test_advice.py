@@ -45,6 +45,7 @@ def text(name: str) -> str:
         ("s3-key", "S3 refuses access (403).", "put and delete objects"),
         ("s3-secret", "S3 does not accept the secret key.", "s3.secret-access-key"),
         ("s3-bucket", "The bucket does not exist.", "`warehouse`"),
+        ("s3-object-gone", "is missing: s3://lake/w/shop/t/metadata/00001-adb2fa28-", "--recreate"),
         ("s3-no-region", "There is no region for S3.", "client.region"),
         ("s3-no-keys", "There are no credentials for S3.", "AWS_ACCESS_KEY_ID"),
         ("s3-https", "does not speak TLS.", "http://"),

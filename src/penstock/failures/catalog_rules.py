@@ -115,6 +115,12 @@ S3_RULES: tuple[Rule, ...] = (
         "Check s3.endpoint, and whether the bucket is read-only.",
     ),
     rule(
+        r"Location does not exist: (\S+)|File does not exist: (\S+\.(?:json|avro|parquet|puffin))",
+        "A file that belongs to a table is missing: {1}{2}.",
+        "Somebody has removed it, or a rule of the bucket. Restore it, or run `penstock resnapshot FILE "
+        "TABLE --recreate`: the target is then dropped, created and filled again.",
+    ),
+    rule(
         r"Unable to load region from any",
         "There is no region for S3.",
         "Set client.region in the catalog's properties, or AWS_REGION. A compatible server mostly takes "

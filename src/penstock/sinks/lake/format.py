@@ -53,7 +53,8 @@ class LakeFormat(Protocol):
         """Removes a target of this pipeline."""
 
     def remove_files(self, table: TableId) -> bool:
-        """Deletes the target's directory, whatever it holds. False: only a catalog knows the directory."""
+        """Deletes the target's directory, whatever it holds. If only a catalog knows the directory, deletes
+        the catalog's entry if the file that it names is missing. False: neither can be done."""
 
     # what a loaded target says ------------------------------------------------------------------------------
 

@@ -1,7 +1,10 @@
-"""Targets at a location of their own, in an object store. `test_catalogs.py` runs this there."""
+"""Where files of targets are in an object store, and what if one is missing. `test_catalogs.py` runs this
+there."""
 
 from __future__ import annotations
 
+import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from tests.sinks.conftest import Place
 from tests.sinks.lake.iceberg.test_small_commit import few, folded, summary, target
@@ -9,6 +12,7 @@ from tests.sinks.lake.iceberg.test_small_commit import iceberg as form_of
 from tests.sinks.lake.test_file_merge import by_files, newer
 
 from penstock.model.schema import TableId
+from penstock.sinks.base import Missing
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
 from penstock.sinks.lake.iceberg.small_commit import SMALL
 from penstock.sinks.lake.iceberg.table_options import TableShape
@@ -35,3 +39,17 @@ def test_files_are_where_the_location_says(spark: SparkSession, iceberg: Iceberg
     assert paths and all(one[0].startswith(f"{place}/data/") for one in paths)
     it.sink.drop(it.table)
     assert not form_of(it)._catalog.exists(form_of(it)._levels(it.table))
+
+
+def test_a_target_whose_metadata_is_gone_is_made_anew(spark: SparkSession, iceberg: IcebergOptions) -> None:
+    it = Place(spark, iceberg, table=TableId("shop", "gone")).create()
+    it.sink.append(it.table, few(it, (1, "a", False, 1)), it.commit(1))
+    found = target(it)
+    found.io().deleteFile(found.operations().current().metadataFileLocation())
+    with pytest.raises(Py4JJavaError, match="Location does not exist"):
+        it.sink.open(it.table)
+    it.sink.clear(it.table)
+    assert isinstance(it.sink.open(it.table), Missing)
+    it.create()
+    it.sink.append(it.table, few(it, (2, "b", False, 2)), it.commit(2))
+    assert it.rows() == [(2, "b", 2)]

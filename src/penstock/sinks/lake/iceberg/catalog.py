@@ -49,6 +49,7 @@ def may_remove_files(table: Any) -> bool:
 _LIBRARY_CATALOGS = ("HadoopCatalog", "JdbcCatalog", "HiveCatalog")
 """Iceberg's Java classes of catalogs that create tables themselves."""
 
+_GONE = "org.apache.iceberg.exceptions.NotFoundException"
 _MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
 """Spark's names of the errors."""
 
@@ -179,6 +180,20 @@ class Catalog:
         purge = " PURGE" if may_remove_files(self.load(levels)) else ""
         self._spark.sql(f"DROP TABLE {self.table_name(levels)}{purge}")
 
+    def forget(self, levels: Sequence[str]) -> bool:
+        """Removes a table whose metadata file is missing from the catalog. Other files of it stay. False:
+        that is not what is wrong with it."""
+        try:
+            self.load(levels)
+        except (Py4JJavaError, PySparkException) as error:
+            if not _says_gone(error):
+                return False
+        else:
+            return False
+        *namespace, name = levels
+        place = self._table_identifier(self._iceberg_namespace(self._texts(namespace)), name)
+        return bool(self.open().icebergCatalog().dropTable(place, False))
+
     def _namespace(self, levels: tuple[str, ...]) -> Any:
         with self._guard:
             known = self._namespaces.get(levels)
@@ -206,3 +221,12 @@ def _says_missing(error: Py4JJavaError | PySparkException) -> bool:
     if isinstance(error, PySparkException):
         return error.getCondition() in _MISSING
     return bool(error.java_exception.getClass().getSimpleName() == "NoSuchTableException")
+
+
+def _says_gone(error: Py4JJavaError | PySparkException) -> bool:
+    """Whether Iceberg says that a file is missing."""
+    if isinstance(error, PySparkException):
+        return False
+    return bool(
+        error.java_exception.getClass().getName() == "org.apache.iceberg.exceptions.NotFoundException"
+    )

@@ -190,7 +190,7 @@ class IcebergFormat:
 
     def remove_files(self, table: TableId) -> bool:
         if self._options.path is None:
-            return False
+            return self._catalog.forget(self._levels(table))
         with suppress(FileNotFoundError):
             shutil.rmtree(self._path(table))
         return True
