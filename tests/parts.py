@@ -54,6 +54,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "scenarios/test_hangs.py",
         "scenarios/test_hostile_names.py",
         "scenarios/test_parked_at_start.py",
+        "scenarios/test_two_drivers.py",
     ),
 }
 

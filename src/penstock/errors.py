@@ -95,6 +95,10 @@ class LeaseHeld(ConfigError):
     """Another receiver writes this relay log."""
 
 
+class DriverReplaced(ConfigError):
+    """Another driver has taken over this pipeline. This one must not write any more."""
+
+
 class RelayLogCorrupt(SourceError):
     """A segment or index of the relay log is damaged. Details: `path` and `offset`."""
 
@@ -112,7 +116,8 @@ CLASSES: dict[str, type[PenstockError]] = {
     one.__name__: one
     for one in (
         PenstockError, TransientError, SourceUnreachable, SourceBehind, TableError, TablesParked, ConfigError,
-        SourceError, LogPurged, LogDiverged, LeaseHeld, RelayLogCorrupt, SparkFailed, InternalError,
+        SourceError, LogPurged, LogDiverged, LeaseHeld, DriverReplaced, RelayLogCorrupt,
+        SparkFailed, InternalError,
     )
 }  # fmt: skip
 """The error classes by name, for `rebuilt`."""

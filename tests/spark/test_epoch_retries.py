@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from penstock.config import EpochConfig, RetriesConfig
-from penstock.errors import ConfigError, TransientError
+from penstock.errors import ConfigError, DriverReplaced, TransientError
 from penstock.model.offset import LogRange, Offset, Split
-from penstock.model.plan import ApplyEvents, CreateTarget, EpochPlan, TablePlan
+from penstock.model.plan import ApplyEvents, CreateTarget, EpochPlan, TablePlan, TruncateTarget
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
+from penstock.model.table import new_table
 from penstock.relaylog.outline import Outlines
 from penstock.relaylog.split_sources import SplitSources
+from penstock.sinks.base import Commit
 from penstock.spark.epochs import EpochRunner, EpochSettings
 from penstock.spark.incomplete_images import IncompleteImages
 from penstock.spark.step_rows import StepRows
@@ -49,6 +51,9 @@ class Sink:
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
         self.calls = 0
+
+    def truncate(self, table: TableId, commit: Commit, **_: Any) -> bool:
+        return False  # it is recorded
 
     def create(self, schema: TableSchema, arrow: Any) -> None:
         self.calls += 1
@@ -101,6 +106,48 @@ def test_an_error_that_says_who_must_act_is_not_tried_again(state: StateStore) -
     with pytest.raises(ConfigError):
         runner(state, sink)._run(PLAN)
     assert sink.calls == 1
+
+
+def test_an_epoch_of_this_run_that_a_target_has_already_was_written_by_another_driver(
+    state: StateStore,
+) -> None:
+    plan = EpochPlan(1, LogRange(Offset(4), Offset(100)), (TablePlan(SCHEMA, (TruncateTarget(None),)),))
+    epochs = runner(state, Sink())
+    parked = epochs._run(plan)[0].parked
+    assert parked is not None and "another driver" in parked.message and parked.details["read_again"]
+    assert epochs._run(plan)[0].parked is None, "repeated: now it may be this run's own commit"
+
+
+def test_an_epoch_of_an_earlier_run_may_be_recorded(state: StateStore) -> None:
+    plan = EpochPlan(1, LogRange(Offset(4), Offset(100)), (TablePlan(SCHEMA, (TruncateTarget(None),)),))
+    state.put_table(new_table(SCHEMA, Offset(0), reads=False, append_only=False))
+    state.plan(plan)
+    assert runner(state, Sink())._run(plan)[0].parked is None
+
+
+def test_nothing_is_written_once_another_driver_has_taken_over(state: StateStore) -> None:
+    def refuse() -> None:
+        raise DriverReplaced("another driver has taken over")
+
+    sink = Sink()
+    epochs = runner(state, sink)
+    epochs._may_write = refuse
+    with pytest.raises(DriverReplaced):
+        epochs._run(PLAN)
+    assert sink.calls == 0
+
+
+def test_epochs_wait_while_it_is_unknown_whether_another_driver_has_taken_over(state: StateStore) -> None:
+    answers: list[Exception] = [TransientError("no answer"), TransientError("no answer")]
+
+    def unknown() -> None:
+        if answers:
+            raise answers.pop()
+
+    sink = Sink()
+    epochs = runner(state, sink)
+    epochs._may_write = unknown
+    assert epochs._run(PLAN)[0].parked is None and sink.calls == 1 and not answers
 
 
 @pytest.mark.parametrize(

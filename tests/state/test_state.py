@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.phases import LOG_ONLY, PARKED, READ, READING, SPLITTING
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, DriverReplaced
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import ColumnOrigin, DeleteOlder, EpochPlan, Evolve, KeptColumns, TablePlan
@@ -411,3 +411,18 @@ def test_a_commit_that_fails_leaves_no_transaction_open(
         state.set_meta("kept", "2")
         with closing(StateStore(tmp_path)) as other:
             assert (other.meta("lost"), other.meta("kept")) == (None, "2")
+
+
+def test_an_earlier_driver_of_a_state_on_a_shared_disk_writes_nothing_any_more(tmp_path: Path) -> None:
+    with closing(StateStore(tmp_path)) as suspended:
+        suspended.begin_generation(1)
+        suspended.set_meta("known", "1")
+        with closing(StateStore(tmp_path)) as successor:
+            assert successor.generation == 1
+            successor.begin_generation(2)
+            with pytest.raises(DriverReplaced, match="has taken over"):
+                suspended.set_meta("known", "2")
+            with pytest.raises(DriverReplaced):
+                suspended.plan(EpochPlan(1, LogRange(Offset(4), Offset(100)), ()))
+            successor.set_meta("other", "3")
+            assert (successor.meta("known"), successor.pending()) == ("1", [])

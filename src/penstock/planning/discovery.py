@@ -122,9 +122,9 @@ def restart_table(
 ) -> None:
     """Starts a resnapshot: the table gets a new start and its current definition, and is read in chunks.
 
-    In the meantime the target keeps its rows, in the columns of that definition. Rows that do not exist at
-    the source any more are deleted when the last chunk is placed. A change log gets a `truncate` at the
-    start, and then all rows again. A target that will be recreated is not opened.
+    In the meantime the target keeps its rows, in the columns of that definition, unless it has to be emptied.
+    Rows that do not exist at the source any more are deleted when the last chunk is placed. A change log gets
+    a `truncate` at the start, and then all rows again. A target that will be recreated is not opened.
 
     Raises `ConfigError` for a table that does not exist, and `TransientError` while its definition keeps
     changing.
@@ -189,7 +189,7 @@ def _reset(old: TableState, schema: TableSchema, *, missing: bool, empties: bool
         return "recreate"
     if missing:
         return "none"
-    if empties:
+    if empties or old.target_reset == "truncate":
         return "truncate"
     same = _shape(schema) == _shape(old.schema) and old.kept_columns is None and old.target_reset == "none"
     return "none" if same else "evolve"

@@ -34,12 +34,14 @@ from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.split_sources import SplitSources
 from penstock.runtime import targets
+from penstock.runtime.driver_lease import DriverLease, identity
 from penstock.runtime.log_needs import needed
+from penstock.runtime.lost_log import note_log
 from penstock.runtime.planning_loop import LoopPace, Planning, Renewal, make_planner
 from penstock.runtime.progress import Progress
 from penstock.runtime.query_watch import QueryWatch
 from penstock.runtime.shutdown import Ending
-from penstock.runtime.staging_place import SCRATCH, folder_url, open_staging, sweep
+from penstock.runtime.staging_place import SCRATCH, folder_url, lease_place, open_staging, sweep
 from penstock.runtime.unpark import unpark
 from penstock.runtime.verify_requests import Requests
 from penstock.signals.channels import open_channels
@@ -96,6 +98,7 @@ class Run:
         self.chunk_log = ChunkLog(self.log_place)
         self.consumer = consumer
         self.store = open_staging(config, state)
+        self.lease: DriverLease | None = None
         self.staging = Staging(self.store)
         self.last_plan = 0.0
         self.planning_retries = Retries()
@@ -159,6 +162,7 @@ class Run:
         from penstock.spark.session import build_session, warm_up
 
         config = self.config
+        self._take_lease()
         sweep(self.store)
         variables = executor_variables(config)
         self.spark = build_session(config.spark, config.sink, config.state, variables=variables)
@@ -171,9 +175,20 @@ class Run:
         self.sink = open_sink(config.sink, self.spark, self.state.uuid, config.merge_shards)
         self.closing.callback(self.sink.close)
         self.sink.check()
+        targets.fence(self.sink, self.state, self.lease, config.history_table)
         # Before the stream starts, because it continues with pending plans.
         if config.sink_kind.durable:
             targets.check(self.sink, self.state, **to_resnapshot(config, self.state), types=config.types)
+
+    def _take_lease(self) -> None:
+        """Waits until no driver on another machine can be running."""
+        place = lease_place(self.config, self.state)
+        if place is not None:
+            lease = DriverLease(place, identity(self.config.state), self.state.generation)
+            lease.take(self.stopping.is_set)
+            self.closing.callback(lease.release)  # called after Spark has stopped
+            self.state.begin_generation(lease.generation)
+            self.lease = lease
 
     def _discover(self, wait: Wait, *, reads: bool = True) -> None:
         discover(
@@ -216,6 +231,7 @@ class Run:
         self.runner = EpochRunner(
             self.spark, self.sink, self.state, self.store, images, self.source.comparisons,
             EpochSettings.of(config), self._split_sources(), self._applied,
+            may_write=lambda: None if self.lease is None else self.lease.check(),
         )  # fmt: skip
         self.chunks = SnapshotReader(
             self.spark,
@@ -271,7 +287,7 @@ class Run:
         folder = self.config.relay_log_path  # the receiver fills it, also from the archive
         self._wait_for(lambda: RelayLog.exists(folder), "the receiver to begin the relay log")
         log = RelayLog.open(self.log_place)
-        targets.note_log(log, self.state)
+        note_log(log, self.state, self.config)
         planned = self.state.position or Offset(0)
         self._wait_for(lambda: log.refresh() >= planned, "the receiver to recover the relay log")
         return log
@@ -309,6 +325,8 @@ class Run:
         """Runs until the pipeline is stopped or has finished."""
         pace = LoopPace(self.state, self.log)
         while not self.stopping.is_set():
+            if self.lease is not None:
+                self.lease.raise_if_lost()
             self.receiver.check()
             self.query.check()
             if self.chunks.error is not None:

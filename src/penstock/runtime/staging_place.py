@@ -38,6 +38,16 @@ def folder_url(config: PipelineConfig, state: StateStore) -> str:
     return f"{config.staging_url.rstrip('/')}/{config.name}-{state.uuid}"
 
 
+def lease_place(config: PipelineConfig, state: StateStore) -> Store | None:
+    """Where drivers of this pipeline on all machines find each other (`driver_lease.py`). None: the pipeline
+    uses no store that another machine can reach, so locks in the state directory are enough."""
+    if config.staging is not None:
+        return config.store.open(folder_url(config, state))
+    if (archive := config.relay_log.archive_url) is not None:
+        return config.store.open(f"{archive.rstrip('/')}/drivers/{state.uuid}")
+    return None
+
+
 def sweep(store: Store) -> None:
     """Removes what a killed run left behind. To be called while no task of this pipeline runs."""
     StoreFolder(store, SCRATCH).remove()

@@ -7,7 +7,6 @@ would then lose changes or apply them twice. So this is checked before anything 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,11 +21,12 @@ from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState
 from penstock.printable import argument
-from penstock.relaylog.archive_restore import forks_of, lost_after
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.index import recovered_end
 from penstock.relaylog.reader import RelayLog
-from penstock.sinks.base import Foreign, Missing, Ours, Sink, TargetState, adopting, table_sink
+from penstock.relaylog.segment import RELAY_FILE
+from penstock.runtime.driver_lease import DriverLease
+from penstock.sinks.base import Fencing, Foreign, Missing, Ours, Sink, TargetState, adopting, table_sink
 from penstock.sinks.refusals import check_directory, unfit_target
 from penstock.state import StateStore
 
@@ -70,10 +70,6 @@ def locked(config: PipelineConfig, state: StateStore) -> Iterator[None]:
         yield
 
 
-_FORKS = "relay_log_forks"
-"""Where the state store has the forks of the log that is planned (`relaylog/archive_restore.py`)."""
-
-
 def check_relay_log(place: LogPlace, state: StateStore) -> None:
     """Must be called before a receiver may write the log. If the log lacked the end from which epochs were
     planned, the receiver would write other bytes at the same offsets. Raises `ConfigError`."""
@@ -81,6 +77,8 @@ def check_relay_log(place: LogPlace, state: StateStore) -> None:
     if position is None:
         return
     path, folder = str(place), place.folder
+    if folder is not None and place.archive is not None and not (folder / RELAY_FILE).exists():
+        return  # the receiver begins it again from the archive, and `lost_log.py` looks at what is lost
     if not RelayLog.exists(place):
         raise ConfigError(
             f"The relay log {path} is gone. This pipeline has planned up to offset {position} of it.",
@@ -104,21 +102,22 @@ def check_relay_log(place: LogPlace, state: StateStore) -> None:
             path=path,
             offset=int(end),
         )
-    lost = lost_after(log.facts, position=position, known=json.loads(state.meta(_FORKS) or "[]"))
-    if lost is not None:
-        raise ConfigError(
-            f"This pipeline has planned up to offset {position}, but the relay log after offset {lost} was "
-            f"lost with a disk: {path} goes on from its archive, and has other events at these offsets.",
-            hint=START_OVER.capitalize(),
-            path=path,
-            offset=int(lost),
-        )
 
 
-def note_log(log: RelayLog, state: StateStore) -> None:
-    """Records which log is planned, for `check_relay_log`. Must be called before the first plan of a run."""
-    state.set_meta("relay_log", log.uuid)
-    state.set_meta(_FORKS, json.dumps(forks_of(log.facts)))
+def fence(sink: Sink, state: StateStore, lease: DriverLease | None, history: TableId | None) -> None:
+    """Must be called before `check`. If an earlier driver may still run on another machine, makes what it
+    writes to targets fail. `history`: the table of the history, if there is one."""
+    if not isinstance(sink, Fencing):
+        return
+    sink.begin(state.generation)
+    if lease is None or not lease.must_fence:
+        return
+    written = [table.table for table in state.tables().values() if table.last_epoch]
+    planned = [table.table for plan in state.pending() for table in plan.tables]
+    with ThreadPoolExecutor(OPENED_AT_ONCE, thread_name_prefix="targets") as pool:
+        others = [] if history is None else [history]
+        list(pool.map(sink.fence, dict.fromkeys([*written, *planned, *others])))
+    lease.fenced_all()
 
 
 def check(

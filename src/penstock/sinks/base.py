@@ -38,6 +38,10 @@ SHARDS_BY = "penstock.shards_by"
 """Property of a target that several source tables share: the column that tells their rows apart."""
 
 
+GENERATION = "penstock.generation"
+"""Property of a target: the generation of the driver for which it was fenced (`Fencing`)."""
+
+
 @dataclass(frozen=True, order=True)
 class Commit:
     """The idempotence key of one write. The writes to one table in one epoch are steps 0, 1, 2 …"""
@@ -232,6 +236,20 @@ class Adopting(Protocol):
 
         Raises `ConfigError` if it cannot be adopted, and `TableError` if it does not fit.
         """
+
+
+@runtime_checkable
+class Fencing(Protocol):
+    """A sink whose targets refuse an earlier driver of the same pipeline, which was suspended or cut off and
+    does not know that it was replaced (`runtime/driver_lease.py`)."""
+
+    def begin(self, generation: int) -> None:
+        """Says which driver this is. From now on it refuses, with `DriverReplaced`, to write to targets that
+        are fenced for a later one."""
+
+    def fence(self, table: TableId) -> None:
+        """Makes writes of rows to the target fail that an earlier driver has begun, or begins later. Does
+        nothing if there is no target of this pipeline."""
 
 
 @runtime_checkable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.errors import ConfigError, InternalError, TableError
+from penstock.errors import ConfigError, DriverReplaced, InternalError, TableError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.base import SHARDS_BY, Commit, Foreign, TargetState
@@ -76,6 +76,18 @@ def check_pipeline(commit: Commit, pipeline: str) -> None:
     """Raises `InternalError` for a commit of another pipeline than the sink's."""
     if commit.pipeline != pipeline:
         raise InternalError(f"A commit of pipeline {commit.pipeline} reached the sink of {pipeline}.")
+
+
+def refuse_replaced(table: TableId, fenced: int, generation: int) -> None:
+    """Raises `DriverReplaced` if a target is fenced for a later driver than this one."""
+    if fenced > generation:
+        raise DriverReplaced(
+            f"Another driver has taken over this pipeline: the target of {table} is fenced for generation "
+            f"{fenced}, and this driver has {generation}.",
+            hint="Nothing is lost: the other one continues. Do not start this one again with its copy of "
+            "`state`, which is outdated now.",
+            table=str(table),
+        )
 
 
 def is_recorded(commit: Commit, last: Commit | None) -> bool:

@@ -5,6 +5,10 @@ as applied; if there is none, it waits for one. So a batch that Spark repeats af
 state store what is still to be done. Repeating a plan changes nothing, because every sink recognises its
 own earlier commits by `(pipeline, epoch, step)`.
 
+A plan that this run has made, and now executes for the first time, cannot be recorded at a target. If it is,
+another driver of the pipeline has written there under the same number. That is noticed, and the table is read
+again. Usually it cannot happen: see `runtime/driver_lease.py`.
+
 `EpochRunner` executes the tables of one plan in parallel. A `TableError` parks its table and does not
 affect the others. A transient error is retried. Any other error ends the batch, and the plan stays pending.
 """
@@ -37,7 +41,7 @@ from penstock.spark.incomplete_images import IncompleteImages
 from penstock.spark.record_epoch import record
 from penstock.spark.step_rows import StepRows
 from penstock.spark.steps import Epoch, Steps
-from penstock.spark.table_outcome import TableOutcome
+from penstock.spark.table_outcome import TableOutcome, written_by_another
 from penstock.state import StateStore
 from penstock.store.base import Store
 
@@ -78,7 +82,8 @@ class EpochSettings:
 
 class EpochRunner:
     """Executes plans. A running pipeline has one; `foreachBatch` calls its `run_next`. `store`: where tasks'
-    files are staged. `on_applied` is called when an epoch has been recorded."""
+    files are staged. `on_applied` is called when an epoch has been recorded. `may_write` is called before
+    targets and the state are written; it raises `DriverReplaced` if another driver has taken over."""
 
     def __init__(
         self,
@@ -91,6 +96,8 @@ class EpochRunner:
         settings: EpochSettings,
         sources: SplitSources,
         on_applied: Callable[[EpochPlan, list[TableOutcome]], None],
+        *,
+        may_write: Callable[[], None] = lambda: None,
     ) -> None:
         self._spark = spark
         self._sink = sink
@@ -101,6 +108,9 @@ class EpochRunner:
         self._sources = sources
         self._schedule = settings.retries.schedule(RETRY_FIRST_S)
         self._on_applied = on_applied
+        self._may_write = may_write
+        self._begun = state.last_epoch()
+        """The newest epoch that may have been executed before, in this run or an earlier one."""
         driver_bytes_max = settings.epoch.driver_bytes_max
         before_images = isinstance(sink, ChangeSink) and sink.before_images
         rows = StepRows(
@@ -111,6 +121,7 @@ class EpochRunner:
             types=settings.types,
             before_images=before_images,
             driver_bytes_max=driver_bytes_max,
+            fetched=sources.for_other_machines,
         )
         self._cascades = Cascades(
             spark, sink, store, settings.types, comparisons, rows.chunks, settings.epoch
@@ -173,9 +184,13 @@ class EpochRunner:
             return bool(plans)
 
     def _run(self, plan: EpochPlan) -> list[TableOutcome]:
+        self._wait_until_ours()
+        is_first, self._begun = plan.epoch > self._begun, max(plan.epoch, self._begun)
         plan = self._sources.located(plan)
         consequences, driver_bytes_max = self._cascades.prepare(plan), self._settings.epoch.driver_bytes_max
-        outcomes = self._run_tables(Epoch.of(plan, consequences, driver_bytes_max=driver_bytes_max))
+        epoch = Epoch.of(plan, consequences, driver_bytes_max=driver_bytes_max, is_first=is_first)
+        outcomes = self._run_tables(epoch)
+        self._wait_until_ours()
         lost = table_sink(self._sink).move(plan.moves) if plan.moves else []
         merges = isinstance(self._sink, TableSink)
         record(
@@ -185,6 +200,20 @@ class EpochRunner:
         self._cascades.sweep(self._state)
         self._sources.applied(plan)
         return outcomes
+
+    def _wait_until_ours(self) -> None:
+        """Returns when this driver is known to have its lease. Waits while the store does not say."""
+        backoff = Backoff(self._schedule)
+        while True:
+            try:
+                return self._may_write()
+            except TransientError as error:
+                if self._ended:
+                    raise
+                self.retries.failed(None, error)
+                log.warning("no epoch is applied for now: %s", error)
+                backoff.failed()
+                backoff.wait(self._resting)
 
     def _run_tables(self, epoch: Epoch) -> list[TableOutcome]:
         tables = epoch.plan.tables
@@ -223,6 +252,8 @@ class EpochRunner:
         while True:
             try:
                 self._steps.execute(epoch, table, number, outcome)
+                if outcome.was_recorded and epoch.is_first and not backoff.failures:
+                    raise written_by_another(table.table, epoch.plan.epoch)
                 self.retries.ended(table.table)
                 return
             except Exception as error:

@@ -42,9 +42,13 @@ class Epoch:
     plan: EpochPlan
     consequences: Consequences
     outlines: Outlines
+    is_first: bool
+    """Whether the plan is new, and nobody can have begun to execute it before."""
 
     @classmethod
-    def of(cls, plan: EpochPlan, consequences: Consequences, *, driver_bytes_max: int) -> Epoch:
+    def of(
+        cls, plan: EpochPlan, consequences: Consequences, *, driver_bytes_max: int, is_first: bool = False
+    ) -> Epoch:
         """Adds outlines for the events that the driver may decode. Larger ranges are decoded by several
         tasks, and sending them the positions would cost more than it saves."""
         splits = {
@@ -56,7 +60,7 @@ class Epoch:
             ]
             for table in plan.tables
         }
-        return cls(plan, consequences, Outlines(splits))
+        return cls(plan, consequences, Outlines(splits), is_first)
 
 
 class Steps:
@@ -88,6 +92,7 @@ class Steps:
         commit = Commit(self._state.uuid, plan.epoch, number)
         sets_wrote = CreateTarget | AdoptTarget | RecreateTarget | ApplyCascades | PlaceChunks | DeleteOlder
         outcome.wrote |= not isinstance(step, sets_wrote)
+        outcome.was_recorded = False
         match step:
             case CreateTarget():
                 self._sink.create(table.schema, self._rows.arrow(table.schema, "rows"))
@@ -101,28 +106,31 @@ class Steps:
                 outcome.dropped = True
             case ApplyEvents():
                 mode = mode_of(step, partial_images=self._images.is_partial(table.table))
-                self._write(table, mode, self._rows.events(table.schema, step, epoch.outlines), commit)
+                events = self._rows.events(table.schema, step, epoch.outlines)
+                outcome.was_recorded = not self._write(table, mode, events, commit)
                 outcome.written = True
             case ApplyCascades():
                 consequences.check(table.table)
                 rows = self._cascades.rows(consequences, table)
                 if rows is not None:
-                    self._write(table, "merge", rows, commit)
+                    outcome.was_recorded = not self._write(table, "merge", rows, commit)
                     outcome.written = outcome.wrote = True
             case PlaceChunks():
                 self._place(epoch, table, step, commit, outcome)
             case TruncateTarget(timestamp_us=at, sequence=sequence):
                 at_offset = plan.range.end if sequence is None else sequence
-                self._sink.truncate(table.table, commit, sequence=at_offset, timestamp_us=at)
+                done = self._sink.truncate(table.table, commit, sequence=at_offset, timestamp_us=at)
+                outcome.was_recorded = not done
                 outcome.truncated, outcome.written = True, False
             case Evolve():
-                self._evolve(table.table, step, commit)
+                outcome.was_recorded = not self._evolve(table.table, step, commit)
                 outcome.schema, outcome.kept_columns = step.schema, step.kept_columns
             case DeleteOlder():
                 if outcome.voided:
                     return  # rows are still to be read
                 outcome.wrote = True
-                table_sink(self._sink).delete_older(table.table, step.sequence, commit)
+                done = table_sink(self._sink).delete_older(table.table, step.sequence, commit)
+                outcome.was_recorded = not done
                 outcome.replaced = True
             case Park():
                 raise TableError(step.reason, hint=step.hint, table=str(table.table), offset=step.offset)
@@ -140,13 +148,14 @@ class Steps:
         placed = self._rows.chunks(epoch.plan, table, step)
         if step.window is not None:
             placed = self._cascades.corrected(epoch.consequences, table, placed)
-        self._write(table, step.mode, placed, commit)
+        outcome.was_recorded = not self._write(table, step.mode, placed, commit)
         outcome.placed.extend(step.chunks)
         outcome.chunks += len(step.chunks)
         outcome.rows += sum(staged.rows for staged in step.chunks)
         outcome.written = outcome.wrote = True
 
-    def _write(self, table: TablePlan, mode: Mode, rows: Rows, commit: Commit) -> None:
+    def _write(self, table: TablePlan, mode: Mode, rows: Rows, commit: Commit) -> bool:
+        """Returns False if the target has recorded the commit already."""
         key = table.schema.key
         if table.kept_columns is not None:
             rows = self._rows.in_kept_columns(
@@ -157,15 +166,15 @@ class Steps:
             key = tuple(names[name] for name in key)
         match mode:
             case "changes":
-                change_sink(self._sink).write_changes(table.table, rows, commit)
+                return change_sink(self._sink).write_changes(table.table, rows, commit)
             case "append":
-                table_sink(self._sink).append(table.table, rows, commit)
+                return table_sink(self._sink).append(table.table, rows, commit)
             case "merge":
-                table_sink(self._sink).merge(table.table, rows, key, commit)
+                return table_sink(self._sink).merge(table.table, rows, key, commit)
             case _:
                 assert_never(mode)
 
-    def _evolve(self, table: TableId, step: Evolve, commit: Commit) -> None:
+    def _evolve(self, table: TableId, step: Evolve, commit: Commit) -> bool:
         if step.kept_columns is not None:
             arrow = self._rows.arrow(step.kept_columns.schema, "rows")
             columns = [EvolvedColumn(field, field.name, refills=True) for field in arrow]
@@ -177,4 +186,4 @@ class Steps:
                 )
                 for field, origin in zip(arrow, step.origins, strict=True)
             ]
-        self._sink.evolve(table, columns, commit, narrowing=self._narrowing)
+        return self._sink.evolve(table, columns, commit, narrowing=self._narrowing)

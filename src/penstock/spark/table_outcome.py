@@ -46,6 +46,8 @@ class TableOutcome:
     parked: TableError | None = None
     failed: Step | None = None
     committed: int = 0
+    was_recorded: bool = False
+    """Whether the target had recorded the last step already."""
     wrote: bool = False
     voided: list[Any] = field(default_factory=list)
     """Chunks that could not be placed and are read again."""
@@ -78,6 +80,18 @@ def resnapshot_reason(state: StateStore, error: TableError, rereads_max: int) ->
         and one.noted_us > since_us
     ]
     return error.message if len(often) < rereads_max else ""
+
+
+def written_by_another(table: TableId, epoch: int) -> TableError:
+    """The error for a target that has an epoch which this driver has only now begun."""
+    return TableError(
+        f"The target of {table} has epoch {epoch} of another driver of this pipeline, with rows of maybe "
+        "another part of the log.",
+        hint="Run one driver, and never a copy of its `state`. The table is read again.",
+        table=str(table),
+        read_again=True,
+        partial=True,
+    )
 
 
 def only_makes(plan: TablePlan) -> bool:

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock.disk import directory as directories
-from penstock.errors import START_OVER, ConfigError
+from penstock.errors import START_OVER, ConfigError, DriverReplaced
 from penstock.model.offset import Offset
 from penstock.state.layout import DDL, FORMAT, UPGRADED, statements, upgrade
+
+_GENERATION = "driver_generation"
 
 
 class Database:
@@ -33,6 +35,7 @@ class Database:
         self.path = directory / "state.sqlite"
         self._lock = threading.RLock()
         self._undone = 0
+        self._generation = 0
         try:
             if read_only:
                 self._db = sqlite3.connect(
@@ -115,6 +118,7 @@ class Database:
                 return
             try:
                 self._db.execute("BEGIN IMMEDIATE")
+                self._refuse_replaced()
                 yield
                 self._db.execute("COMMIT")
             except BaseException as error:
@@ -124,6 +128,15 @@ class Database:
                 if type(error) is sqlite3.DatabaseError:  # damage; its subclasses are other errors
                     raise self._unusable(error) from error
                 raise
+
+    def _refuse_replaced(self) -> None:
+        """On a disk that machines share, a driver that was suspended finds the state of its successor."""
+        if self._generation and self._generation < self.generation:
+            raise DriverReplaced(
+                f"Another driver has taken over the pipeline state {self.path}.",
+                hint="Nothing is lost: the other one continues.",
+                path=str(self.path),
+            )
 
     def _roll_back(self) -> None:
         """Rolls back the transaction, also after a COMMIT that failed: later statements must not join a
@@ -198,6 +211,17 @@ class Database:
     @property
     def uuid(self) -> str:
         return str(self.meta("uuid"))
+
+    @property
+    def generation(self) -> int:
+        """Number of the newest driver that has used this state (`runtime/driver_lease.py`); 0: none had a
+        lease."""
+        return int(self.meta(_GENERATION) or 0)
+
+    def begin_generation(self, number: int) -> None:
+        """Says which driver this is. From then on, earlier ones cannot write any more."""
+        self.set_meta(_GENERATION, str(number))
+        self._generation = number
 
     @property
     def position(self) -> Offset | None:

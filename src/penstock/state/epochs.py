@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import AdoptTarget, ApplyCascades, CreateTarget, EpochPlan, RecreateTarget
@@ -74,6 +75,13 @@ class Epochs(Schemas):
             self._db.execute(
                 "DELETE FROM epochs WHERE epoch < ? AND applied_us IS NOT NULL", (plan.epoch - keep,)
             )
+
+    def give_up_pending(self) -> None:
+        """Ends the plans that are not applied. Their numbers are not used again, because targets may have
+        recorded them."""
+        with self.transaction():
+            for plan in self.pending():
+                self.applied(replace(plan, tables=()))
 
     def applied_offset(self) -> Offset | None:
         """Returns the offset up to which everything is durable at the targets, or None if nothing is planned

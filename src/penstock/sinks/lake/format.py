@@ -68,6 +68,9 @@ class LakeFormat(Protocol):
     def last_commit(self, target: Any, source: str) -> Commit | None:
         """The last commit with this `Commit.source`."""
 
+    def generation(self, target: Any) -> int:
+        """The generation for which the target was fenced; 0: it never was."""
+
     def version(self, target: Any) -> str | None:
         """See `Readable.version`."""
 
@@ -105,6 +108,10 @@ class LakeFormat(Protocol):
         changed."""
 
     def set_property(self, table: TableId, name: str, value: str) -> None: ...
+
+    def fence(self, table: TableId, generation: int) -> None:
+        """Stores the generation. Commits of rows that were begun before, by this class in any process, fail
+        from then on."""
 
     # columns ------------------------------------------------------------------------------------------------
 

@@ -174,6 +174,13 @@ class ShardedSink:
     def move(self, moves: Sequence[Move]) -> list[Move]:
         return self._lake.move(moves)
 
+    def begin(self, generation: int) -> None:
+        self._lake.begin(generation)
+
+    def fence(self, table: TableId) -> None:
+        part = self._part(table)
+        self._lake.fence(table if part is None else part.target)
+
     def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         part = self._part(table)
         if part is None:

@@ -22,6 +22,7 @@ from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     FORMAT,
+    GENERATION,
     PIPELINE,
     SHARDS_BY,
     SOURCE,
@@ -43,6 +44,7 @@ from penstock.sinks.refusals import (
     is_recorded,
     other_shape,
     refuse_foreign,
+    refuse_replaced,
     refuse_shared,
     shape,
     unfit_target,
@@ -58,6 +60,7 @@ class LakeSink:
         self.format = lake_format
         self._pipeline = pipeline
         self._merged = merged
+        self._generation = 0
 
     def check(self) -> None:
         self.format.check()
@@ -97,6 +100,7 @@ class LakeSink:
             "penstock.format": FORMAT,
             SOURCE: str(table),
             **shape(self._merged.get(table)),
+            **({GENERATION: str(self._generation)} if self._generation else {}),
         }
 
     def _foreign(self, table: TableId, place: str, owner: str | None) -> Foreign:
@@ -172,6 +176,18 @@ class LakeSink:
             if move not in lost:
                 self.set_property(move.target, SOURCE, str(move.target))
         return lost
+
+    # fencing ------------------------------------------------------------------------------------------------
+
+    def begin(self, generation: int) -> None:
+        self._generation = generation
+
+    def fence(self, table: TableId) -> None:
+        if isinstance(self.open(table), Ours):
+            fenced = self.format.generation(self.format.load(table))
+            refuse_replaced(table, fenced, self._generation)
+            if fenced < self._generation:
+                self.format.fence(table, self._generation)
 
     # writes -------------------------------------------------------------------------------------------------
 
@@ -306,7 +322,8 @@ class LakeSink:
         refuse_shared(table, self.name(table), self.properties(table).get(SOURCE))
 
     def _target_unless_recorded(self, table: TableId, commit: Commit) -> Any | None:
-        """The target as it is now. None: it has recorded the commit already."""
+        """The target as it is now. None: it has recorded the commit already. Raises `DriverReplaced`."""
         check_pipeline(commit, self._pipeline)
         target = self.format.load(table)
+        refuse_replaced(table, self.format.generation(target), self._generation)
         return None if is_recorded(commit, self.format.last_commit(target, commit.source)) else target

@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 
 from penstock.failures.messages import one_sentence
 from penstock.model.schema import TableId
-from penstock.sinks.base import Commit, Compacted, Foreign, Missing
+from penstock.sinks.base import GENERATION, Commit, Compacted, Foreign, Missing
 from penstock.sinks.files import WRITTEN, written
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.delta.commits import Commits, application, property_of, transaction_version
@@ -160,6 +160,10 @@ class DeltaFormat:
     def last_commit(self, target: Any, source: str) -> Commit | None:
         return self._commits.last(target, source)
 
+    def generation(self, target: Any) -> int:
+        found = target.metadata().configuration().get(GENERATION)
+        return int(found.get()) if found.isDefined() else 0
+
     def version(self, target: Any) -> str | None:
         return str(target.version())
 
@@ -226,6 +230,10 @@ class DeltaFormat:
 
     def set_property(self, table: TableId, name: str, value: str) -> None:
         self._spark.sql(f"ALTER TABLE {self.name(table)} SET TBLPROPERTIES ({text(name)} = {text(value)})")
+
+    def fence(self, table: TableId, generation: int) -> None:
+        """Delta refuses every commit during which a property of the table has changed."""
+        self.set_property(table, GENERATION, str(generation))
 
     # columns ------------------------------------------------------------------------------------------------
 

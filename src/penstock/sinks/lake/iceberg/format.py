@@ -22,7 +22,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
@@ -42,17 +41,16 @@ from penstock.errors import TableError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.base import Commit, Compacted, Foreign, Missing
-from penstock.sinks.files import WRITTEN, WrittenFile, written
+from penstock.sinks.files import WRITTEN, written
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.evolve import Change, assignments, dropped
-from penstock.sinks.lake.iceberg import adoption
+from penstock.sinks.lake.iceberg import adoption, fence
 from penstock.sinks.lake.iceberg.branch import OnBranch
 from penstock.sinks.lake.iceberg.catalog import LOCAL_PROPERTIES, PROPERTIES, Catalog
 from penstock.sinks.lake.iceberg.catalog_errors import catalog_explained
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
 from penstock.sinks.lake.iceberg.files import (
     Classes,
-    described,
     file_writer,
     is_directory_catalog,
     is_half_made,
@@ -73,7 +71,7 @@ from penstock.sinks.lake.iceberg.shaping import present_partitions, same_partiti
 from penstock.sinks.lake.iceberg.small_commit import SmallCommits
 from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.sessions import Sessions, activate, java_map
-from penstock.sinks.refusals import check_directory
+from penstock.sinks.refusals import check_directory, refuse_replaced
 from penstock.sinks.rows import Rows
 from penstock.sinks.spark_sql import constant, holds, literal_form, quoted
 
@@ -226,6 +224,9 @@ class IcebergFormat:
     def last_commit(self, target: Any, source: str) -> Commit | None:
         return self._commits.last(target, source)
 
+    def generation(self, target: Any) -> int:
+        return fence.generation(target)
+
     def version(self, target: Any) -> str | None:
         snapshot = target.currentSnapshot()
         return None if snapshot is None else str(snapshot.snapshotId())
@@ -259,7 +260,7 @@ class IcebergFormat:
             return False
         files = written(rows.through(writer, WRITTEN))
         with removed_if_refused(writer.folder.files, [file.location for file in files]):
-            self._add_files(target, files, writer.fields, commit)
+            fence.add_files(self._classes, self._commits, target, files, writer.fields, commit)
         self._maintenance.count_commit(table, small=False)
         return True
 
@@ -268,32 +269,19 @@ class IcebergFormat:
         frame = live_rows(rows.frame).writeTo(self.name_for_writes(table))
         frame.option(f"snapshot-property.{COMMIT}", str(commit)).append()
 
-    def _add_files(self, target: Any, files: list[WrittenFile], fields: pa.Schema, commit: Commit) -> None:
-        """Commits the files and records the commit, in one transaction."""
-        transaction = target.newTransaction()
-        if files:
-            append, spec, order = transaction.newAppend(), target.spec(), target.sortOrder().orderId()
-            for file in files:
-                append.appendFile(described(self._classes, spec, file, fields, sort_order=order))
-            append.set(COMMIT, str(commit)).commit()
-        self._commits.record(transaction, transaction.table(), commit)
-        transaction.commitTransaction()
-
     def merge_files(
         self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
     ) -> bool:
+        fenced = self.generation(target)
         target = self.load(table)  # again, now that nobody else changes its files
+        refuse_replaced(table, self.generation(target), fenced)
         if self._classes.format_version(target) < 2 or not self._merges.write(target, rows, key, commit):
             return False
         self._maintenance.count_commit(table, small=False)
         return True
 
     def truncate(self, table: TableId, commit: Commit) -> bool:
-        transaction = self.load(table).newTransaction()
-        delete = transaction.newDelete().deleteFromRowFilter(self._classes.everything)
-        delete.set(COMMIT, str(commit)).commit()
-        self._commits.record(transaction, transaction.table(), commit)
-        transaction.commitTransaction()
+        fence.delete_all(self._classes, self._commits, self.load(table), commit)
         return True
 
     def record(self, table: TableId, commit: Commit) -> None:
@@ -306,6 +294,9 @@ class IcebergFormat:
     def set_property(self, table: TableId, name: str, value: str) -> None:
         target = self.load(table)
         self._commits.record(target, target, None, {name: value})
+
+    def fence(self, table: TableId, generation: int) -> None:
+        fence.fence(self._classes, self.load(table), generation)
 
     # columns ------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from penstock.sinks.base import Commit
 from penstock.sinks.files import MERGED, Merged, MergeWriter, merged
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
+from penstock.sinks.lake.iceberg.fence import row_delta
 from penstock.sinks.lake.iceberg.files import (
     Classes,
     described,
@@ -57,7 +58,7 @@ class FileMerges:
         locations = [file.location for file in found.rows]
         try:
             with removed_if_refused(writer.folder.files, locations):
-                done = self._replace(target, seen, task, found, locations, rows, commit)
+                done = self._replace(target, seen, task, found, locations, commit)
         finally:
             keys.remove(found.keys)
         if not done:
@@ -71,12 +72,11 @@ class FileMerges:
         task: MergeWriter,
         found: Merged,
         locations: list[str],
-        rows: Rows,
         commit: Commit,
     ) -> bool:
         transaction = target.newTransaction()
         if found.rows or found.keys:
-            change = transaction.newRowDelta()
+            change = row_delta(self._classes, transaction, seen)
             spec, order = target.spec(), target.sortOrder().orderId()
             for file in found.rows:
                 change.addRows(described(self._classes, spec, file, task.rows.fields, sort_order=order))
@@ -85,13 +85,6 @@ class FileMerges:
                     self._mark(target, seen, change, task, found, locations)
                 except Unsearchable:
                     return False
-            if rows.shard is None:
-                concerned = self._classes.everything
-            else:
-                concerned = self._classes.equal(rows.shard.column, rows.shard.value)
-            change.conflictDetectionFilter(concerned).validateNoConflictingDataFiles()
-            if seen is not None:
-                change.validateFromSnapshot(seen.snapshotId())
             change.set(COMMIT, str(commit)).commit()
         self._commits.record(transaction, transaction.table(), commit)
         transaction.commitTransaction()

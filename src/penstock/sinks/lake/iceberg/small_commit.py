@@ -35,6 +35,7 @@ from penstock.sinks.base import Commit
 from penstock.sinks.files import WrittenFile, field_id, side_by_side
 from penstock.sinks.lake.iceberg.catalog import may_remove_files
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
+from penstock.sinks.lake.iceberg.fence import row_delta
 from penstock.sinks.lake.iceberg.files import Classes, described, file_writer, key_writer, removed_if_refused
 from penstock.sinks.rows import Rows
 
@@ -96,15 +97,13 @@ class SmallCommits:
         seen = target.currentSnapshot()  # before `newTransaction`, which loads the table again
         transaction = target.newTransaction()
         if added or removed:
-            change, spec, order = transaction.newRowDelta(), target.spec(), target.sortOrder().orderId()
+            change = row_delta(self._classes, transaction, seen)
+            spec, order = target.spec(), target.sortOrder().orderId()
             for file in added:
                 change.addRows(described(self._classes, spec, file, rows[0], sort_order=order))
             for file in removed:
                 ids = _ids(keys[0])
                 change.addDeletes(described(self._classes, unpartitioned, file, keys[0], deletes_by=ids))
-            change.conflictDetectionFilter(self._classes.everything).validateNoConflictingDataFiles()
-            if seen is not None:
-                change.validateFromSnapshot(seen.snapshotId())
             change.set(COMMIT, str(commit)).set(SMALL, "true").commit()
         self._commits.record(transaction, transaction.table(), commit)
         transaction.commitTransaction()

@@ -1,0 +1,87 @@
+"""Commits of rows that Iceberg refuses if somebody else has added rows meanwhile.
+
+Iceberg repeats a commit that came second, on top of the first one. That is right for writers that know
+nothing of each other. Two drivers of one pipeline would write the same rows twice. So each commit of ours
+names the snapshot in which it was found to be missing, and Iceberg refuses it if any data file was added
+since. Files that are only rewritten do not count.
+
+`fence` adds a data file without rows, and with it, in one transaction, the generation as a property. So what
+was begun before is refused by Iceberg, and who begins later sees the property. A write by Spark itself
+(MERGE, DELETE) that begins between its own look at the property and its statement may still succeed. It
+changes nothing that it should not: it compares `_sequence`, and is repeated by the next driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.sinks.base import GENERATION, Commit
+from penstock.sinks.files import WrittenFile
+from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
+from penstock.sinks.lake.iceberg.files import Classes, described, file_writer, removed_if_refused
+
+
+def row_delta(classes: Classes, transaction: Any, seen: Any) -> Any:
+    """Begins a change of rows that is refused if files were added since the snapshot `seen` (None: the table
+    had none). All files count, also without rows: a filter by columns would not find those."""
+    change = transaction.newRowDelta()
+    change.conflictDetectionFilter(classes.everything).validateNoConflictingDataFiles()
+    if seen is not None:
+        change.validateFromSnapshot(seen.snapshotId())
+    return change
+
+
+def add_files(
+    classes: Classes,
+    commits: Commits,
+    target: Any,
+    files: Sequence[WrittenFile],
+    fields: pa.Schema,
+    commit: Commit,
+) -> None:
+    """Commits data files and records the commit, in one transaction."""
+    seen = target.currentSnapshot()  # before `newTransaction`, which loads the table again
+    transaction = target.newTransaction()
+    if files:
+        change = row_delta(classes, transaction, seen)
+        spec, order = target.spec(), target.sortOrder().orderId()
+        for file in files:
+            change.addRows(described(classes, spec, file, fields, sort_order=order))
+        change.set(COMMIT, str(commit)).commit()
+    commits.record(transaction, transaction.table(), commit)
+    transaction.commitTransaction()
+
+
+def delete_all(classes: Classes, commits: Commits, target: Any, commit: Commit) -> None:
+    """Deletes all rows and records the commit, in one transaction."""
+    seen = target.currentSnapshot()
+    transaction = target.newTransaction()
+    row_delta(classes, transaction, seen).commit()  # `newDelete` itself cannot be refused
+    delete = transaction.newDelete().deleteFromRowFilter(classes.everything)
+    delete.set(COMMIT, str(commit)).commit()
+    commits.record(transaction, transaction.table(), commit)
+    transaction.commitTransaction()
+
+
+def generation(target: Any) -> int:
+    return int(target.properties().get(GENERATION) or 0)
+
+
+def fence(classes: Classes, target: Any, number: int) -> None:
+    """See `LakeFormat.fence`. A table whose files Penstock cannot write only gets the property."""
+    transaction = target.newTransaction()
+    writer = file_writer(classes, target)
+    if writer is None:
+        Commits.record(transaction, transaction.table(), None, {GENERATION: str(number)})
+        transaction.commitTransaction()
+        return
+    empty = writer.empty_file()
+    with removed_if_refused(writer.folder.files, [empty.location]):
+        order = target.sortOrder().orderId()
+        change = transaction.newRowDelta()
+        change.addRows(described(classes, target.spec(), empty, writer.fields, sort_order=order)).commit()
+        Commits.record(transaction, transaction.table(), None, {GENERATION: str(number)})
+        transaction.commitTransaction()
