@@ -1,5 +1,5 @@
-"""Counts the instructions the core needs to decode a row image, and to frame an event, against what was
-committed.
+"""Counts the instructions the core needs to decode a row image, to frame an event, and to write a key into a
+key run and to find it there, against what was committed.
 
 python3 scripts/instructions.py [--renew]
 
@@ -23,10 +23,16 @@ ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT / "core" / "bench"
 NUMBERS = BENCH / "instructions.json"
 ORDERS = [str(BENCH / "orders.json"), str(BENCH / "orders.binlog"), "0", "0"]
+RUN = [str(ROOT / "core" / "target" / "instructions.run"), "20000"]
 COUNTED = {layout: ["decode", *ORDERS, layout] for layout in ("changelog", "after", "latest")} | {
-    "frame": ["frame", str(BENCH / "small.binlog")]
+    "frame": ["frame", str(BENCH / "small.binlog")],
+    "key_build": ["key_run", "build", *RUN],
+    "key_find": ["key_run", "find", *RUN],
 }
-"""The example and its arguments, by the name of the number."""
+"""The example and its arguments, by the name of the number. `key_find` reads what `key_build` writes."""
+UNITS = {"frame": "event", "key_build": "key", "key_find": "key"}
+"""What is counted. The others are counted per row image."""
+EXAMPLES = ("decode", "frame", "key_run")
 MORE = 1.05
 LESS = 0.97
 PASSES = 6
@@ -38,9 +44,10 @@ def main() -> int:
         print(red("instructions: not checked, because valgrind is missing (apt-get install valgrind)"))
         return 1 if renew else 0
     build()
-    images, events = (run([*command(COUNTED[name]), "1"])[0] for name in ("changelog", "frame"))
+    # A layout may have fewer rows than the log has images.
+    counts = {name: run([*command(COUNTED[name]), "1"])[0] for name in ("changelog", *UNITS)}
     found = {
-        name: round(instructions(example) / (events if name == "frame" else images))
+        name: round(instructions(example) / counts.get(name, counts["changelog"]))
         for name, example in COUNTED.items()
     }
     if renew:
@@ -62,7 +69,7 @@ def compare(found: dict[str, int], committed: dict[str, int]) -> int:
         limit = committed[name]
         share = count / limit
         failed, better = failed or share > MORE, better or share < LESS
-        unit = "event" if name == "frame" else "row image"
+        unit = UNITS.get(name, "row image")
         print(f"instructions per {unit}, {name}: {count} (committed: {limit}, {share - 1:+.1%})")
     if failed:
         print(f"More than {MORE - 1:.0%} above what is committed: find out why before you renew the numbers.")
@@ -73,7 +80,7 @@ def compare(found: dict[str, int], committed: dict[str, int]) -> int:
 
 def build() -> None:
     cargo = shutil.which("cargo") or str(Path.home() / ".cargo" / "bin" / "cargo")
-    command = [cargo, "build", "--release", "--quiet", "--example", "decode", "--example", "frame"]
+    command = [cargo, "build", "--release", "--quiet", *(f"--example={name}" for name in EXAMPLES)]
     subprocess.run(command, cwd=ROOT / "core", check=True)
 
 

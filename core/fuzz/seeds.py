@@ -53,6 +53,8 @@ def main() -> None:
         "payload": [b"\2\3\xfc\xff\0\0" + LOG[4:], PACKED],
         "json": [b"\0\1\0\x0c\0\x0b\0\1\0\5\1\0a", b"\2\2\0\x0c\0\4\0\0\5\x2a\0\x0c\2hi"],
         "resultset": [b"\1\3" + bytes(64)],
+        # A bool is taken from the end. Buckets, directory and checksums are made to fit by the target.
+        "key_run": [bytes(12) + bytes([bits]) + bytes(51) + bytes(range(200)) * 5 + b"\1" for bits in (0, 3)],
     }
     for target, inputs in seeds.items():
         folder = HERE / "corpus" / target

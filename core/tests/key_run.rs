@@ -92,10 +92,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let entry = (0..KEYS, 0..8_u32, prop_oneof![0..100_u32, Just(u32::MAX)]);
     let few = prop::collection::vec(entry.clone(), 0..40);
     let many = prop::collection::vec(entry, 100..700);
+    let added = prop_oneof![3 => 0..3_u32, 1 => Just(300), 1 => Just(70_000)];
     let step = prop_oneof![
         3 => (prop_oneof![3 => few, 1 => many], 0..4000_u64)
             .prop_map(|(entries, memory)| Step::Write(entries, memory)),
-        2 => (any::<u8>(), any::<[u8; 8]>(), 0..3_u32, 0..7_u32, any::<u8>())
+        2 => (any::<u8>(), any::<[u8; 8]>(), added, 0..7_u32, any::<u8>())
             .prop_map(|(runs, files, added, rows, deleted)| Step::Merge(runs, files, added, rows, deleted)),
         3 => prop::collection::vec(0..KEYS * 2, 0..30).prop_map(Step::Find),
     ];
@@ -237,17 +238,34 @@ fn no_flipped_bit_is_overlooked() {
 }
 
 #[test]
-fn buckets_that_changed_places_are_refused() {
+fn buckets_of_another_run_are_refused() {
     let (keys, bytes) = sample();
-    // Two buckets with the same number of entries would have the same size, so they are made here.
     let folder = Folder::new();
     let path = folder.file("other");
-    write(&path, &keys.iter().map(|key| (*key + 1000, 0, 0)).collect::<Vec<_>>(), 1 << 20);
+    write(&path, &keys.iter().map(|key| (*key + 1000, 0, *key as u32)).collect::<Vec<_>>(), 1 << 20);
     let other = std::fs::read(&path).unwrap();
     assert_eq!(other.len(), bytes.len());
-    let end = bytes.len() - 4 * 4;
+    let end = bytes.len() - 4 * 8;
     let mixed = [&bytes[..64], &other[64..end], &bytes[end..]].concat();
     assert!(opened(mixed).unwrap().verify().is_err());
+}
+
+#[test]
+fn a_merge_that_leaves_out_nearly_everything_gives_a_small_file() {
+    let folder = Folder::new();
+    let (path, merged) = (folder.file(1), folder.file(2));
+    let entries: Vec<Entry> = (0..50_000).map(|key| (key, u32::from(key % 100 == 0), key as u32)).collect();
+    write(&path, &entries, 1 << 20);
+    let kept: Vec<Entry> = entries.into_iter().filter(|entry| entry.1 == 1).collect();
+    let inputs = [Input { run: KeyRun::open(&path).unwrap(), files: Some([(1, 1)].into_iter().collect()) }];
+    assert_eq!(merge(&inputs, &merged, &HashMap::new()).unwrap(), 500);
+    assert!(std::fs::metadata(&merged).unwrap().len() < 500 * 17);
+    let keys: Vec<i64> = (0..1000).collect();
+    let run = KeyRun::open(&merged).unwrap();
+    assert_eq!(found(&run, &keys), expected(&kept, &keys));
+    // A file is not replaced by what is read from it.
+    let inputs = [Input { run, files: None }];
+    assert!(merge(&inputs, &merged, &HashMap::new()).unwrap_err().to_string().contains("into itself"));
 }
 
 #[test]

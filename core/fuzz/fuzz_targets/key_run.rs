@@ -14,10 +14,10 @@ fn summed(bytes: &[u8]) -> Vec<u8> {
         return bytes;
     }
     bytes[..8].copy_from_slice(b"PenstKey");
-    bytes[8..12].copy_from_slice(&1_u32.to_le_bytes());
+    bytes[8..12].copy_from_slice(&2_u32.to_le_bytes());
     let bits = u32::from(bytes[12] % 6);
-    let width = (128 - bits).div_ceil(8) as usize;
-    (bytes[12], bytes[13]) = (bits as u8, width as u8);
+    (bytes[12], bytes[13], bytes[14]) = (bits as u8, bytes[13] % 3 + 1, bytes[14] % 4 + 1);
+    let width = (88 - bits).div_ceil(8) as usize + usize::from(bytes[13] + bytes[14]);
     let tables = 8 << bits;
     let entries = (bytes.len() - 64).saturating_sub(tables) / width;
     bytes.truncate(64 + entries * width + tables);

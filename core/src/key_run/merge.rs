@@ -1,8 +1,11 @@
 //! Merges runs into one, and leaves out entries that are no longer needed.
 
+use std::fs;
+
 use hashbrown::HashMap;
 use roaring::RoaringTreemap;
 
+use super::format::{bits_for, Layout};
 use super::output::RunOutput;
 use super::run::{Entries, KeyRun};
 use super::sort::{self, Sorted};
@@ -16,6 +19,7 @@ pub struct Input {
 }
 
 impl Sorted for Entries<'_> {
+    #[inline]
     fn next(&mut self) -> Result<Option<Entry>> {
         Entries::next(self)
     }
@@ -30,6 +34,9 @@ pub fn merge(inputs: &[Input], to: &str, deleted: &HashMap<u32, RoaringTreemap>)
         return Err(RunError::Refused("there are no runs to merge".to_owned()));
     };
     for input in inputs {
+        if input.run.path() == to {
+            return Err(RunError::Refused(format!("{to} cannot be merged into itself")));
+        }
         if input.run.seed() != seed {
             return Err(RunError::damaged(input.run.path(), "it belongs to another index"));
         }
@@ -38,14 +45,29 @@ pub fn merge(inputs: &[Input], to: &str, deleted: &HashMap<u32, RoaringTreemap>)
         }
     }
     let expected = inputs.iter().map(|input| input.run.len()).sum();
-    let mut output = RunOutput::create(to, seed, expected)?;
+    let kept = write(inputs, to, seed, expected, deleted)?;
+    if bits_for(kept) + 1 < bits_for(expected) {
+        return write_again(to, seed, kept);
+    }
+    Ok(kept)
+}
+
+fn write(
+    inputs: &[Input],
+    to: &str,
+    seed: u64,
+    expected: u64,
+    deleted: &HashMap<u32, RoaringTreemap>,
+) -> Result<u64> {
+    let (file_max, row_max) = maxima(inputs);
+    let mut output = RunOutput::create(to, seed, Layout::of(expected, file_max, row_max))?;
     let entries = inputs.iter().map(|input| Entries::of(&input.run)).collect();
     sort::merge(entries, |entry, number| {
         let entry = match &inputs[number].files {
             None => entry,
             Some(files) => match files.get(&entry.file()) {
                 None => return Ok(()),
-                Some(file) => entry.with_file(*file),
+                Some(file) => Entry { file: *file, ..entry },
             },
         };
         match deleted.get(&entry.file()) {
@@ -54,4 +76,24 @@ pub fn merge(inputs: &[Input], to: &str, deleted: &HashMap<u32, RoaringTreemap>)
         }
     })?;
     output.finish()
+}
+
+/// The greatest file and the greatest row that the merged run may have.
+fn maxima(inputs: &[Input]) -> (u32, u32) {
+    inputs.iter().fold((0, 0), |(file_max, row_max), input| {
+        let (file, row) = input.run.maxima();
+        let file = match &input.files {
+            None => file,
+            Some(files) => files.values().copied().max().unwrap_or(0),
+        };
+        (file_max.max(file), row_max.max(row))
+    })
+}
+
+/// Writes a run that has far fewer entries than expected once more, with fewer buckets.
+fn write_again(path: &str, seed: u64, entries: u64) -> Result<u64> {
+    let run = KeyRun::open(path)?;
+    // The run stays readable without a name.
+    fs::remove_file(path).map_err(RunError::io(path))?;
+    write(&[Input { run, files: None }], path, seed, entries, &HashMap::new())
 }

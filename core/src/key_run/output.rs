@@ -4,9 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
-use super::format::{
-    begin_checksum, bits_for, bucket_of, width_for, write_entry, Header, CHECKSUM_SIZE, HEADER_SIZE,
-};
+use super::format::{begin_checksum, Header, Layout, HEADER_SIZE};
 use super::{Entry, Result, RunError};
 
 /// Bytes that are written at a time.
@@ -17,8 +15,7 @@ pub struct RunOutput<'a> {
     path: &'a str,
     file: File,
     seed: u64,
-    bits: u32,
-    width: usize,
+    layout: Layout,
     entries: u64,
     /// Entries up to the end of each finished bucket.
     ends: Vec<u64>,
@@ -29,17 +26,15 @@ pub struct RunOutput<'a> {
 }
 
 impl<'a> RunOutput<'a> {
-    /// Creates the file, or replaces it. `expected`: about how many entries will come.
-    pub fn create(path: &'a str, seed: u64, expected: u64) -> Result<Self> {
+    /// Creates the file, or replaces it.
+    pub fn create(path: &'a str, seed: u64, layout: Layout) -> Result<Self> {
         let mut file = File::create(path).map_err(RunError::io(path))?;
         file.write_all(&[0; HEADER_SIZE as usize]).map_err(RunError::io(path))?;
-        let bits = bits_for(expected);
         Ok(Self {
             path,
             file,
             seed,
-            bits,
-            width: width_for(bits),
+            layout,
             entries: 0,
             ends: Vec::new(),
             checksum: begin_checksum(0),
@@ -51,12 +46,12 @@ impl<'a> RunOutput<'a> {
     /// Appends an entry, whose fingerprint is not lower than the one before.
     #[inline]
     pub fn push(&mut self, entry: Entry) -> Result<()> {
-        let bucket = bucket_of(entry, self.bits);
+        let bucket = self.layout.bucket_of(&entry);
         while (self.ends.len() as u64) < bucket {
             self.end_bucket();
         }
-        write_entry(entry, self.width, &mut self.waiting);
-        self.unsummed += self.width;
+        self.layout.write(entry, &mut self.waiting);
+        self.unsummed += self.layout.width();
         self.entries += 1;
         if self.waiting.len() >= WRITE_BYTES {
             self.write()?;
@@ -66,10 +61,11 @@ impl<'a> RunOutput<'a> {
 
     /// Writes the rest, and waits until the disk has everything. Returns the number of entries.
     pub fn finish(mut self) -> Result<u64> {
-        while (self.ends.len() as u64) < 1 << self.bits {
+        while (self.ends.len() as u64) < self.layout.buckets() {
             self.end_bucket();
         }
-        let mut header = Header { seed: self.seed, entries: self.entries, bits: self.bits, checksum: 0 };
+        let (layout, seed, entries) = (self.layout, self.seed, self.entries);
+        let mut header = Header { layout, seed, entries, checksum: 0 };
         let mut directory = crc32fast::Hasher::new();
         for number in 0..self.ends.len() {
             let difference = self.ends[number] as i64 - header.even_end(number as u64) as i64;
@@ -93,7 +89,6 @@ impl<'a> RunOutput<'a> {
         let next = begin_checksum(self.ends.len() as u64 + 1);
         let checksum = std::mem::replace(&mut self.checksum, next).finalize();
         self.waiting.extend(checksum.to_le_bytes());
-        debug_assert_eq!(CHECKSUM_SIZE, 4);
         self.ends.push(self.entries);
     }
 

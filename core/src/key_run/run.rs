@@ -1,14 +1,15 @@
 //! Reads runs: opens them, finds keys in them, and checks them.
 
+use std::borrow::Borrow;
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
 
 use super::fingerprint::Fingerprints;
-use super::format::{begin_checksum, bucket_of, read_entry, word, Header, CHECKSUM_SIZE, HEADER_SIZE};
+use super::format::{begin_checksum, word, Header, Layout, CHECKSUM_SIZE, HEADER_SIZE, MARGIN};
 use super::{Entry, Result, RunError};
 
 /// Bytes that are read at a time when many buckets are needed.
@@ -16,8 +17,10 @@ const READ_BYTES: u64 = 256 * 1024;
 /// Buckets that are needed are read together if at most so many bytes are between them. Reading a few KB
 /// costs as much as another call.
 const GAP_BYTES: u64 = 4096;
-/// Bytes before those of a bucket in a buffer, so that 16 bytes are before the end of its first entry.
-const MARGIN: usize = 16;
+/// If the first buckets take longer than this, they come from the disk. Then several threads read the others.
+const TRIED_GROUPS: usize = 32;
+const TRIED_TIME: Duration = Duration::from_micros(50 * TRIED_GROUPS as u64);
+const THREADS: usize = 8;
 
 /// Bytes that can be read from any place by several threads.
 pub trait ReadAt: Send + Sync {
@@ -47,7 +50,7 @@ impl ReadAt for Vec<u8> {
     }
 }
 
-/// An open run. Of its file, the directory is in memory: a sixteenth of a byte for each entry.
+/// An open run. Of its file, the directory is in memory: a twelfth of a byte for each entry.
 pub struct KeyRun {
     path: String,
     source: Box<dyn ReadAt>,
@@ -88,6 +91,11 @@ impl KeyRun {
         &self.path
     }
 
+    /// The greatest file and the greatest row that its entries may have.
+    pub fn maxima(&self) -> (u32, u32) {
+        self.header.layout.maxima()
+    }
+
     pub fn seed(&self) -> u64 {
         self.header.seed
     }
@@ -110,23 +118,67 @@ impl KeyRun {
             Ok::<_, RunError>(())
         })?;
         wanted.sort_unstable();
-        let bucket_of = |entry: &Entry| bucket_of(*entry, self.header.bits);
-        let mut found: Vec<(u32, Entry)> = Vec::with_capacity(wanted.len());
-        let mut buckets = Buckets::new(self);
-        let mut rest = wanted.as_slice();
-        while let Some(bucket) = rest.first().map(bucket_of) {
-            let count = rest.iter().take_while(|entry| bucket_of(entry) == bucket).count();
-            let (now, later) = rest.split_at(count);
-            let range = buckets.read(bucket, later.iter().map(bucket_of))?;
-            buckets.search(bucket, range, now, &mut found);
-            rest = later;
-        }
+        let groups: Vec<Group<'_>> = wanted
+            .chunk_by(|left, right| self.bucket_of(left) == self.bucket_of(right))
+            .map(|wanted| Group { wanted, bucket: self.bucket(self.bucket_of(&wanted[0])) })
+            .collect();
+        let mut found = self.search(&groups)?;
         found.sort_unstable_by_key(|(key, _)| *key);
         Ok(Found {
             keys: found.iter().map(|(key, _)| i64::from(*key)).collect(),
             files: found.iter().map(|(_, entry)| entry.file() as i32).collect(),
             rows: found.iter().map(|(_, entry)| i64::from(entry.row())).collect(),
         })
+    }
+
+    /// Searches all groups. Several threads do it if the disk is waited for.
+    fn search(&self, groups: &[Group<'_>]) -> Result<Vec<(u32, Entry)>> {
+        let (first, rest) = groups.split_at(groups.len().min(TRIED_GROUPS));
+        let began = Instant::now();
+        let mut found = self.search_in_turn(first)?;
+        if began.elapsed() < TRIED_TIME {
+            found.extend(self.search_in_turn(rest)?);
+            return Ok(found);
+        }
+        let share = rest.len().div_ceil(THREADS).max(TRIED_GROUPS);
+        let parts = std::thread::scope(|scope| {
+            let search = |part| scope.spawn(move || self.search_in_turn(part));
+            let threads: Vec<_> = rest.chunks(share).map(search).collect();
+            threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
+        });
+        for part in parts {
+            found.extend(part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        }
+        Ok(found)
+    }
+
+    fn search_in_turn(&self, groups: &[Group<'_>]) -> Result<Vec<(u32, Entry)>> {
+        let mut found = Vec::with_capacity(groups.len());
+        let mut window = Window::new(self);
+        for (at, group) in groups.iter().enumerate() {
+            let later = groups[at + 1..].iter().map(|group| &group.bucket);
+            let bytes = window.read(&group.bucket, later)?;
+            self.search_bucket(group, bytes, &mut found);
+        }
+        Ok(found)
+    }
+
+    /// Adds the entries of a bucket, whose bytes are given, that have one of the wanted fingerprints.
+    fn search_bucket(&self, group: &Group<'_>, bytes: EntryBytes<'_>, found: &mut Vec<(u32, Entry)>) {
+        let (count, mut first) = (bytes.len(), 0);
+        for one in group.wanted {
+            let fingerprint = one.fingerprint();
+            let mut end = count;
+            while first < end {
+                let middle = (first + end) / 2;
+                match bytes.fingerprint(middle) < fingerprint {
+                    true => first = middle + 1,
+                    false => end = middle,
+                }
+            }
+            let equal = (first..count).take_while(|at| bytes.fingerprint(*at) == fingerprint);
+            found.extend(equal.map(|at| (one.row(), bytes.entry(at))));
+        }
     }
 
     /// Reads the whole file and compares all checksums.
@@ -136,29 +188,66 @@ impl KeyRun {
         Ok(())
     }
 
-    /// Entries in all buckets before this one.
-    fn before(&self, bucket: u64) -> u64 {
-        match bucket.checked_sub(1) {
-            None => 0,
-            Some(last) => {
-                let difference = i64::from(self.directory[last as usize]);
-                self.header.even_end(last).wrapping_add_signed(difference)
-            }
-        }
+    fn bucket_of(&self, entry: &Entry) -> u64 {
+        self.header.layout.bucket_of(entry)
     }
 
-    /// The bytes from the start of `first` to the end of `last`.
-    fn bytes_of(&self, first: u64, last: u64) -> Range<u64> {
-        let start = self.header.bucket_start(first, self.before(first));
-        start..self.header.bucket_start(last + 1, self.before(last + 1))
+    fn bucket(&self, number: u64) -> Bucket {
+        let start = self.header.bucket_start(number, self.entries_before(number));
+        let end = self.header.bucket_start(number + 1, self.entries_before(number + 1));
+        Bucket { number, start, end }
+    }
+
+    /// The entries in all buckets before the one with this number.
+    fn entries_before(&self, number: u64) -> u64 {
+        let Some(last) = number.checked_sub(1) else { return 0 };
+        self.header.even_end(last).wrapping_add_signed(self.directory[last as usize].into())
+    }
+}
+
+/// Where a bucket is in the file.
+struct Bucket {
+    number: u64,
+    start: u64,
+    end: u64,
+}
+
+/// Fingerprints that are searched for in one bucket, sorted.
+struct Group<'a> {
+    wanted: &'a [Entry],
+    bucket: Bucket,
+}
+
+/// The bytes of the entries of a bucket, behind `MARGIN` other bytes.
+struct EntryBytes<'a> {
+    bytes: &'a [u8],
+    bucket: u64,
+    layout: Layout,
+    width: usize,
+}
+
+impl EntryBytes<'_> {
+    fn len(&self) -> usize {
+        (self.bytes.len() - MARGIN) / self.width
+    }
+
+    #[inline]
+    fn entry(&self, at: usize) -> Entry {
+        self.layout.read(self.bytes, MARGIN + at * self.width, self.bucket)
+    }
+
+    #[inline]
+    fn fingerprint(&self, at: usize) -> u128 {
+        self.layout.read_fingerprint(self.bytes, MARGIN + at * self.width, self.bucket)
     }
 }
 
 /// Reads the directory and checks that its buckets follow each other up to the end.
 fn read_directory(path: &str, source: &dyn ReadAt, header: &Header) -> Result<Vec<i32>> {
-    let mut directory = Vec::with_capacity(header.buckets() as usize);
+    let mut directory = Vec::with_capacity(header.layout.buckets() as usize);
     let mut checksum = crc32fast::Hasher::new();
-    let (mut position, end) = (header.directory_start(), header.directory_start() + 4 * header.buckets());
+    let (mut position, end) =
+        (header.directory_start(), header.directory_start() + 4 * header.layout.buckets());
     let mut bytes = vec![0; READ_BYTES.min(end - position) as usize];
     let mut before = 0;
     while position < end {
@@ -183,7 +272,7 @@ fn read_directory(path: &str, source: &dyn ReadAt, header: &Header) -> Result<Ve
 }
 
 /// Reads buckets in ascending order, several at a time where they are close together.
-struct Buckets<'a> {
+struct Window<'a> {
     run: &'a KeyRun,
     /// `MARGIN` bytes, then those of the file from `start` to `end`.
     bytes: Vec<u8>,
@@ -191,101 +280,91 @@ struct Buckets<'a> {
     end: u64,
 }
 
-impl<'a> Buckets<'a> {
+impl<'a> Window<'a> {
     fn new(run: &'a KeyRun) -> Self {
         Self { run, bytes: vec![0; MARGIN], start: 0, end: 0 }
     }
 
-    /// Makes sure that the bytes of a bucket are there. `later` gives buckets that are needed next. Returns
-    /// its entries' bytes in `bytes`, after their checksum was compared.
-    fn read(&mut self, bucket: u64, later: impl Iterator<Item = u64>) -> Result<Range<usize>> {
+    /// Reads a bucket and compares its checksum. `later`: buckets that are needed next.
+    fn read<B: Borrow<Bucket>>(
+        &mut self,
+        bucket: &Bucket,
+        later: impl Iterator<Item = B>,
+    ) -> Result<EntryBytes<'_>> {
         let run = self.run;
-        let needed = run.bytes_of(bucket, bucket);
-        if !(self.start <= needed.start && needed.end <= self.end) {
-            let mut end = needed.end;
+        if bucket.start < self.start || self.end < bucket.end {
+            let mut end = bucket.end;
             for next in later {
-                let more = run.bytes_of(next, next);
-                if more.start > end + GAP_BYTES || more.end > needed.start + READ_BYTES {
+                let next = next.borrow();
+                if next.start > end + GAP_BYTES || next.end > bucket.start + READ_BYTES {
                     break;
                 }
-                end = more.end;
+                end = next.end;
             }
-            let size = (end - needed.start) as usize;
-            if self.bytes.len() < MARGIN + size {
-                self.bytes.resize(MARGIN + size, 0);
-            }
-            let part = &mut self.bytes[MARGIN..MARGIN + size];
-            (self.start, self.end) = (0, 0);
-            run.source.read_exact_at(part, needed.start).map_err(RunError::io(&run.path))?;
-            (self.start, self.end) = (needed.start, end);
+            self.fill(bucket.start, end)?;
         }
-        let from = MARGIN + (needed.start - self.start) as usize;
-        let to = MARGIN + (needed.end - self.start) as usize - CHECKSUM_SIZE;
-        let mut checksum = begin_checksum(bucket);
-        checksum.update(&self.bytes[from..to]);
+        let from = (bucket.start - self.start) as usize;
+        let to = MARGIN + (bucket.end - self.start) as usize - CHECKSUM_SIZE;
+        let mut checksum = begin_checksum(bucket.number);
+        checksum.update(&self.bytes[from + MARGIN..to]);
         if checksum.finalize() != word(&self.bytes, to) {
-            let reason = format!("the checksum at byte {} is wrong", needed.end - CHECKSUM_SIZE as u64);
+            let reason = format!("the checksum at byte {} is wrong", bucket.end - CHECKSUM_SIZE as u64);
             return Err(RunError::damaged(&run.path, reason));
         }
-        Ok(from..to)
+        let (layout, width) = (run.header.layout, run.header.layout.width());
+        Ok(EntryBytes { bytes: &self.bytes[from..to], bucket: bucket.number, layout, width })
     }
 
-    /// Adds the entries of a bucket, whose bytes are in `range`, that have one of the wanted fingerprints.
-    /// These are sorted.
-    fn search(&self, bucket: u64, range: Range<usize>, wanted: &[Entry], found: &mut Vec<(u32, Entry)>) {
-        let (bits, width) = (self.run.header.bits, self.run.header.width());
-        let count = range.len() / width;
-        let entry = |at: usize| read_entry(&self.bytes, range.start + (at + 1) * width, bucket, bits);
-        let mut from = 0;
-        for one in wanted {
-            let fingerprint = one.fingerprint();
-            let (mut low, mut high) = (from, count);
-            while low < high {
-                let middle = (low + high) / 2;
-                match entry(middle).fingerprint() < fingerprint {
-                    true => low = middle + 1,
-                    false => high = middle,
-                }
-            }
-            from = low;
-            while low < count && entry(low).fingerprint() == fingerprint {
-                found.push((one.row(), entry(low)));
-                low += 1;
-            }
+    fn fill(&mut self, start: u64, end: u64) -> Result<()> {
+        let size = (end - start) as usize;
+        if self.bytes.len() < MARGIN + size {
+            self.bytes.resize(MARGIN + size, 0);
         }
+        // Until the bytes are there, the window is empty.
+        (self.start, self.end) = (0, 0);
+        let bytes = &mut self.bytes[MARGIN..MARGIN + size];
+        self.run.source.read_exact_at(bytes, start).map_err(RunError::io(&self.run.path))?;
+        (self.start, self.end) = (start, end);
+        Ok(())
     }
 }
 
 /// All entries of a run in their order.
 pub struct Entries<'a> {
-    buckets: Buckets<'a>,
-    bucket: u64,
-    /// The bytes that are left of the bucket before `bucket`.
-    rest: Range<usize>,
-    last: u128,
+    run: &'a KeyRun,
+    window: Window<'a>,
+    /// The number of the next bucket.
+    next: u64,
+    /// The entries of the bucket before, in reverse order.
+    waiting: Vec<Entry>,
 }
 
 impl<'a> Entries<'a> {
     pub fn of(run: &'a KeyRun) -> Self {
-        Self { buckets: Buckets::new(run), bucket: 0, rest: 0..0, last: 0 }
+        Self { run, window: Window::new(run), next: 0, waiting: Vec::new() }
     }
 
     #[inline]
     pub fn next(&mut self) -> Result<Option<Entry>> {
-        let header = &self.buckets.run.header;
-        while self.rest.is_empty() {
-            if self.bucket == header.buckets() {
+        while self.waiting.is_empty() {
+            if self.next == self.run.header.layout.buckets() {
                 return Ok(None);
             }
-            self.rest = self.buckets.read(self.bucket, self.bucket + 1..header.buckets())?;
-            self.bucket += 1;
+            self.read_bucket()?;
         }
-        self.rest.start += header.width();
-        let entry = read_entry(&self.buckets.bytes, self.rest.start, self.bucket - 1, header.bits);
-        if entry.fingerprint() < self.last {
-            return Err(RunError::damaged(&self.buckets.run.path, "its entries are not sorted"));
+        Ok(self.waiting.pop())
+    }
+
+    fn read_bucket(&mut self) -> Result<()> {
+        let run = self.run;
+        let later = (self.next + 1..run.header.layout.buckets()).map(|number| run.bucket(number));
+        let bytes = self.window.read(&run.bucket(self.next), later)?;
+        self.waiting.extend((0..bytes.len()).rev().map(|at| bytes.entry(at)));
+        let sorted = self.waiting.is_sorted_by(|left, right| left.fingerprint() >= right.fingerprint());
+        if !sorted {
+            return Err(RunError::damaged(&run.path, "its entries are not sorted"));
         }
-        self.last = entry.fingerprint();
-        Ok(Some(entry))
+        self.next += 1;
+        Ok(())
     }
 }

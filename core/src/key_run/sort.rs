@@ -7,7 +7,8 @@ use std::io::{BufReader, BufWriter, Read, Write};
 
 use super::{Entry, Result, RunError};
 
-const ENTRY_SIZE: usize = 16;
+/// Bytes of an entry in a piece.
+const ENTRY_SIZE: usize = 20;
 /// So many pieces are merged into one, so that few files are open.
 const PIECES_MAX: usize = 64;
 /// Bytes of a piece that are read or written at a time.
@@ -36,7 +37,7 @@ struct Piece {
 
 impl Sorter {
     pub fn new(path: &str, memory_max: u64) -> Self {
-        let held_max = (memory_max / ENTRY_SIZE as u64).clamp(1024, 1 << 40) as usize;
+        let held_max = (memory_max / size_of::<Entry>() as u64).clamp(1024, 1 << 40) as usize;
         Self { path: path.to_owned(), held: Vec::new(), held_max, pieces: Vec::new(), spilled: 0 }
     }
 
@@ -68,7 +69,7 @@ impl Sorter {
         self.held.sort_unstable();
         let mut output = BufWriter::with_capacity(BUFFER_BYTES, self.unnamed()?);
         for entry in &self.held {
-            output.write_all(&entry.0.to_le_bytes()).map_err(RunError::io(&self.path))?;
+            output.write_all(&to_bytes(entry)).map_err(RunError::io(&self.path))?;
         }
         self.spilled += self.held.len() as u64;
         self.held.clear();
@@ -84,7 +85,7 @@ impl Sorter {
             let mut merged = BufWriter::with_capacity(BUFFER_BYTES, self.unnamed()?);
             let path = self.path.clone();
             merge(self.readers(first)?, |entry, _| {
-                merged.write_all(&entry.0.to_le_bytes()).map_err(RunError::io(&path))
+                merged.write_all(&to_bytes(&entry)).map_err(RunError::io(&path))
             })?;
             self.pieces.truncate(first);
             return self.keep(merged, level + 1);
@@ -132,8 +133,23 @@ impl Sorted for PieceReader<'_> {
         self.left -= 1;
         let mut bytes = [0; ENTRY_SIZE];
         self.input.read_exact(&mut bytes).map_err(RunError::io(self.path))?;
-        Ok(Some(Entry(u128::from_le_bytes(bytes))))
+        Ok(Some(from_bytes(&bytes)))
     }
+}
+
+fn to_bytes(entry: &Entry) -> [u8; ENTRY_SIZE] {
+    let mut bytes = [0; ENTRY_SIZE];
+    bytes[..8].copy_from_slice(&entry.high.to_le_bytes());
+    for (at, word) in [entry.low, entry.file, entry.row].iter().enumerate() {
+        bytes[8 + 4 * at..12 + 4 * at].copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+fn from_bytes(bytes: &[u8; ENTRY_SIZE]) -> Entry {
+    let [first, second, low, file, row] =
+        std::array::from_fn(|at| u32::from_le_bytes(std::array::from_fn(|byte| bytes[4 * at + byte])));
+    Entry { high: u64::from(first) | u64::from(second) << 32, low, file, row }
 }
 
 /// Calls `take` with the entries of all sources in ascending order, each with the number of its source.

@@ -3,6 +3,7 @@
 use arrow_array::{Array, Int64Array, RecordBatch};
 
 use super::fingerprint::Fingerprints;
+use super::format::Layout;
 use super::output::RunOutput;
 use super::sort::Sorter;
 use super::{Entry, Result, RunError, FILE_MAX};
@@ -12,12 +13,16 @@ pub struct KeyRunWriter {
     path: String,
     seed: u64,
     sorter: Sorter,
+    /// The greatest numbers so far.
+    file_max: u32,
+    row_max: u32,
 }
 
 impl KeyRunWriter {
     /// About `memory_max` bytes are held. More are on the disk beside `path`, until `finish`.
     pub fn new(path: &str, seed: u64, memory_max: u64) -> Self {
-        Self { path: path.to_owned(), seed, sorter: Sorter::new(path, memory_max) }
+        let sorter = Sorter::new(path, memory_max);
+        Self { path: path.to_owned(), seed, sorter, file_max: 0, row_max: 0 }
     }
 
     /// Row i of `keys` is row `first_row + i` of the data file.
@@ -45,9 +50,14 @@ impl KeyRunWriter {
                 "{file} is more than the greatest file number, {FILE_MAX}"
             )));
         }
-        let sorter = &mut self.sorter;
+        self.file_max = self.file_max.max(file);
+        let (sorter, row_max) = (&mut self.sorter, &mut self.row_max);
         let fingerprints = Fingerprints::new(self.seed);
-        fingerprints.for_each(keys, |row, hash| sorter.push(Entry::new(hash, file, number(row))))
+        fingerprints.for_each(keys, |row, hash| {
+            let row = number(row);
+            *row_max = row.max(*row_max);
+            sorter.push(Entry::new(hash, file, row))
+        })
     }
 
     pub fn len(&self) -> u64 {
@@ -60,7 +70,8 @@ impl KeyRunWriter {
 
     /// Writes the run at `path`, and waits until the disk has it. Returns the number of its entries.
     pub fn finish(self) -> Result<u64> {
-        let mut output = RunOutput::create(&self.path, self.seed, self.sorter.len())?;
+        let layout = Layout::of(self.sorter.len(), self.file_max, self.row_max);
+        let mut output = RunOutput::create(&self.path, self.seed, layout)?;
         self.sorter.drain(|entry| output.push(entry))?;
         output.finish()
     }
