@@ -44,6 +44,7 @@ def main() -> None:
         # The numbers are taken from an input's start.
         "ranged": [bytes(25) + b"\1" + LOG, bytes(25) + b"\0" + written(parts)],
         "inspect": [b"\1" + LOG, b"\0" + written(parts)],
+        "encode": [b"\1" + LOG, b"\0" + written(parts)],
         # A bool and a byte are taken from an input's end and start; what is between are the events.
         "framer": [b"\1\7" + written(parts)],
         "rows": [bytes([kind % 6]) + body[6:] for kind, body in parts if 23 <= kind <= 32],

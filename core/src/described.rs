@@ -71,7 +71,8 @@ fn describe(map: &TableMap, known: &TableSchema, offset: u64) -> Value {
     json!({"offset": offset, "key": key, "columns": columns})
 }
 
-fn described_column(name: String, column: &MapColumn) -> Value {
+/// A column as `TableSchema` has it, as far as the map describes it.
+pub fn described_column(name: String, column: &MapColumn) -> Value {
     let mut fields = Map::new();
     let charset = column.collation.and_then(collation_charset).unwrap_or("utf8mb4");
     let text = charset != "binary";

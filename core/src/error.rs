@@ -86,6 +86,12 @@ impl DecodeError {
         &self.0.reason
     }
 
+    /// The same error at another offset, for values that were read out of their image.
+    pub fn moved(mut self, offset: u64) -> Self {
+        self.0.offset = offset;
+        self
+    }
+
     pub fn offset(&self) -> u64 {
         self.0.offset
     }

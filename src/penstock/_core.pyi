@@ -492,6 +492,54 @@ def row_buckets(
     """An int64 for each row. With `width`: the integer in the only column divided by `width`, rounded towards
     zero. With `count`: the CRC32 of the canonical text of the columns, modulo `count`."""
 
+# encode/, log_order/ --------------------------------------------------------------------------------
+
+LogPart = tuple[File, int, int, int | None, Sequence[tuple[int, str, int]]]
+"""A part of the log between two transactions: file, base, start and end (positions in the file; None: its
+end), and places of the source: offset, file and position. Without places, the file is the source's own."""
+
+class LogEncoder:
+    """Reads whole transactions in log order, and encodes their rows as messages of a format.
+
+    `format` and `options` (a JSON object): docs/formats.md. `schemas` (`TableSchema.to_json()`) are true
+    where the log begins. `tables`: only these (database and name); none: all but those of the server."""
+
+    def __init__(
+        self,
+        parts: Sequence[LogPart],
+        format: str,
+        *,
+        options: str = "{}",
+        schemas: Sequence[str] = (),
+        tables: Sequence[tuple[str, str]] = (),
+    ) -> None: ...
+    def read(self, bytes: int = 1 << 20) -> EncodedMessages | list[dict[str, Any]] | None:
+        """Messages of whole transactions, about `bytes` bytes; or the statements of one transaction that may
+        define tables or change rows without row events: the fields of `EncodedMessages.transactions`, and
+        `{database, sql, event, timestamp, server_id, sql_mode}`. None: at the end.
+
+        Rows behind a statement are not encoded before the next call. `DecodeError` is raised once, after
+        everything before it."""
+
+    def define(self, database: str, table: str, schema: str | None) -> None:
+        """The table's definition from here on. None: it is not known."""
+    @property
+    def tables(self) -> list[tuple[str, str]]:
+        """Database and name of each table, by its number in messages."""
+
+class EncodedMessages:
+    def __len__(self) -> int: ...
+    def messages(
+        self, start: int = 0, end: int | None = None
+    ) -> list[tuple[int | None, bytes | None, bytes | None, int]]:
+        """Number of the table (None: the begin or end of a transaction), key, value (None: a tombstone), and
+        the offset of the change."""
+    def transactions(self) -> list[dict[str, Any]]:
+        """`{id, commit_us, xid, thread_id, file, position, start, end, messages_end}` of each transaction.
+        `messages_end`: the number of messages up to its end."""
+    def lines(self, keys: bool = False) -> bytes:
+        """One message a line; with its key and a tab before it."""
+
 # inspect/ -----------------------------------------------------------------------------------------
 
 def read_statement(path: File, position: int) -> dict[str, Any]:

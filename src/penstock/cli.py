@@ -23,6 +23,7 @@ import typer
 
 from penstock import __version__
 from penstock import config as configuration
+from penstock.cli_offline import Json, encode, inspect, schema
 from penstock.errors import LeaseHeld, PenstockError, TablesParked
 from penstock.failures.log_format import FORMAT, OneLine
 from penstock.failures.messages import as_penstock_error
@@ -49,7 +50,6 @@ def _remember(file: Path) -> Path:
 File = Annotated[
     Path, typer.Argument(help="The pipeline file (YAML).", show_default=False, callback=_remember)
 ]
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
 @app.callback()
@@ -258,41 +258,8 @@ def query(
     command(file, sql, limit=limit, as_json=as_json)
 
 
-@app.command()
-def inspect(
-    paths: Annotated[
-        list[str],
-        typer.Argument(
-            help="Binlog files, relay logs, pipeline files, or URLs of archives.", show_default=False
-        ),
-    ],
-    summary: Annotated[bool, typer.Option("--summary", help="Show counts instead of changes.")] = False,
-    table: Annotated[
-        list[str] | None, typer.Option(help="Show only this database.table. May be repeated.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="Maximum number of changes shown.", min=0)] = None,
-    as_json: Json = False,
-) -> None:
-    """Show the changes in binlog files and relay logs, offline."""
-    from penstock.commands.inspect import inspect as command
-
-    code = command(paths, summary=summary, tables=table or [], limit=limit, as_json=as_json)
-    raise typer.Exit(code)
-
-
-@app.command()
-def schema(
-    files: Annotated[list[Path], typer.Argument(help="SQL files.", show_default=False)],
-    server_version: Annotated[
-        str, typer.Option(help="Version, such as 5.7.22, 8.0, 9.7 or mariadb-10.11.")
-    ] = "8.0",
-    database: Annotated[str, typer.Option(help="The current database at the start of each file.")] = "test",
-    as_json: Json = False,
-) -> None:
-    """Show the tables that SQL files create, without a server."""
-    from penstock.commands.schema import schema as command
-
-    raise typer.Exit(command(files, version=server_version, database=database, as_json=as_json))
+for offline in (inspect, encode, schema):
+    app.command()(offline)
 
 
 @app.command()

@@ -13,15 +13,8 @@ from typing import Any
 import pytest
 from tests.sources.mysql.receiving import Receiving, receiving
 
-from penstock.changes.reader import (
-    ChangeBatch,
-    ChangeReader,
-    Committed,
-    Definitions,
-    Item,
-    TableChanged,
-    follow,
-)
+from penstock.changes.opening import follow
+from penstock.changes.reader import ChangeBatch, ChangeReader, Committed, Definitions, Item, TableChanged
 from penstock.errors import ConfigError, TableError
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.relaylog.consumers import registered
@@ -323,7 +316,7 @@ def test_the_example_of_the_page_runs(source: Source, capsys: pytest.CaptureFixt
     write(server)
     receiver.wait_until_level()
     page = (ROOT / "docs" / "changes.md").read_text("utf-8")
-    [example] = re.findall(r"```python\n(.*?)```", page, re.S)
+    example, _ = re.findall(r"```python\n(.*?)```", page, re.S)
     code = example.replace('"shop.yaml"', repr(str(receiver.file)))
     code = code.replace('start="earliest"', f'start="earliest", until={int(receiver.log.end)}')
     exec(compile(code, "docs/changes.md", "exec"), {})

@@ -12,7 +12,7 @@ import pytest
 from tests.core.logs import decode_range, schema_of
 from tests.sources.mysql.receiving import receiving
 
-from penstock.changes.reader import ChangeBatch, follow
+from penstock.changes import ChangeBatch, follow
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableId
 from penstock.relaylog import index

@@ -18,7 +18,7 @@ import pytest
 import yaml
 from tests.scenarios.test_flavors import MARKS
 
-from penstock.changes.reader import ChangeBatch, follow
+from penstock.changes import ChangeBatch, follow
 from penstock.testing import servers
 from penstock.testing.running import RunningPipeline
 from penstock.testing.scenario import Scenario, wait_for

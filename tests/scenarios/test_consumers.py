@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock import config as configuration
-from penstock.changes.reader import follow
+from penstock.changes.opening import follow
 from penstock.errors import ConfigError
 from penstock.relaylog.consumers import registered
 from penstock.testing.scenario import Scenario, refusal

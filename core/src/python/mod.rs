@@ -1,6 +1,7 @@
 //! The Python skin: `penstock._core`, whose stub is `src/penstock/_core.pyi`. No logic here.
 
 mod decode;
+mod encode;
 mod errors;
 mod frame;
 mod inspect;
@@ -19,6 +20,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::register(module)?;
     segment_file::register(module)?;
     decode::register(module)?;
+    encode::register(module)?;
     key_index::register(module)?;
     key_run::register(module)?;
     frame::register(module)?;

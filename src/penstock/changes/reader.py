@@ -17,7 +17,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -26,18 +25,15 @@ from typing import Any, Literal
 import pyarrow as pa
 from typing_extensions import Self
 
-from penstock import config as configuration
 from penstock._core import DecodeError, RangeDecoder, SchemaMismatch
-from penstock.config import PipelineConfig, TablesConfig
+from penstock.config import TablesConfig
 from penstock.errors import ConfigError, PenstockError, RelayLogCorrupt, TableError, TransientError
 from penstock.model.offset import LogRange, Offset, Split
-from penstock.model.pattern import exactly, matches
-from penstock.model.plan import Evolve, Park, TruncateTarget
+from penstock.model.pattern import exactly
+from penstock.model.plan import Park, TruncateTarget
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
 from penstock.model.schema_change import TableEffect
 from penstock.model.statement_head import statement_head
-from penstock.model.table import TableState
-from penstock.planning.discovery import at_one_offset
 from penstock.planning.statement_effects import effects_in
 from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.files import LogPlace
@@ -46,10 +42,9 @@ from penstock.relaylog.outline import Outlines
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.relaylog.segment import DAMAGED_HINT
 from penstock.relaylog.segment_bytes import opened
-from penstock.sources import open_source, statements_of
+from penstock.sources import statements_of
 from penstock.sources.base import Source
 from penstock.sources.table_filter import TableFilter
-from penstock.state import StateStore
 
 RANGE_BYTES = 8 * 1024**2
 """Bytes of log that are read at once if much is waiting: enough that the cost of a call does not count, and
@@ -233,7 +228,7 @@ class ChangeReader:
         folder = self._log.place.folder
         if folder is not None and self._log.end < offset <= recovered_end(folder):
             # A loss of power took the last newline of the index. The receiver adds it when it begins.
-            _wait_for(lambda: self._log.refresh() >= offset, "the receiver to recover the relay log")
+            wait_for(lambda: self._log.refresh() >= offset, "the receiver to recover the relay log")
         if not self._log.start <= offset <= self._log.end:
             raise ConfigError(
                 f"Offset {offset} is not in the relay log {self._log.place}, which holds "
@@ -264,9 +259,13 @@ class ChangeReader:
                     hint=f"Start at {statement.end} or later, or give the definitions of the start.",
                 )
 
+    def _reach_bytes(self) -> int:
+        """Bytes of log that are read at once if much is waiting."""
+        return RANGE_BYTES
+
     def _next_range(self) -> LogRange | None:
         self._log.refresh()
-        end = self._log.cut(self.offset, RANGE_BYTES)
+        end = self._log.cut(self.offset, self._reach_bytes())
         if self._until is not None:
             end = min(end, self._until)
         return LogRange(self.offset, end) if end > self.offset else None
@@ -287,16 +286,20 @@ class ChangeReader:
         statement, effects = next(self._effects(reach), (None, []))
         if statement is not None:
             reach = LogRange(reach.start, statement.end)
-        tables = sorted(self._log.tables(reach).keys() & self._live.keys())
-        splits = {table: self._log.splits(reach, table, bytes_aim=SPLIT_BYTES) for table in tables}
-        outlines = Outlines(splits)
-        for table in tables:
-            yield from self._batches(self._live[table], splits[table], outlines)
+        yield from self._changes(reach)
         for effect in effects:
             assert statement is not None
             yield self._apply(effect, statement)
         self.offset = reach.end
         yield Committed(reach.end)
+
+    def _changes(self, reach: LogRange) -> Iterator[Any]:
+        """What changed rows in a range under one definition of each table."""
+        tables = sorted(self._log.tables(reach).keys() & self._live.keys())
+        splits = {table: self._log.splits(reach, table, bytes_aim=SPLIT_BYTES) for table in tables}
+        outlines = Outlines(splits)
+        for table in tables:
+            yield from self._batches(self._live[table], splits[table], outlines)
 
     def _batches(
         self, schema: TableSchema, splits: Sequence[Split], outlines: Outlines
@@ -316,7 +319,7 @@ class ChangeReader:
                     if batch.num_rows:
                         yield ChangeBatch(schema.table, batch, schema)
             except DecodeError as error:
-                raise _explained(error, schema.table, split.path) from error
+                raise explained(error, schema.table, split.path) from error
 
     # statements ---------------------------------------------------------------------------------------------
 
@@ -346,116 +349,8 @@ class ChangeReader:
         return TableChanged(effect.table, statement.end, what, head, schema, unseen, truncated)
 
 
-def follow(
-    pipeline: str | Path | PipelineConfig,
-    tables: Sequence[str],
-    *,
-    start: Start = "latest",
-    until: int | None = None,
-    before_images: bool = True,
-    name: str | None = None,
-    consumer_id: str | None = None,
-) -> ChangeReader:
-    """Reads the relay log of a pipeline file, while `penstock run` or `penstock receive` writes it.
-
-    `tables` are patterns as in the pipeline file. Definitions are those of the pipeline if it has run, else
-    those of the source's catalog. `until`, `name`, `consumer_id`: see `ChangeReader`. Close it, or use it in
-    a `with`.
-
-    Raises `ConfigError` for tables that do not exist or cannot be read, for a start at which definitions are
-    not known, and while another reader or a pipeline with this `name` runs. Raises `TransientError` while the
-    source does not answer.
-    """
-    config = pipeline if isinstance(pipeline, PipelineConfig) else configuration.load(pipeline)
-    place = _place_of(config)
-    source = open_source(config)
-    try:
-        if StateStore.exists(config.state):
-            definitions = planned_definitions(config.state, tables)
-        else:
-            definitions = catalog_definitions(config, source, tables)
-        _refuse_unfollowable(config, source, definitions)
-        reader = ChangeReader(
-            place, definitions, start=start, until=until, types=config.types, before_images=before_images,
-            name=name, consumer_id=consumer_id, owns_name=name != config.name,
-            source=source,
-        )  # fmt: skip
-    except BaseException:
-        source.close()
-        raise
-    reader.closing(source.close)
-    return reader
-
-
-def planned_definitions(state: Path, tables: Sequence[str]) -> Definitions:
-    """The definitions of a pipeline, at the offset up to which it has planned. The plans that are not applied
-    yet are included."""
-    with closing(StateStore(state, read_only=True)) as store, store.reading():
-        at, known, plans = store.position, store.tables(), store.pending()
-    chosen = _matching(tables, known)
-    for table in chosen:
-        _refuse_unplanned(known[table])
-    if at is None:
-        raise ConfigError(f"The pipeline of {state} has not begun yet.", hint="Try again in some seconds.")
-    evolved = {
-        one.table: step.schema
-        for plan in plans
-        for one in plan.tables
-        for step in one.steps
-        if isinstance(step, Evolve)
-    }
-    return Definitions(at, {table: evolved.get(table, known[table].schema) for table in chosen})
-
-
-def catalog_definitions(config: PipelineConfig, source: Source, tables: Sequence[str]) -> Definitions:
-    """The current definitions of the source, and an offset at which they are true."""
-    log, catalog = RelayLog.open(_place_of(config)), source.catalog
-    captured = TableFilter(TablesConfig(include=list(tables)), fold_case=catalog.fold_case)
-    schemas, at, restless = at_one_offset(log, source, _wait_for, lambda: catalog.read_tables(captured))
-    if restless:
-        names = ", ".join(sorted(map(str, restless)))
-        raise TransientError(f"The definitions of {names} change faster than they can be read.")
-    chosen = _matching(tables, schemas)
-    return Definitions(at, {table: schemas[table] for table in chosen})
-
-
-def _place_of(config: PipelineConfig) -> LogPlace:
-    """The relay log; its archive alone on a machine that does not have the log."""
-    return LogPlace.of(config).or_archive
-
-
-def _matching(patterns: Sequence[str], known: Mapping[TableId, object]) -> list[TableId]:
-    chosen: dict[TableId, None] = {}
-    for pattern in patterns:
-        found = [table for table in known if matches(pattern, table)]
-        if not found:
-            raise ConfigError(f"`{pattern}` matches no table that can be followed.")
-        chosen.update(dict.fromkeys(found))
-    return list(chosen)
-
-
-def _refuse_unplanned(table: TableState) -> None:
-    if table.planned:
-        return
-    why = f"it is {table.status}"
-    if table.status == "live":
-        why = "a resnapshot of it is pending" if table.resnapshot_pending else "it is catching up"
-    raise ConfigError(
-        f"Where the definition of {table.table} holds is not known: {why}.",
-        hint="`penstock status FILE` says more. Leave the table out, or follow it when it is live again.",
-    )
-
-
-def _refuse_unfollowable(config: PipelineConfig, source: Source, definitions: Definitions) -> None:
-    cascades = config.cascades != "ignore"
-    for table, found in sorted(source.catalog.unfollowable(definitions.schemas, cascades=cascades).items()):
-        hint = "Leave the table out."
-        if found == source.catalog.cascade_reason(table):
-            hint = "Leave the table out, or accept the gap with `cascades: ignore`."
-        raise ConfigError(found[0], hint=hint)
-
-
-def _wait_for(condition: Callable[[], Any], what: str, *, seconds: float = OPEN_SECONDS) -> None:
+def wait_for(condition: Callable[[], Any], what: str, *, seconds: float = OPEN_SECONDS) -> None:
+    """Waits for something that the receiver does. Raises `TransientError` after `seconds`."""
     deadline = time.monotonic() + min(seconds, OPEN_SECONDS)
     while not condition():
         if time.monotonic() > deadline:
@@ -466,7 +361,7 @@ def _wait_for(condition: Callable[[], Any], what: str, *, seconds: float = OPEN_
         time.sleep(0.01)  # polls a condition, with a limit
 
 
-def _explained(error: DecodeError, table: TableId, path: str) -> PenstockError:
+def explained(error: DecodeError, table: TableId | str, path: str) -> PenstockError:
     if isinstance(error, SchemaMismatch):
         return TableError(
             f"The log does not fit what is known of table {table} at offset {error.offset}: {error.reason}.",

@@ -55,10 +55,14 @@ class LogFile:
     source: SegmentSource | None = None
     """Where the bytes are; None: in the file `path`."""
 
-    def open(self, tables: Sequence[str], *, count_only: bool) -> Inspector:
+    def bytes(self) -> File:
         part = Part(0, sys.maxsize if self.end is None else self.end)
-        file: File = self.path if self.source is None else self.source.open(part)
-        return Inspector(file, base=self.base, end=self.end, tables=list(tables), count_only=count_only)
+        return self.path if self.source is None else self.source.open(part)
+
+    def open(self, tables: Sequence[str], *, count_only: bool) -> Inspector:
+        return Inspector(
+            self.bytes(), base=self.base, end=self.end, tables=list(tables), count_only=count_only
+        )
 
 
 PIPE_WIDTH = 160
@@ -87,19 +91,13 @@ def inspect(
 def log_files(name: str) -> list[LogFile]:
     """Returns the files of a path: the file itself, the committed part of a relay log with its archive, or
     the numbered files of a folder. A URL is that of an archive. A pipeline file stands for its relay log."""
-    if "://" in name:
-        return _segments(LogPlace.at(name))
+    if (log := relay_log_of(name)) is not None:
+        return _segments(log)
     path = Path(name)
-    if path.suffix in (".yaml", ".yml") and path.is_file():
-        return _segments(LogPlace.of(configuration.load(path)).or_archive)
     if not path.exists():
         raise ConfigError(f"{path} does not exist.", hint="Give binlog files, or directories of them.")
     if not path.is_dir():
         return [LogFile(name)]
-    if (path / RELAY_FILE).exists():
-        return _segments(LogPlace.at(path))
-    if (path / MANIFEST).exists():
-        return _segments(LogPlace(None, open_store(path.resolve().as_uri())))
     numbered = [entry for entry in path.iterdir() if _NUMBERED.search(entry.name) and entry.is_file()]
     if not numbered:
         raise ConfigError(
@@ -112,16 +110,34 @@ def log_files(name: str) -> list[LogFile]:
     ]
 
 
-def _segments(place: LogPlace) -> list[LogFile]:
-    """Returns the segments of a relay log, without bytes after the last committed transaction."""
+def relay_log_of(name: str) -> RelayLog | None:
+    """Returns the relay log that a path or URL stands for. None: the path is of other files."""
+    path = Path(name)
+    if "://" in name:
+        return _opened(LogPlace.at(name))
+    if path.suffix in (".yaml", ".yml") and path.is_file():
+        return _opened(LogPlace.of(configuration.load(path)).or_archive)
+    if (path / RELAY_FILE).exists():
+        return _opened(LogPlace.at(path))
+    if (path / MANIFEST).exists():
+        return _opened(LogPlace(None, open_store(path.resolve().as_uri())))
+    return None
+
+
+def _opened(place: LogPlace) -> RelayLog:
     try:
-        relay_log, files = RelayLog.open(place), place.files
+        return RelayLog.open(place)
     except (StoreRefused, StoreUnavailable) as error:
         raise ConfigError(
             f"The older part of {place} is in an archive, which cannot be read: {error.message}",
             hint="Give the pipeline file instead, which says how its store is reached. Or set variables of "
             f"the store, such as AWS_ENDPOINT_URL. Or name the files that are on this disk: {place}/*.binlog",
         ) from error
+
+
+def _segments(relay_log: RelayLog) -> list[LogFile]:
+    """Returns the segments of a relay log, without bytes after the last committed transaction."""
+    files = relay_log.place.files
     segments = relay_log.segments()
     ends = [int(name.base) for name in segments[1:]] + [int(relay_log.end)]
     return [

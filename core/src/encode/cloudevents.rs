@@ -1,0 +1,102 @@
+//! CloudEvents 1.0, structured mode, with Debezium's attributes: its converter's `iodebezium…` extensions,
+//! and its envelope without source as `data`.
+
+use super::columns::Table;
+use super::debezium_form::DebeziumForm;
+use super::debezium_options::Options;
+use super::format::{Change, EventFacts, Format};
+use super::json_form::{write_fields, Tools};
+use super::json_text::quoted;
+use super::messages::{About, Messages};
+use super::plain::{letter, write_key};
+use crate::digits::write_u64;
+use crate::error::Result;
+use crate::log_order::Transaction;
+use crate::temporal::DateTime;
+
+pub struct CloudEvents {
+    options: Options,
+    form: DebeziumForm,
+    tools: Tools,
+    /// Before the row's number in the id, and behind it up to the images.
+    head: Vec<u8>,
+    middle: Vec<u8>,
+}
+
+impl CloudEvents {
+    pub fn new(options: Options) -> Self {
+        Self {
+            form: DebeziumForm::new(options.clone()),
+            options,
+            tools: Tools::default(),
+            head: Vec::new(),
+            middle: Vec::new(),
+        }
+    }
+}
+
+impl Format for CloudEvents {
+    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table) {
+        self.tools.style = facts.style;
+        let prefix = &self.options.topic_prefix;
+        let name = |text: String| quoted(&text);
+        // File, position and row make the id: the same change has the same one, whoever reads it.
+        let id = quoted(&format!("name:{prefix};file:{};pos:{};row:", transaction.file, facts.position));
+        self.head = format!("{{\"id\":{}", id.trim_end_matches('"')).into_bytes();
+        let mut time = Vec::new();
+        let micros = transaction.commit_us;
+        DateTime::from_timestamp((micros / 1_000_000).max(1), (micros % 1_000_000) as u32)
+            .write_text(6, &mut time);
+        if let Some(between) = time.get_mut(10) {
+            *between = b'T';
+        }
+        let gtid = transaction.gtid.as_deref().map_or_else(|| "null".to_owned(), quoted);
+        self.middle = format!(
+            "\",\"source\":{},\"specversion\":\"1.0\",\
+             \"type\":\"io.debezium.connector.mysql.DataChangeEvent\",\
+             \"time\":\"{}Z\",\"datacontenttype\":\"application/json\",\"iodebeziumop\":\"{}\",\
+             \"iodebeziumversion\":\"{}\",\"iodebeziumconnector\":\"mysql\",\"iodebeziumname\":{},\
+             \"iodebeziumtsms\":\"{}\",\"iodebeziumsnapshot\":\"false\",\"iodebeziumdb\":{},\
+             \"iodebeziumtable\":{},\"iodebeziumserverid\":\"{}\",\"iodebeziumgtid\":{gtid},\
+             \"iodebeziumfile\":{},\"iodebeziumpos\":\"{}\",\"data\":{{\"before\":",
+            name(format!("/debezium/mysql/{prefix}")),
+            String::from_utf8_lossy(&time),
+            letter(facts.kind),
+            env!("CARGO_PKG_VERSION"),
+            quoted(prefix),
+            transaction.source_us(facts.timestamp) / 1000,
+            quoted(&table.database),
+            quoted(&table.name),
+            facts.server_id,
+            quoted(&transaction.file),
+            facts.position,
+        )
+        .into_bytes();
+    }
+
+    fn change(&mut self, table: &Table, change: &Change<'_>, out: &mut Messages) -> Result<()> {
+        let start = out.start();
+        let bytes = &mut out.bytes;
+        bytes.extend_from_slice(&self.head);
+        write_u64(change.number.into(), bytes);
+        bytes.extend_from_slice(&self.middle);
+        for (count, image) in [change.before(), change.after()].into_iter().enumerate() {
+            if count > 0 {
+                bytes.extend_from_slice(b",\"after\":");
+            }
+            match image {
+                Some(image) => {
+                    bytes.push(b'{');
+                    write_fields(&self.form, table, &image, &mut self.tools, bytes)?;
+                    bytes.push(b'}');
+                }
+                None => bytes.extend_from_slice(b"null"),
+            }
+        }
+        bytes.extend_from_slice(b"}}");
+        let middle = bytes.len();
+        write_key(&self.form, table, &change.newest(), &mut self.tools, bytes)?;
+        out.finish(About::Table(table.number), start, middle, change.sequence);
+        Ok(())
+    }
+}

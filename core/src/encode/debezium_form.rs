@@ -1,0 +1,292 @@
+//! Values as Debezium's JSON converter writes them.
+
+use super::columns::Column;
+use super::debezium_options::{BigintUnsigned, Binaries, Decimals, Options, TimePrecision};
+use super::geometry;
+use super::json_form::{write_double, write_floats, Form};
+use super::json_text::{write_base64, write_utf8};
+use crate::column::encode::write_hex;
+use crate::decimal::{self, DecimalImage};
+use crate::digits::{write_i64, write_u64};
+use crate::error::ValueError;
+use crate::rows::Taken;
+use crate::schema::ColumnType;
+use crate::temporal::{Date, DateTime, Time};
+
+pub struct DebeziumForm {
+    pub options: Options,
+}
+
+impl DebeziumForm {
+    pub fn new(options: Options) -> Self {
+        Self { options }
+    }
+
+    fn bytes(&self, value: &[u8], zeros: usize, out: &mut Vec<u8>) {
+        match self.options.binary_handling_mode {
+            Binaries::Bytes | Binaries::Base64 => write_base64(value, zeros, out),
+            Binaries::Base64UrlSafe => {
+                let start = out.len();
+                write_base64(value, zeros, out);
+                for byte in &mut out[start..] {
+                    *byte = match *byte {
+                        b'+' => b'-',
+                        b'/' => b'_',
+                        other => other,
+                    };
+                }
+            }
+            Binaries::Hex => {
+                out.push(b'"');
+                let start = out.len();
+                write_hex(value, zeros, out);
+                out[start..].make_ascii_lowercase();
+                out.push(b'"');
+            }
+        }
+    }
+
+    /// What stands for a date that the calendar does not have: null, or the first day in a column that must
+    /// not be null.
+    fn no_date(column: &Column, first: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(if column.schema.nullable { b"null" } else { first });
+    }
+
+    fn iso(value: DateTime, fsp: u8, out: &mut Vec<u8>) {
+        out.push(b'"');
+        let start = out.len();
+        value.write_text(fsp, out);
+        out[start + 10] = b'T';
+        out.extend_from_slice(b"Z\"");
+    }
+}
+
+/// The unscaled number in the fewest bytes, big-endian, as base64: Connect's Decimal.
+fn write_unscaled(value: i128, out: &mut Vec<u8>) {
+    let bytes = value.to_be_bytes();
+    let fill = if value < 0 { 0xff } else { 0 };
+    let mut start = bytes.iter().take_while(|byte| **byte == fill).count().min(15);
+    // The first bit is the sign.
+    if start > 0 && (bytes[start] ^ fill) & 0x80 != 0 {
+        start -= 1;
+    }
+    write_base64(&bytes[start..], 0, out);
+}
+
+/// A number of more than 38 digits, from its text.
+fn write_unscaled_text(text: &[u8], out: &mut Vec<u8>) {
+    // Base 256, the lowest byte first.
+    let mut bytes: Vec<u8> = vec![0];
+    for digit in text.iter().filter(|byte| byte.is_ascii_digit()) {
+        let mut carry = u32::from(digit - b'0');
+        for byte in &mut bytes {
+            let value = u32::from(*byte) * 10 + carry;
+            *byte = value as u8;
+            carry = value >> 8;
+        }
+        if carry > 0 {
+            bytes.push(carry as u8);
+        }
+    }
+    bytes.push(0);
+    if text.first() == Some(&b'-') {
+        let mut carry = true;
+        for byte in &mut bytes {
+            let (value, over) = (!*byte).overflowing_add(u8::from(carry));
+            (*byte, carry) = (value, over);
+        }
+    }
+    while let [.., below, top] = bytes.as_slice() {
+        if (*top == 0 && below & 0x80 == 0) || (*top == 0xff && below & 0x80 != 0) {
+            bytes.pop();
+        } else {
+            break;
+        }
+    }
+    bytes.reverse();
+    write_base64(&bytes, 0, out);
+}
+
+impl Form for DebeziumForm {
+    fn uint(&self, column: &Column, value: u64, out: &mut Vec<u8>) {
+        let precise = self.options.bigint_unsigned_handling_mode == BigintUnsigned::Precise;
+        if precise && matches!(column.kind, ColumnType::Integer { width: 8, .. }) {
+            return match self.options.decimal_handling_mode {
+                Decimals::Precise => write_unscaled(value.into(), out),
+                Decimals::Double => write_double(value as f64, out),
+                Decimals::String => {
+                    out.push(b'"');
+                    write_u64(value, out);
+                    out.push(b'"');
+                }
+            };
+        }
+        write_u64(value, out);
+    }
+
+    fn decimal(&self, column: &Column, image: DecimalImage<'_>, out: &mut Vec<u8>) -> Taken {
+        match self.options.decimal_handling_mode {
+            Decimals::Precise if matches!(column.kind, ColumnType::Decimal { precision: 39.., .. }) => {
+                let mut text = Vec::with_capacity(68);
+                image.write_text(&mut text)?;
+                write_unscaled_text(&text, out);
+            }
+            Decimals::Precise => write_unscaled(image.unscaled()?, out),
+            Decimals::Double => {
+                let mut text = Vec::with_capacity(68);
+                image.write_text(&mut text)?;
+                write_double(decimal::nearest_double(&text)?, out);
+            }
+            Decimals::String => {
+                out.push(b'"');
+                image.write_text(out)?;
+                out.push(b'"');
+            }
+        }
+        Ok(())
+    }
+
+    fn binary(&self, _: &Column, value: &[u8], zeros: usize, out: &mut Vec<u8>) {
+        self.bytes(value, zeros, out);
+    }
+
+    fn geometry(&self, column: &Column, value: &[u8], out: &mut Vec<u8>) -> Taken {
+        let (srid, wkb) = geometry::split(value)?;
+        out.push(b'{');
+        if column.is_point {
+            let (x, y) = geometry::point(wkb).ok_or_else(|| ValueError::new("a point that is no point"))?;
+            out.extend_from_slice(b"\"x\":");
+            write_double(x, out);
+            out.extend_from_slice(b",\"y\":");
+            write_double(y, out);
+            out.push(b',');
+        }
+        out.extend_from_slice(b"\"wkb\":");
+        write_base64(wkb, 0, out);
+        out.extend_from_slice(b",\"srid\":");
+        match srid {
+            0 => out.extend_from_slice(b"null"),
+            srid => write_u64(srid.into(), out),
+        }
+        out.push(b'}');
+        Ok(())
+    }
+
+    fn vector(&self, _: &Column, value: &[u8], out: &mut Vec<u8>) {
+        write_floats(value, out);
+    }
+
+    /// One bit is a boolean; more are bytes, the lowest first.
+    fn bit(&self, column: &Column, value: u64, out: &mut Vec<u8>) {
+        match column.kind {
+            ColumnType::Bit { bits: 1 } => out.extend_from_slice(if value == 1 { b"true" } else { b"false" }),
+            ColumnType::Bit { bits } => {
+                write_base64(&value.to_le_bytes()[..usize::from(bits).div_ceil(8).min(8)], 0, out)
+            }
+            _ => write_u64(value, out),
+        }
+    }
+
+    fn date(&self, column: &Column, value: Date, out: &mut Vec<u8>) -> Taken {
+        let iso = self.options.time_precision_mode == TimePrecision::Isostring;
+        match value.days() {
+            Some(_) if iso => {
+                out.push(b'"');
+                value.write_text(out);
+                out.extend_from_slice(b"Z\"");
+            }
+            Some(days) => write_i64(days.into(), out),
+            None => Self::no_date(column, if iso { b"\"1970-01-01Z\"" } else { b"0" }, out),
+        }
+        Ok(())
+    }
+
+    fn datetime(&self, column: &Column, value: DateTime, out: &mut Vec<u8>) -> Taken {
+        use TimePrecision::{AdaptiveTimeMicroseconds, Connect, Isostring, Microseconds, Nanoseconds};
+        let mode = self.options.time_precision_mode;
+        let Some(micros) = value.micros_since_1970() else {
+            let first: &[u8] = if mode == Isostring { b"\"1970-01-01T00:00:00Z\"" } else { b"0" };
+            Self::no_date(column, first, out);
+            return Ok(());
+        };
+        match mode {
+            AdaptiveTimeMicroseconds if column.fsp <= 3 => write_i64(micros.div_euclid(1000), out),
+            Connect => write_i64(micros.div_euclid(1000), out),
+            AdaptiveTimeMicroseconds | Microseconds => write_i64(micros, out),
+            Nanoseconds => write_nanos(micros, out),
+            Isostring => Self::iso(value, column.fsp, out),
+        }
+        Ok(())
+    }
+
+    fn timestamp(&self, column: &Column, seconds: u64, micros: u32, out: &mut Vec<u8>) -> Taken {
+        if seconds == 0 {
+            Self::no_date(column, b"\"1970-01-01T00:00:00Z\"", out);
+        } else {
+            Self::iso(DateTime::from_timestamp(seconds, micros), column.fsp, out);
+        }
+        Ok(())
+    }
+
+    fn time(&self, column: &Column, value: Time, out: &mut Vec<u8>) -> Taken {
+        match self.options.time_precision_mode {
+            TimePrecision::AdaptiveTimeMicroseconds | TimePrecision::Microseconds => {
+                write_i64(value.micros(), out)
+            }
+            TimePrecision::Connect => write_i64(value.micros().div_euclid(1000), out),
+            TimePrecision::Nanoseconds => write_nanos(value.micros(), out),
+            TimePrecision::Isostring => {
+                out.push(b'"');
+                value.write_text(column.fsp, out);
+                out.extend_from_slice(b"Z\"");
+            }
+        }
+        Ok(())
+    }
+
+    fn json(&self, _: &Column, text: &[u8], out: &mut Vec<u8>) {
+        write_utf8(text, out);
+    }
+}
+
+fn write_nanos(micros: i64, out: &mut Vec<u8>) {
+    write_i64(micros, out);
+    if micros != 0 {
+        out.extend_from_slice(b"000");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(write: impl Fn(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        write(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn unscaled_numbers_have_the_fewest_bytes_and_a_sign() {
+        for (value, expected) in [
+            (0, "AA=="),
+            (127, "fw=="),
+            (128, "AIA="),
+            (-1, "/w=="),
+            (-128, "gA=="),
+            (-129, "/38="),
+            (15_795, "PbM="),
+        ] {
+            assert_eq!(text(|out| write_unscaled(value, out)), format!("\"{expected}\""));
+            assert_eq!(
+                text(|out| write_unscaled_text(value.to_string().as_bytes(), out)),
+                format!("\"{expected}\"")
+            );
+        }
+        assert_eq!(text(|out| write_unscaled(u64::MAX.into(), out)), "\"AP//////////\"");
+        assert_eq!(
+            text(|out| write_unscaled_text(b"-18446744073709551615.0", out)),
+            text(|out| write_unscaled(-184_467_440_737_095_516_150, out))
+        );
+    }
+}

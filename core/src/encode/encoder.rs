@@ -1,0 +1,295 @@
+//! Encodes parts of a log: transactions in log order to messages of one format.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::columns::Table;
+use super::format::{is_whole, Change, EventFacts, Format};
+use super::image::Row;
+use super::json_form::whole_images_needed;
+use super::messages::Messages;
+use crate::error::{DecodeError, Result};
+use crate::event::{EventKind, FormatDescription};
+use crate::json::Style;
+use crate::log_order::{LogOrder, LoggedStatement, Part, Seen, Selection, Survey, Transaction};
+use crate::rows::RowsEvent;
+use crate::scan::is_dummy;
+use crate::schema::TableSchema;
+use crate::table_map::TableMap;
+
+/// What comes next in the log.
+pub enum Step {
+    /// Messages of whole transactions.
+    Messages(Batch),
+    /// Statements outside of transactions, or before the rows of the next one.
+    Statements(Transaction, Vec<LoggedStatement>),
+}
+
+/// Messages, and the transactions they are of, each with the number of messages up to its end.
+#[derive(Default)]
+pub struct Batch {
+    pub messages: Messages,
+    pub transactions: Vec<(Transaction, usize)>,
+}
+
+pub struct Encoder {
+    order: LogOrder,
+    waiting: Option<Survey>,
+    format: Box<dyn Format>,
+    tables: Tables,
+    row: Row,
+    failed: Option<DecodeError>,
+}
+
+/// The tables that have been seen, and their definitions.
+#[derive(Default)]
+struct Tables {
+    selection: Selection,
+    known: HashMap<(String, String), Arc<TableSchema>>,
+    /// Database and name, by the number of the table.
+    names: Vec<(String, String)>,
+    numbers: HashMap<(String, String), u32>,
+    /// By table id: the body of the map, and its table. None: it is not wanted.
+    maps: HashMap<u64, (Vec<u8>, Option<Arc<Table>>)>,
+}
+
+/// Table maps that are remembered. Servers never have so many tables open.
+const MAPS_MAX: usize = 20_000;
+
+impl Tables {
+    fn note_map(&mut self, seen: &Seen<'_>, format: &FormatDescription) -> Result<()> {
+        let event = &seen.event;
+        let table_id = event.cursor().uint_le(format.table_id_size(EventKind::TABLE_MAP), "table id")?;
+        if self.maps.get(&table_id).is_some_and(|(body, _)| body == event.body) {
+            return Ok(());
+        }
+        let map = TableMap::parse(event, format)?;
+        let table = match self.selection.has(map.database.as_bytes(), map.table.as_bytes()) {
+            true => Some(Arc::new(self.table(map, event.offset)?)),
+            false => None,
+        };
+        if self.maps.len() >= MAPS_MAX {
+            self.maps.clear();
+        }
+        self.maps.insert(table_id, (event.body.to_vec(), table));
+        Ok(())
+    }
+
+    fn table(&mut self, map: TableMap, offset: u64) -> Result<Table> {
+        let name = (map.database.clone(), map.table.clone());
+        let number = *self.numbers.entry(name.clone()).or_insert_with(|| {
+            self.names.push(name.clone());
+            self.names.len() as u32 - 1
+        });
+        let known = self.known.get(&name);
+        let named = map.columns.iter().all(|column| column.name.is_some());
+        if known.is_some() && named {
+            // A map with names describes its table. The definition says more, if it fits.
+            if let Ok(table) = Table::of(map.clone(), known, number, offset) {
+                return Ok(table);
+            }
+            return Table::of(map, None, number, offset);
+        }
+        Table::of(map, known, number, offset)
+    }
+}
+
+impl Encoder {
+    pub fn new(
+        parts: Vec<Part>,
+        format: Box<dyn Format>,
+        schemas: Vec<TableSchema>,
+        selection: Selection,
+    ) -> Self {
+        let known = schemas
+            .into_iter()
+            .map(|schema| ((schema.database.clone(), schema.table.clone()), Arc::new(schema)))
+            .collect();
+        Self {
+            order: LogOrder::new(parts, selection.clone()),
+            waiting: None,
+            format,
+            tables: Tables { selection, known, ..Tables::default() },
+            row: Row::default(),
+            failed: None,
+        }
+    }
+
+    /// The database and the name of a table, by the number in `About::Table`.
+    pub fn tables(&self) -> &[(String, String)] {
+        &self.tables.names
+    }
+
+    /// The table's definition from here on. None: there is no such table.
+    pub fn define(&mut self, database: &str, table: &str, schema: Option<TableSchema>) {
+        let name = (database.to_owned(), table.to_owned());
+        match schema {
+            Some(schema) => drop(self.tables.known.insert(name, Arc::new(schema))),
+            None => drop(self.tables.known.remove(&name)),
+        }
+        self.tables.maps.clear();
+    }
+
+    /// Messages of about `bytes` bytes, or statements. None: at the end. An error comes once, after
+    /// everything before it.
+    pub fn next_step(&mut self, bytes: usize) -> Result<Option<Step>> {
+        let mut batch = Batch::default();
+        while batch.messages.bytes.len() < bytes && self.failed.is_none() {
+            match self.advance(&mut batch) {
+                Ok(Some(Step::Statements(transaction, statements))) => {
+                    return Ok(Some(Step::Statements(transaction, statements)));
+                }
+                Ok(Some(Step::Messages(_))) => {}
+                Ok(None) => break,
+                Err(error) => self.failed = Some(error),
+            }
+            if self.waiting.as_ref().is_some_and(|survey| !survey.statements.is_empty()) {
+                break;
+            }
+        }
+        if !batch.transactions.is_empty() {
+            return Ok(Some(Step::Messages(batch)));
+        }
+        match self.failed.take() {
+            Some(error) => Err(error),
+            None if self.waiting.is_some() => self.next_step(bytes),
+            None => Ok(None),
+        }
+    }
+
+    /// Encodes the next transaction. Statements are returned only if the batch is empty; otherwise they wait.
+    fn advance(&mut self, batch: &mut Batch) -> Result<Option<Step>> {
+        let Some(mut survey) =
+            self.waiting.take().map_or_else(|| self.order.next_group(), |one| Ok(Some(one)))?
+        else {
+            return Ok(None);
+        };
+        if !survey.statements.is_empty() {
+            if !batch.transactions.is_empty() {
+                self.waiting = Some(survey);
+                return Ok(Some(Step::Messages(Batch::default())));
+            }
+            let statements = std::mem::take(&mut survey.statements);
+            let transaction = survey.transaction.clone();
+            // Behind its statements, it has its rows, if there are any.
+            if survey.last_rows.is_some() {
+                self.waiting = Some(survey);
+            }
+            return Ok(Some(Step::Statements(transaction, statements)));
+        }
+        let (bytes, entries) = (batch.messages.bytes.len(), batch.messages.entries.len());
+        if let Err(error) = self.encode(&survey, &mut batch.messages) {
+            // Of a transaction that cannot be encoded, nothing is returned.
+            batch.messages.bytes.truncate(bytes);
+            batch.messages.entries.truncate(entries);
+            return Err(error);
+        }
+        batch.transactions.push((survey.transaction, batch.messages.len()));
+        Ok(Some(Step::Messages(Batch::default())))
+    }
+
+    fn encode(&mut self, survey: &Survey, out: &mut Messages) -> Result<()> {
+        let Self { order, format, tables, row, .. } = self;
+        let Some(last) = survey.last_rows else { return Ok(()) };
+        let transaction = &survey.transaction;
+        format.begin(transaction, out);
+        let mut query: Option<String> = None;
+        order.walk(survey, &mut |seen, description| {
+            let event = &seen.event;
+            match event.header.kind {
+                EventKind::TABLE_MAP => tables.note_map(seen, description),
+                EventKind::ROWS_QUERY => {
+                    // One byte with a length, which is cut to that byte.
+                    query =
+                        Some(String::from_utf8_lossy(event.body.get(1..).unwrap_or_default()).into_owned());
+                    Ok(())
+                }
+                EventKind::MARIADB_ANNOTATE_ROWS => {
+                    query = Some(String::from_utf8_lossy(event.body).into_owned());
+                    Ok(())
+                }
+                _ => {
+                    let is_last = seen.number == last;
+                    rows(
+                        seen,
+                        description,
+                        (transaction, query.as_deref(), is_last),
+                        tables,
+                        row,
+                        &mut **format,
+                        out,
+                    )
+                }
+            }
+        })?;
+        format.end(transaction, out);
+        Ok(())
+    }
+}
+
+/// Encodes one row event.
+fn rows(
+    seen: &Seen<'_>,
+    description: &FormatDescription,
+    (transaction, query, is_last): (&Transaction, Option<&str>, bool),
+    tables: &Tables,
+    row: &mut Row,
+    format: &mut dyn Format,
+    out: &mut Messages,
+) -> Result<()> {
+    let event = &seen.event;
+    let mut rows = RowsEvent::parse(event, description)?;
+    if rows.images.is_empty() && is_dummy(rows.table_id) {
+        return Ok(());
+    }
+    let Some((_, table)) = tables.maps.get(&rows.table_id) else {
+        let reason = format!("a row event of table id {}, for which there was no table map", rows.table_id);
+        return Err(DecodeError::new(reason, event.offset));
+    };
+    let Some(table) = table else { return Ok(()) };
+    rows.check(&table.map)?;
+    if format.needs_whole_images() && !is_whole(&rows, table) {
+        return Err(whole_images_needed(table, event.offset));
+    }
+    let facts = EventFacts {
+        kind: rows.kind,
+        timestamp: event.header.timestamp,
+        server_id: event.header.server_id,
+        position: position_of(seen, transaction),
+        query,
+        style: Style::of(description),
+    };
+    format.event(transaction, &facts, table);
+    let mut number = 0;
+    while !rows.images.is_empty() {
+        let start = rows.images;
+        row.read(&mut rows, &table.map)?;
+        if rows.images.position() == start.position() {
+            return Err(start.fail(format!("a row event of {} with rows of no length", table.map.name())));
+        }
+        let sequence = if seen.packed { event.offset } else { start.offset() };
+        let last = is_last && rows.images.is_empty();
+        let change = Change { kind: rows.kind, row, bytes: event.body, number, sequence, last };
+        format.change(table, &change, out).map_err(|error| error.moved(sequence))?;
+        number += 1;
+    }
+    format.end_event(table, out);
+    Ok(())
+}
+
+/// The event's first byte in the source's file.
+fn position_of(seen: &Seen<'_>, transaction: &Transaction) -> u64 {
+    const LOW: u64 = 0xffff_ffff;
+    let header = &seen.event.header;
+    if seen.packed || header.end_position == 0 {
+        // As far behind the transaction's begin as in this file.
+        return transaction.position + seen.event.offset.saturating_sub(transaction.start);
+    }
+    let position = transaction.position & !LOW | u64::from(header.end_position.wrapping_sub(header.size));
+    // Beyond the next multiple of 2^32.
+    if position < transaction.position && transaction.position - position > LOW / 2 {
+        position + LOW + 1
+    } else {
+        position
+    }
+}

@@ -1,0 +1,94 @@
+//! What a format of messages does, and what it is given.
+
+use crate::error::Result;
+use crate::event::RowsKind;
+use crate::json::Style;
+use crate::log_order::Transaction;
+use crate::rows::RowsEvent;
+
+use super::columns::Table;
+use super::image::{Image, Row};
+use super::messages::Messages;
+
+/// One row of a row event.
+#[derive(Clone, Copy)]
+pub struct Change<'a> {
+    pub kind: RowsKind,
+    pub row: &'a Row,
+    pub bytes: &'a [u8],
+    /// The row's number in its event, from 0.
+    pub number: u32,
+    /// Offset of the row's image in the log.
+    pub sequence: u64,
+    /// Whether it is the last row of its transaction that is encoded.
+    pub last: bool,
+}
+
+impl<'a> Change<'a> {
+    /// The row before an update or a deletion.
+    pub fn before(&self) -> Option<Image<'a>> {
+        (self.kind != RowsKind::Insert).then_some(Image { bytes: self.bytes, columns: &self.row.before })
+    }
+
+    /// The row after an insert or an update.
+    pub fn after(&self) -> Option<Image<'a>> {
+        (self.kind != RowsKind::Delete).then_some(Image { bytes: self.bytes, columns: &self.row.after })
+    }
+
+    /// The row that identifies the change: after it, or before a deletion.
+    pub fn newest(&self) -> Image<'a> {
+        match self.kind {
+            RowsKind::Delete => Image { bytes: self.bytes, columns: &self.row.before },
+            _ => Image { bytes: self.bytes, columns: &self.row.after },
+        }
+    }
+}
+
+/// What all rows of an event share.
+#[derive(Clone, Copy)]
+pub struct EventFacts<'a> {
+    pub kind: RowsKind,
+    /// When the statement began, in seconds since 1970.
+    pub timestamp: u32,
+    pub server_id: u32,
+    /// The event's first byte in the source's file.
+    pub position: u64,
+    /// The statement, if the log has it (`binlog_rows_query_log_events`).
+    pub query: Option<&'a str>,
+    /// How the server prints JSON.
+    pub style: Style,
+}
+
+/// A format of messages.
+pub trait Format: Send + Sync {
+    /// Before the first row of a transaction.
+    fn begin(&mut self, _transaction: &Transaction, _out: &mut Messages) {}
+
+    /// Before the rows of an event.
+    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table);
+
+    fn change(&mut self, table: &Table, change: &Change<'_>, out: &mut Messages) -> Result<()>;
+
+    /// Behind the last row of an event.
+    fn end_event(&mut self, _table: &Table, _out: &mut Messages) {}
+
+    /// Behind the last row of a transaction.
+    fn end(&mut self, _transaction: &Transaction, _out: &mut Messages) {}
+
+    /// Whether images must have all columns.
+    fn needs_whole_images(&self) -> bool {
+        true
+    }
+}
+
+/// Whether the row event's images have the table's columns, so that a format that needs them can go on. An
+/// image after an update may lack those that the image before it has.
+pub fn is_whole(rows: &RowsEvent<'_>, table: &Table) -> bool {
+    let has = |index: usize| match rows.kind {
+        RowsKind::Update => {
+            rows.present.has(index) && (rows.present_after.has(index) || rows.absent_is_unchanged)
+        }
+        _ => rows.present.has(index),
+    };
+    rows.present.is_full() && rows.present_after.is_full() || (0..table.columns.len()).all(has)
+}

@@ -1,0 +1,149 @@
+//! Where the columns of a row are in its images.
+//!
+//! Messages need columns in other orders than images have them (keys), and need to know which columns an
+//! update changed. So an image is cut into columns first, which costs little beside writing their values.
+
+use crate::cursor::Cursor;
+use crate::error::Result;
+use crate::rows::{read_null_bits, skip_value, Present, RowsEvent};
+use crate::table_map::{bit_from_low, TableMap};
+use crate::wire::WireType;
+
+/// Where a column's value is: bytes of the event, with their length before them as in the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The image does not have the column.
+    Absent,
+    Null,
+    Value {
+        start: u32,
+        end: u32,
+    },
+    /// Changes of a JSON document, and the document, if the image before has it.
+    Changed {
+        changes: (u32, u32),
+        document: Option<(u32, u32)>,
+    },
+}
+
+/// The columns of one row before and after a change. Empty: there is no such image.
+#[derive(Debug, Default)]
+pub struct Row {
+    pub before: Vec<Place>,
+    pub after: Vec<Place>,
+}
+
+/// One image: the event's bytes and the places of the columns.
+#[derive(Clone, Copy)]
+pub struct Image<'a> {
+    pub bytes: &'a [u8],
+    pub columns: &'a [Place],
+}
+
+impl<'a> Image<'a> {
+    #[inline]
+    pub fn place(&self, index: usize) -> Place {
+        self.columns.get(index).copied().unwrap_or(Place::Absent)
+    }
+
+    #[inline]
+    pub fn slice(&self, (start, end): (u32, u32)) -> &'a [u8] {
+        self.bytes.get(start as usize..end as usize).unwrap_or_default()
+    }
+
+    /// Whether both images have the same bytes for a column. Equal values may have different bytes (JSON).
+    #[inline]
+    pub fn same(&self, other: &Image<'_>, index: usize) -> bool {
+        match (self.place(index), other.place(index)) {
+            (Place::Value { start: a, end: b }, Place::Value { start: c, end: d }) => {
+                self.slice((a, b)) == other.slice((c, d))
+            }
+            (Place::Null, Place::Null) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Row {
+    /// Cuts the images of the next row. `rows.images` moves behind it. The cursor must be over the bytes that
+    /// places count from, from its first byte on.
+    pub fn read(&mut self, rows: &mut RowsEvent<'_>, map: &TableMap) -> Result<()> {
+        use crate::event::RowsKind::{Delete, Insert, Update};
+        self.before.clear();
+        self.after.clear();
+        match rows.kind {
+            Insert => cut(&mut rows.images, map, rows.present, &mut self.after),
+            Delete => cut(&mut rows.images, map, rows.present, &mut self.before),
+            Update => {
+                cut(&mut rows.images, map, rows.present, &mut self.before)?;
+                if rows.after_is_whole() {
+                    return cut(&mut rows.images, map, rows.present_after, &mut self.after);
+                }
+                self.read_partial(rows, map)
+            }
+        }
+    }
+
+    /// An after image that lacks columns, or has changes of JSON documents instead of documents.
+    fn read_partial(&mut self, rows: &mut RowsEvent<'_>, map: &TableMap) -> Result<()> {
+        let (partial, present, unchanged) = (rows.partial_json, rows.present_after, rows.absent_is_unchanged);
+        let is_json = |index: usize| matches!(map.columns[index].wire, WireType::Json { .. });
+        let image = &mut rows.images;
+        let mut bits: &[u8] = &[];
+        if partial && image.lenenc("row value options")? & 1 != 0 {
+            let count = (0..map.columns.len()).filter(|index| is_json(*index)).count();
+            bits = image.take(count.div_ceil(8), "partial JSON bits")?;
+        }
+        let nulls = read_null_bits(image, present)?;
+        let (mut bit, mut json) = (0, 0);
+        for index in 0..map.columns.len() {
+            let is_changed = is_json(index) && bit_from_low(bits, json);
+            json += usize::from(is_json(index));
+            let before = self.before[index];
+            if !present.has(index) {
+                self.after.push(if unchanged { before } else { Place::Absent });
+                continue;
+            }
+            let null = bit_from_low(nulls, bit);
+            bit += 1;
+            if null || !is_changed {
+                self.after.push(place(image, map.columns[index].wire, null)?);
+                continue;
+            }
+            let start = image.position() as u32;
+            image.take_prefixed(4, "changes of a JSON document")?;
+            let document = match before {
+                Place::Value { start, end } => Some((start, end)),
+                _ => None,
+            };
+            self.after.push(Place::Changed { changes: (start + 4, image.position() as u32), document });
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn cut(image: &mut Cursor<'_>, map: &TableMap, present: Present<'_>, places: &mut Vec<Place>) -> Result<()> {
+    let nulls = read_null_bits(image, present)?;
+    let mut bit = 0;
+    for (index, column) in map.columns.iter().enumerate() {
+        if !present.is_full() && !present.has(index) {
+            places.push(Place::Absent);
+            continue;
+        }
+        let null = bit_from_low(nulls, bit);
+        bit += 1;
+        places.push(place(image, column.wire, null)?);
+    }
+    Ok(())
+}
+
+#[inline(always)]
+fn place(image: &mut Cursor<'_>, wire: WireType, null: bool) -> Result<Place> {
+    if null {
+        return Ok(Place::Null);
+    }
+    let start = image.position() as u32;
+    skip_value(image, wire)?;
+    Ok(Place::Value { start, end: image.position() as u32 })
+}

@@ -1,0 +1,419 @@
+//! Values of row images as JSON.
+//!
+//! A `Form` says how a format writes each type; the methods it does not have are those of plain JSON. All
+//! forms write text: the value, or `null`.
+
+use super::columns::{Column, Table};
+use super::image::{Image, Place};
+use super::json_text::{write_base64, write_string, write_utf8};
+use crate::cursor::Cursor;
+use crate::decimal::DecimalImage;
+use crate::digits::{write_i64, write_u64};
+use crate::error::{DecodeError, Result, ValueError};
+use crate::json::{self, Shapes, Style};
+use crate::rows::{missing_column, read_value, Taken, ValueSink};
+use crate::schema::ColumnType;
+use crate::temporal::{Date, DateTime, Time};
+
+/// What values need beside their column.
+#[derive(Default)]
+pub struct Tools {
+    pub style: Style,
+    shapes: Shapes,
+    scratch: Vec<u8>,
+}
+
+pub trait Form {
+    fn int(&self, _: &Column, value: i64, out: &mut Vec<u8>) {
+        write_i64(value, out);
+    }
+
+    fn uint(&self, _: &Column, value: u64, out: &mut Vec<u8>) {
+        write_u64(value, out);
+    }
+
+    fn float(&self, _: &Column, value: f32, out: &mut Vec<u8>) {
+        write_float(value, out);
+    }
+
+    fn double(&self, _: &Column, value: f64, out: &mut Vec<u8>) {
+        write_double(value, out);
+    }
+
+    fn decimal(&self, _: &Column, image: DecimalImage<'_>, out: &mut Vec<u8>) -> Taken {
+        out.push(b'"');
+        image.write_text(out)?;
+        out.push(b'"');
+        Ok(())
+    }
+
+    /// BINARY, VARBINARY and BLOB, and `zeros` zero bytes behind them.
+    fn binary(&self, _: &Column, value: &[u8], zeros: usize, out: &mut Vec<u8>) {
+        write_base64(value, zeros, out);
+    }
+
+    /// SRID, then WKB.
+    fn geometry(&self, _: &Column, value: &[u8], out: &mut Vec<u8>) -> Taken {
+        write_base64(value, 0, out);
+        Ok(())
+    }
+
+    fn vector(&self, _: &Column, value: &[u8], out: &mut Vec<u8>) {
+        write_floats(value, out);
+    }
+
+    fn bit(&self, _: &Column, value: u64, out: &mut Vec<u8>) {
+        write_u64(value, out);
+    }
+
+    fn year(&self, _: &Column, value: u16, out: &mut Vec<u8>) {
+        write_u64(value.into(), out);
+    }
+
+    fn date(&self, _: &Column, value: Date, out: &mut Vec<u8>) -> Taken {
+        quoted(out, |out| value.write_text(out));
+        Ok(())
+    }
+
+    fn datetime(&self, column: &Column, value: DateTime, out: &mut Vec<u8>) -> Taken {
+        quoted(out, |out| value.write_text(column.fsp, out));
+        Ok(())
+    }
+
+    fn timestamp(&self, column: &Column, seconds: u64, micros: u32, out: &mut Vec<u8>) -> Taken {
+        quoted(out, |out| DateTime::from_timestamp(seconds, micros).write_text(column.fsp, out));
+        Ok(())
+    }
+
+    fn time(&self, column: &Column, value: Time, out: &mut Vec<u8>) -> Taken {
+        quoted(out, |out| value.write_text(column.fsp, out));
+        Ok(())
+    }
+
+    fn enumeration(&self, column: &Column, ordinal: u64, out: &mut Vec<u8>) -> Taken {
+        write_label(column, ordinal, out)
+    }
+
+    fn set(&self, column: &Column, bits: u64, out: &mut Vec<u8>) -> Taken {
+        write_set(column, bits, out)
+    }
+
+    fn json(&self, _: &Column, text: &[u8], out: &mut Vec<u8>) {
+        write_utf8(text, out);
+    }
+}
+
+fn quoted(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    out.push(b'"');
+    write(out);
+    out.push(b'"');
+}
+
+/// The fewest digits that give the same value; no column holds an infinity, and a damaged one must not make
+/// invalid JSON.
+pub fn write_double(value: f64, out: &mut Vec<u8>) {
+    if value.is_finite() {
+        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
+    } else {
+        out.extend_from_slice(b"null");
+    }
+}
+
+pub fn write_float(value: f32, out: &mut Vec<u8>) {
+    if value.is_finite() {
+        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
+    } else {
+        out.extend_from_slice(b"null");
+    }
+}
+
+pub fn write_floats(value: &[u8], out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (index, bytes) in value.chunks_exact(4).enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_float(bytes.first_chunk().map_or(0.0, |bytes| f32::from_le_bytes(*bytes)), out);
+    }
+    out.push(b']');
+}
+
+pub fn write_label(column: &Column, ordinal: u64, out: &mut Vec<u8>) -> Taken {
+    let Some(index) = ordinal.checked_sub(1) else {
+        // What the server stores for a value that it could not take.
+        out.extend_from_slice(b"\"\"");
+        return Ok(());
+    };
+    let label = usize::try_from(index).ok().and_then(|index| column.labels.get(index));
+    out.extend_from_slice(label.ok_or_else(|| unknown_label(ordinal))?);
+    Ok(())
+}
+
+/// Labels joined by commas, as SELECT shows them.
+pub fn write_set(column: &Column, bits: u64, out: &mut Vec<u8>) -> Taken {
+    out.push(b'"');
+    each_label(column, bits, |index, label| {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(label.get(1..label.len() - 1).unwrap_or_default());
+    })?;
+    out.push(b'"');
+    Ok(())
+}
+
+/// The labels as JSON strings.
+pub fn each_label(column: &Column, bits: u64, mut take: impl FnMut(usize, &[u8])) -> Taken {
+    let (mut left, mut count) = (bits, 0);
+    while left != 0 {
+        let label = column.labels.get(left.trailing_zeros() as usize);
+        take(count, label.ok_or_else(|| unknown_label(bits))?);
+        count += 1;
+        left &= left - 1;
+    }
+    Ok(())
+}
+
+#[cold]
+fn unknown_label(value: u64) -> ValueError {
+    ValueError::new(format!("label number or bits {value}, which the definition does not have"))
+}
+
+#[cold]
+fn unfit(form: &str, column: &Column) -> ValueError {
+    ValueError::new(format!("{form} in a column of type {}", column.schema.kind))
+}
+
+/// Writes one value. It lives as long as the value.
+struct Value<'a, F: Form> {
+    form: &'a F,
+    column: &'a Column,
+    tools: &'a mut Tools,
+    out: &'a mut Vec<u8>,
+}
+
+impl<F: Form> ValueSink for Value<'_, F> {
+    #[inline]
+    fn null(&mut self) -> Taken {
+        self.out.extend_from_slice(b"null");
+        Ok(())
+    }
+
+    #[inline]
+    fn int(&mut self, value: i64) -> Taken {
+        self.form.int(self.column, value, self.out);
+        Ok(())
+    }
+
+    #[inline]
+    fn uint(&mut self, value: u64) -> Taken {
+        self.form.uint(self.column, value, self.out);
+        Ok(())
+    }
+
+    #[inline]
+    fn float(&mut self, value: f32) -> Taken {
+        self.form.float(self.column, value, self.out);
+        Ok(())
+    }
+
+    #[inline]
+    fn double(&mut self, value: f64) -> Taken {
+        self.form.double(self.column, value, self.out);
+        Ok(())
+    }
+
+    #[inline]
+    fn decimal(&mut self, image: DecimalImage<'_>) -> Taken {
+        self.form.decimal(self.column, image, self.out)
+    }
+
+    #[inline]
+    fn bytes(&mut self, value: &[u8]) -> Taken {
+        match &self.column.kind {
+            ColumnType::Text { charset, trimmed } => write_string(*charset, *trimmed, value, self.out),
+            ColumnType::Binary { padded } => {
+                let zeros = padded.map_or(0, |length| (length as usize).saturating_sub(value.len()));
+                self.form.binary(self.column, value, zeros, self.out);
+            }
+            ColumnType::Geometry => self.form.geometry(self.column, value, self.out)?,
+            ColumnType::Vector => self.form.vector(self.column, value, self.out),
+            ColumnType::Network(network) => {
+                self.out.push(b'"');
+                network.write_text(value, self.out)?;
+                self.out.push(b'"');
+            }
+            _ => return Err(unfit("bytes", self.column)),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn bit(&mut self, value: u64) -> Taken {
+        self.form.bit(self.column, value, self.out);
+        Ok(())
+    }
+
+    #[inline]
+    fn year(&mut self, value: u16) -> Taken {
+        self.form.year(self.column, value, self.out);
+        Ok(())
+    }
+
+    #[inline]
+    fn date(&mut self, value: Date) -> Taken {
+        self.form.date(self.column, value, self.out)
+    }
+
+    #[inline]
+    fn datetime(&mut self, value: DateTime) -> Taken {
+        self.form.datetime(self.column, value, self.out)
+    }
+
+    #[inline]
+    fn timestamp(&mut self, seconds: u64, micros: u32) -> Taken {
+        self.form.timestamp(self.column, seconds, micros, self.out)
+    }
+
+    #[inline]
+    fn time(&mut self, value: Time) -> Taken {
+        self.form.time(self.column, value, self.out)
+    }
+
+    #[inline]
+    fn label(&mut self, value: u64) -> Taken {
+        match self.column.kind {
+            ColumnType::Set { .. } => self.form.set(self.column, value, self.out),
+            _ => self.form.enumeration(self.column, value, self.out),
+        }
+    }
+
+    #[inline]
+    fn json(&mut self, document: &[u8]) -> Taken {
+        let Tools { style, shapes, scratch } = &mut *self.tools;
+        scratch.clear();
+        json::write_text_with(shapes, *style, document, scratch)?;
+        self.form.json(self.column, scratch, self.out);
+        Ok(())
+    }
+
+    fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {
+        let document = document.ok_or_else(missing_column)?;
+        self.tools.scratch.clear();
+        json::write_changed(document, changes, &mut self.tools.scratch)?;
+        self.form.json(self.column, &self.tools.scratch, self.out);
+        Ok(())
+    }
+}
+
+/// Appends one value as text. `Place::Absent` is an error.
+#[inline(always)]
+pub fn write_value<F: Form>(
+    form: &F,
+    table: &Table,
+    index: usize,
+    image: &Image<'_>,
+    tools: &mut Tools,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let column = &table.columns[index];
+    let mut value = Value { form, column, tools, out };
+    match image.place(index) {
+        Place::Value { start, end } => {
+            let mut cursor = Cursor::new(image.slice((start, end)), 0);
+            let wire = table.map.columns[index].wire;
+            match read_value(&mut cursor, wire, &mut value) {
+                Ok(()) => Ok(()),
+                Err(fault) => Err(fault.locate(&table.map, index, &cursor)),
+            }
+        }
+        Place::Null => {
+            value.out.extend_from_slice(b"null");
+            Ok(())
+        }
+        place => write_rare(place, table, index, image, &mut value),
+    }
+}
+
+#[cold]
+fn write_rare<F: Form>(
+    place: Place,
+    table: &Table,
+    index: usize,
+    image: &Image<'_>,
+    value: &mut Value<'_, F>,
+) -> Result<()> {
+    let taken = match place {
+        Place::Changed { changes, document } => {
+            // The document has its length before it, as in its image.
+            let document = document.map(|(start, end)| image.slice((start.saturating_add(4).min(end), end)));
+            value.json_changed(document, image.slice(changes))
+        }
+        _ => Err(missing_column()),
+    };
+    taken.map_err(|error| error.of(&table.map, index, &Cursor::new(&[], 0)))
+}
+
+/// Appends `"name":value` for all columns that the image has, with commas between them.
+#[inline]
+pub fn write_fields<F: Form>(
+    form: &F,
+    table: &Table,
+    image: &Image<'_>,
+    tools: &mut Tools,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let mut separator = false;
+    for (index, column) in table.columns.iter().enumerate() {
+        if image.place(index) == Place::Absent {
+            continue;
+        }
+        if separator {
+            out.push(b',');
+        }
+        separator = true;
+        out.extend_from_slice(&column.head);
+        write_value(form, table, index, image, tools, out)?;
+    }
+    Ok(())
+}
+
+/// Appends `"name":value` for the columns that an update changed, as they were before it, with commas between
+/// them. Returns whether there are any. Columns of which the log has only one image count as changed.
+pub fn write_old<F: Form>(
+    form: &F,
+    table: &Table,
+    (before, after): (&Image<'_>, &Image<'_>),
+    tools: &mut Tools,
+    out: &mut Vec<u8>,
+) -> Result<bool> {
+    let start = out.len();
+    for (index, column) in table.columns.iter().enumerate() {
+        if before.place(index) == Place::Absent || before.same(after, index) {
+            continue;
+        }
+        let begin = out.len();
+        if begin > start {
+            out.push(b',');
+        }
+        out.extend_from_slice(&column.head);
+        let from = out.len();
+        write_value(form, table, index, before, tools, out)?;
+        if matches!(column.kind, ColumnType::Json) && after.place(index) != Place::Absent {
+            // One document can have many forms in the log.
+            let middle = out.len();
+            write_value(form, table, index, after, tools, out)?;
+            let same = out[from..middle] == out[middle..];
+            out.truncate(if same { begin } else { middle });
+        }
+    }
+    Ok(out.len() > start)
+}
+
+/// An error for a format whose messages need all columns.
+#[cold]
+pub fn whole_images_needed(table: &Table, offset: u64) -> DecodeError {
+    let name = table.schema.name();
+    let reason = format!("row images of {name} lack columns; this format needs binlog_row_image = FULL");
+    DecodeError::of_table(name, reason, offset)
+}

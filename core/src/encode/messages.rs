@@ -1,0 +1,101 @@
+//! Messages in one piece of memory: value and key of each, one behind the other.
+
+/// What a message is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    /// Rows of the table with this number (`LogEncoder::table`).
+    Table(u32),
+    /// The begin or the end of a transaction.
+    Transaction,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    pub about: About,
+    start: usize,
+    /// End of the value and begin of the key.
+    middle: usize,
+    end: usize,
+    has_key: bool,
+    has_value: bool,
+    /// Offset of the change in the log.
+    pub sequence: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Messages {
+    pub bytes: Vec<u8>,
+    pub entries: Vec<Entry>,
+}
+
+/// A message. Without a value it is a tombstone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message<'a> {
+    pub about: About,
+    pub key: Option<&'a [u8]>,
+    pub value: Option<&'a [u8]>,
+    pub sequence: u64,
+}
+
+impl Messages {
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Begins a message. Its value is what is now appended to `bytes`.
+    #[inline]
+    pub fn start(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Ends the message that began at `start`: what is behind `middle` is the key.
+    #[inline]
+    pub fn finish(&mut self, about: About, start: usize, middle: usize, sequence: u64) {
+        let end = self.bytes.len();
+        self.entries.push(Entry {
+            about,
+            start,
+            middle,
+            end,
+            has_key: middle < end,
+            has_value: start < middle,
+            sequence,
+        });
+    }
+
+    pub fn get(&self, index: usize) -> Option<Message<'_>> {
+        let entry = self.entries.get(index)?;
+        Some(Message {
+            about: entry.about,
+            key: entry.has_key.then(|| &self.bytes[entry.middle..entry.end]),
+            value: entry.has_value.then(|| &self.bytes[entry.start..entry.middle]),
+            sequence: entry.sequence,
+        })
+    }
+
+    /// The messages as lines, `keys`: each with its key and a tab before the value. A tombstone has no value.
+    pub fn lines(&self, keys: bool) -> Vec<u8> {
+        let mut lines = Vec::with_capacity(self.bytes.len() + 2 * self.entries.len());
+        for index in 0..self.entries.len() {
+            let Some(message) = self.get(index) else { continue };
+            if keys {
+                lines.extend_from_slice(message.key.unwrap_or_default());
+                lines.push(b'\t');
+            } else if message.value.is_none() {
+                continue;
+            }
+            lines.extend_from_slice(message.value.unwrap_or_default());
+            lines.push(b'\n');
+        }
+        lines
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+    }
+}

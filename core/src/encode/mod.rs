@@ -1,0 +1,22 @@
+//! Rows of the log as messages of other tools' formats, one file a format.
+//!
+//! A message is written straight from the row image: nothing is allocated for a value, and what all rows of
+//! an event share is written once. Formats get whole transactions in log order (`log_order`).
+
+pub mod canal;
+pub mod cloudevents;
+pub mod columns;
+pub mod debezium;
+pub mod debezium_form;
+pub mod debezium_options;
+pub mod debezium_schema;
+pub mod encoder;
+pub mod format;
+pub mod formats;
+pub mod geometry;
+pub mod image;
+pub mod json_form;
+pub mod json_text;
+pub mod maxwell;
+pub mod messages;
+pub mod plain;

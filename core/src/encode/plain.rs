@@ -1,0 +1,145 @@
+//! Plain JSON: one object a change, with the row before and after it.
+
+use serde::Deserialize;
+
+use super::columns::Table;
+use super::format::{Change, EventFacts, Format};
+use super::image::Image;
+use super::json_form::{write_fields, write_value, Form, Tools};
+use super::json_text::quoted;
+use super::messages::{About, Messages};
+use crate::decimal::DecimalImage;
+use crate::digits::write_u64;
+use crate::error::Result;
+use crate::event::RowsKind;
+use crate::log_order::Transaction;
+use crate::rows::Taken;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decimals {
+    /// As text, because most readers of JSON would round a number.
+    #[default]
+    String,
+    Number,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    pub decimal: Decimals,
+}
+
+pub struct PlainForm {
+    pub decimal: Decimals,
+}
+
+impl Form for PlainForm {
+    fn decimal(&self, _: &super::columns::Column, image: DecimalImage<'_>, out: &mut Vec<u8>) -> Taken {
+        let quote = self.decimal == Decimals::String;
+        if quote {
+            out.push(b'"');
+        }
+        image.write_text(out)?;
+        if quote {
+            out.push(b'"');
+        }
+        Ok(())
+    }
+}
+
+pub struct Plain {
+    form: PlainForm,
+    tools: Tools,
+    /// What is before the row, and behind it up to the sequence.
+    head: Vec<u8>,
+    tail: Vec<u8>,
+}
+
+impl Plain {
+    pub fn new(options: Options) -> Self {
+        let form = PlainForm { decimal: options.decimal };
+        Self { form, tools: Tools::default(), head: Vec::new(), tail: Vec::new() }
+    }
+}
+
+/// `{"key column":value,…}` of an image; nothing for a table without a key.
+pub fn write_key<F: Form>(
+    form: &F,
+    table: &Table,
+    image: &Image<'_>,
+    tools: &mut Tools,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    if table.key.is_empty() {
+        return Ok(());
+    }
+    out.push(b'{');
+    for (count, index) in table.key.iter().enumerate() {
+        if count > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&table.columns[*index].head);
+        write_value(form, table, *index, image, tools, out)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+pub fn letter(kind: RowsKind) -> &'static str {
+    match kind {
+        RowsKind::Insert => "c",
+        RowsKind::Update => "u",
+        RowsKind::Delete => "d",
+    }
+}
+
+impl Format for Plain {
+    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table) {
+        self.tools.style = facts.style;
+        let (database, name) = (quoted(&table.database), quoted(&table.name));
+        let head = format!(
+            "{{\"database\":{database},\"table\":{name},\"op\":\"{}\",\"before\":",
+            letter(facts.kind)
+        );
+        self.head = head.into_bytes();
+        let gtid = transaction.gtid.as_deref().map_or_else(|| "null".to_owned(), quoted);
+        let tail = format!(
+            ",\"ts_us\":{},\"gtid\":{gtid},\"file\":{},\"pos\":{},\"sequence\":",
+            transaction.commit_us,
+            quoted(&transaction.file),
+            facts.position
+        );
+        self.tail = tail.into_bytes();
+    }
+
+    fn change(&mut self, table: &Table, change: &Change<'_>, out: &mut Messages) -> Result<()> {
+        let start = out.start();
+        let bytes = &mut out.bytes;
+        bytes.extend_from_slice(&self.head);
+        for (count, image) in [change.before(), change.after()].into_iter().enumerate() {
+            if count > 0 {
+                bytes.extend_from_slice(b",\"after\":");
+            }
+            match image {
+                Some(image) => {
+                    bytes.push(b'{');
+                    write_fields(&self.form, table, &image, &mut self.tools, bytes)?;
+                    bytes.push(b'}');
+                }
+                None => bytes.extend_from_slice(b"null"),
+            }
+        }
+        bytes.extend_from_slice(&self.tail);
+        write_u64(change.sequence, bytes);
+        bytes.push(b'}');
+        let middle = bytes.len();
+        write_key(&self.form, table, &change.newest(), &mut self.tools, bytes)?;
+        out.finish(About::Table(table.number), start, middle, change.sequence);
+        Ok(())
+    }
+
+    fn needs_whole_images(&self) -> bool {
+        false
+    }
+}

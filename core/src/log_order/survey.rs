@@ -1,0 +1,323 @@
+//! What must be known of a transaction before its first row.
+
+use std::collections::HashMap;
+
+use super::events::{each, Seen};
+use super::{Open, Part, Selection, Transaction};
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, Result};
+use crate::event::{EventHeader, EventKind, FormatDescription};
+use crate::group::{Group, Savepoint, Step};
+use crate::gtid_event::GtidEvent;
+use crate::log_file::LogFile;
+use crate::query::Statement;
+use crate::scan::is_dummy;
+use crate::status::Status;
+use crate::table_map::TableMapHead;
+use crate::xa::{self, XaStatement};
+
+/// A statement that may define tables, or change rows without row events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedStatement {
+    pub database: String,
+    pub sql: String,
+    /// The type of the event if it is no statement at all.
+    pub event: Option<u8>,
+    pub timestamp: u32,
+    pub server_id: u32,
+    pub sql_mode: Option<u64>,
+    /// The event's first byte in the source's file.
+    pub position: u64,
+    pub end_position: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct Survey {
+    pub transaction: Transaction,
+    pub statements: Vec<LoggedStatement>,
+    /// Number of the last row event with rows of a wanted table; None: there are none.
+    pub last_rows: Option<u64>,
+    /// Numbers of row events that were taken back: (first, last].
+    taken_back: Vec<(u64, u64)>,
+    pub(super) part: Part,
+    /// Positions in the file.
+    start: u64,
+    end: u64,
+    pub(super) prepares: Option<String>,
+    pub(super) commits: Option<String>,
+    pub(super) rolls_back: Option<String>,
+}
+
+/// A savepoint: its name, the number of the event, and the last row event before it.
+type Saved = (Vec<u8>, u64, Option<u64>);
+
+/// The state of one survey.
+struct Surveyor<'a> {
+    group: Group,
+    found: Survey,
+    began: bool,
+    prepared: bool,
+    savepoints: Vec<Saved>,
+    /// By table id: whether the table is wanted.
+    wanted: HashMap<u64, bool>,
+    selection: &'a Selection,
+    format: &'a FormatDescription,
+    first: Option<(u64, EventHeader)>,
+    /// Events of the file before the transaction.
+    before: u64,
+}
+
+/// Events of a file that belong to no transaction.
+fn is_outside(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::START_V3
+            | EventKind::STOP
+            | EventKind::ROTATE
+            | EventKind::SLAVE
+            | EventKind::FORMAT_DESCRIPTION
+            | EventKind::PREVIOUS_GTIDS
+            | EventKind::HEARTBEAT
+            | EventKind::HEARTBEAT_V2
+            | EventKind::MARIADB_GTID_LIST
+            | EventKind::MARIADB_BINLOG_CHECKPOINT
+    )
+}
+
+impl Open {
+    pub(super) fn new(part: Part) -> Result<Self> {
+        let mut file = LogFile::open(&part.file, part.base)?;
+        let size = part.file.size().map_err(|error| DecodeError::of_io("cannot be read", error, part.base));
+        let end = part.end.unwrap_or(u64::MAX).min(size.map_err(|error| error.in_file(part.file.name()))?);
+        file.read_to(end);
+        let (position, names) = (part.start.max(4), part.names.clone());
+        Ok(Self { format: file.format().clone(), file, position, end, names, part })
+    }
+
+    /// The next transaction of the part; None: at its end.
+    pub(super) fn survey(&mut self, selection: &Selection) -> Result<Option<Survey>> {
+        let (start, end) = (self.position, self.end);
+        let mut surveyor = Surveyor::new(self.part.clone(), start, selection, &self.format);
+        let found = each(&mut self.file, (start, end), true, &mut |seen| surveyor.take(seen))?;
+        let Some(end) = found else {
+            let (open, began) = (!surveyor.group.is_idle(), surveyor.found.start);
+            self.position = self.end;
+            return match open {
+                true => Err(DecodeError::new("the log ends inside a transaction", self.part.base + began)),
+                false => Ok(None),
+            };
+        };
+        self.position = end;
+        let mut survey = surveyor.finish(end);
+        if let Some((position, header)) = survey.1 {
+            let low = header.end_position.wrapping_sub(header.size);
+            let (file, at) = self.names.place(self.part.base + position, low);
+            survey.0.transaction.file.push_str(file);
+            survey.0.transaction.position = at;
+        }
+        Ok(Some(survey.0))
+    }
+}
+
+impl<'a> Surveyor<'a> {
+    fn new(part: Part, start: u64, selection: &'a Selection, format: &'a FormatDescription) -> Self {
+        let found = Survey {
+            transaction: Transaction::default(),
+            statements: Vec::new(),
+            last_rows: None,
+            taken_back: Vec::new(),
+            part,
+            start,
+            end: start,
+            prepares: None,
+            commits: None,
+            rolls_back: None,
+        };
+        Self {
+            group: Group::default(),
+            found,
+            began: false,
+            prepared: false,
+            savepoints: Vec::new(),
+            wanted: HashMap::new(),
+            selection,
+            format,
+            first: None,
+            before: 0,
+        }
+    }
+
+    /// Returns whether the transaction goes on.
+    fn take(&mut self, seen: &Seen<'_>) -> Result<bool> {
+        let (header, body, base) = (&seen.event.header, seen.event.body, seen.event.cursor().offset());
+        if self.group.is_idle() && is_outside(header.kind) {
+            return Ok(!self.began);
+        }
+        if !self.began {
+            self.began = true;
+            self.found.start = seen.position;
+            self.found.transaction.start = seen.event.offset;
+            self.first = Some((seen.position, *header));
+            self.before = seen.number - 1;
+        }
+        // Numbers count from the transaction's first event, as in the walk.
+        let number = seen.number - self.before;
+        let mut step = Step::default();
+        self.group.step(header, body, base, &mut step)?;
+        self.note(seen, base, number)?;
+        match step.savepoint {
+            Some(Savepoint::Set(name)) => {
+                self.savepoints.push((name.to_vec(), number, self.found.last_rows));
+            }
+            Some(Savepoint::RolledBackTo(name)) => self.roll_back(Some(name), number),
+            Some(Savepoint::RolledBack) => self.roll_back(None, number),
+            None => {}
+        }
+        if let Some(statement) = step.statement {
+            self.statement(&statement, seen);
+        }
+        if step.ends {
+            self.prepared = step.prepared;
+            if self.found.transaction.commit_us == 0 {
+                self.found.transaction.commit_us = u64::from(header.timestamp) * 1_000_000;
+            }
+            // An event that may be ignored, outside of transactions, is nothing.
+            if step.uncounted {
+                self.began = false;
+                return Ok(true);
+            }
+        }
+        Ok(!step.ends)
+    }
+
+    fn note(&mut self, seen: &Seen<'_>, base: u64, number: u64) -> Result<()> {
+        let (header, body) = (&seen.event.header, seen.event.body);
+        match header.kind {
+            kind if kind.is_gtid() => {
+                let gtid = GtidEvent::parse(header, body, base)?;
+                let transaction = &mut self.found.transaction;
+                let commit_us =
+                    gtid.original_commit_us.or(gtid.immediate_commit_us).filter(|micros| *micros > 0);
+                (transaction.commit_us, transaction.commit_is_exact) =
+                    (commit_us.unwrap_or(0), commit_us.is_some());
+                transaction.gtid = gtid.gtid.map(|gtid| gtid.to_string());
+            }
+            EventKind::TABLE_MAP => {
+                let head = TableMapHead::parse(&seen.event, self.format)?;
+                self.wanted.insert(head.table_id, self.selection.has(head.database, head.table));
+            }
+            kind if kind.is_rows() => {
+                let size = self.format.table_id_size(kind);
+                let table_id = Cursor::new(body, base).uint_le(size, "table id")?;
+                match self.wanted.get(&table_id) {
+                    Some(true) => self.found.last_rows = Some(number),
+                    Some(false) => {}
+                    None if is_dummy(table_id) => {}
+                    None => {
+                        let reason =
+                            format!("a row event of table id {table_id}, for which there was no table map");
+                        return Err(DecodeError::new(reason, seen.event.offset));
+                    }
+                }
+            }
+            EventKind::QUERY => self.query(body, base)?,
+            EventKind::XID => self.found.transaction.xid = Some(Cursor::new(body, base).u64("XID")?),
+            EventKind::XA_PREPARE => {
+                let one_phase = Cursor::new(body, base).u8("XA one phase")? == 1;
+                self.found.prepares = (!one_phase).then(|| xa::xid_of_event(body, base)).transpose()?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn query(&mut self, body: &[u8], base: u64) -> Result<()> {
+        let thread_id = Cursor::new(body, base).u32("thread id")?;
+        self.found.transaction.thread_id.get_or_insert(thread_id);
+        let sql = crate::query::query(body, base)?.1;
+        match xa::statement(sql) {
+            Some((XaStatement::Commit, xid)) => self.found.commits = Some(xid),
+            Some((XaStatement::Rollback, xid)) => self.found.rolls_back = Some(xid),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Takes back the rows since a savepoint; None: all of them.
+    fn roll_back(&mut self, name: Option<&[u8]>, number: u64) {
+        let at = name.map(|name| self.savepoints.iter().rposition(|(known, ..)| known == name));
+        match at {
+            None => {
+                self.found.taken_back.push((0, number));
+                self.found.last_rows = None;
+            }
+            Some(Some(index)) => {
+                let (_, since, last_rows) = &self.savepoints[index];
+                self.found.taken_back.push((*since, number));
+                self.found.last_rows = *last_rows;
+                self.savepoints.truncate(index + 1);
+            }
+            // The server knew the savepoint: it was set before the first row.
+            Some(None) => {
+                self.found.taken_back.push((0, number));
+                self.found.last_rows = None;
+            }
+        }
+    }
+
+    fn statement(&mut self, statement: &Statement<'_>, seen: &Seen<'_>) {
+        let header = &seen.event.header;
+        if statement.kind == Some(EventKind::XA_PREPARE) {
+            // XA COMMIT: `commits` has it.
+            return;
+        }
+        let status = Status::parse(statement.variables);
+        self.found.statements.push(LoggedStatement {
+            database: String::from_utf8_lossy(statement.database).into_owned(),
+            sql: status.text(statement.sql).into_owned(),
+            event: statement.kind.map(|kind| kind.0),
+            timestamp: header.timestamp,
+            server_id: header.server_id,
+            sql_mode: status.sql_mode,
+            position: u64::from(header.end_position.wrapping_sub(header.size)),
+            end_position: header.end_position.into(),
+        });
+    }
+
+    fn finish(mut self, end: u64) -> (Survey, Option<(u64, EventHeader)>) {
+        self.found.end = end;
+        self.found.transaction.end = self.found.part.base + end;
+        if !self.prepared {
+            self.found.prepares = None;
+        }
+        (self.found, self.first)
+    }
+}
+
+impl Survey {
+    /// Whether the row event with this number counts.
+    fn counts(&self, number: u64) -> bool {
+        !self.taken_back.iter().any(|(first, last)| (*first..*last).contains(&number))
+    }
+
+    pub(super) fn walk(
+        &self,
+        file: &mut LogFile,
+        format: &FormatDescription,
+        take: &mut dyn FnMut(&Seen<'_>, &FormatDescription) -> Result<()>,
+    ) -> Result<()> {
+        let Some(last) = self.last_rows else { return Ok(()) };
+        each(file, (self.start, self.end), false, &mut |seen| {
+            let kind = seen.event.header.kind;
+            let needed = matches!(
+                kind,
+                EventKind::TABLE_MAP | EventKind::ROWS_QUERY | EventKind::MARIADB_ANNOTATE_ROWS
+            ) || kind.is_rows() && self.counts(seen.number);
+            if needed {
+                take(seen, format)?;
+            }
+            Ok(seen.number < last)
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+"""Whole transactions over all tables, in the order of the log, with their rows as messages of a format.
+
+The log is cut between transactions into ranges, which are decoded side by side and returned in order. A range
+ends at a statement that changes a followed table, like those of `ChangeReader`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from penstock._core import DecodeError, EncodedMessages, LogEncoder
+from penstock.changes.reader import ChangeReader, explained
+from penstock.model.offset import LogRange, Offset
+from penstock.model.schema import TableId
+from penstock.relaylog.log_parts import parts_of
+
+PART_BYTES = 4 * 1024**2
+"""Bytes of log that one thread decodes at once: enough that starting it does not count. A larger transaction
+is one part."""
+READ_BYTES = 8 * 1024**2
+"""Bytes of messages that are in one piece of memory."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """`table` None: the begin or the end of a transaction. `value` None: a tombstone. `sequence`: the offset
+    of the change in the log."""
+
+    table: TableId | None
+    key: bytes | None
+    value: bytes | None
+    sequence: int
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A transaction that changed a followed table. It ends at `offset`. `id`: its name at the source.
+
+    `commit_us`: microseconds since 1970, of the commit where the log has it, else of the statement.
+    `file` and `position`: where it begins in the source's log."""
+
+    offset: Offset
+    id: str | None
+    commit_us: int
+    xid: int | None
+    thread_id: int | None
+    file: str
+    position: int
+    messages: tuple[Message, ...]
+
+
+class LogOrderReader(ChangeReader):
+    """An iterator over `Transaction`s, and over the same `TableChanged` and `Committed` as `ChangeReader`."""
+
+    def __init__(self, *arguments: Any, format: str = "json", options: str = "{}", **others: Any) -> None:
+        super().__init__(*arguments, **others)
+        self._format, self._options = format, options
+        self._threads = os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="penstock-encode")
+        self.closing(lambda: self._pool.shutdown(cancel_futures=True))
+
+    def _reach_bytes(self) -> int:
+        return PART_BYTES * self._threads
+
+    def _changes(self, reach: LogRange) -> Iterator[Transaction]:
+        if not self._live:
+            return
+        running: deque[Future[list[Transaction]]] = deque()
+        start = reach.start
+        while start < reach.end or running:
+            while start < reach.end and len(running) < self._threads:
+                end = min(self._log.cut(start, PART_BYTES), reach.end)
+                running.append(self._pool.submit(self._decode, LogRange(start, end)))
+                start = end
+            yield from running.popleft().result()
+
+    def _decode(self, part: LogRange) -> list[Transaction]:
+        encoder = LogEncoder(
+            parts_of(self._log, part), self._format, options=self._options,
+            schemas=[schema.to_json() for schema in self._live.values()],
+            tables=[(table.database, table.table) for table in self._live],
+        )  # fmt: skip
+        found: list[Transaction] = []
+        try:
+            while (step := encoder.read(READ_BYTES)) is not None:
+                # What statements do is known before (`_effects`).
+                if isinstance(step, EncodedMessages):
+                    tables = [TableId(*name) for name in encoder.tables]
+                    found += _transactions(step, tables)
+        except DecodeError as error:
+            raise explained(error, getattr(error, "table", ""), error.path or "") from error
+        return found
+
+
+def _transactions(step: EncodedMessages, tables: list[TableId]) -> Iterator[Transaction]:
+    begin = 0
+    for fields in step.transactions():
+        end = fields["messages_end"]
+        messages = tuple(
+            Message(None if number is None else tables[number], key, value, sequence)
+            for number, key, value, sequence in step.messages(begin, end)
+        )
+        begin = end
+        if messages:
+            yield Transaction(
+                Offset(fields["end"]), fields["id"], fields["commit_us"], fields["xid"],
+                fields["thread_id"], fields["file"], fields["position"], messages,
+            )  # fmt: skip

@@ -1,0 +1,108 @@
+"""`penstock encode PATH… --format FORMAT`: prints the changes in binlog files and relay logs as messages of a
+format, one a line, offline.
+
+Messages are printed transaction by transaction, in bounded memory. A damaged file, or a table that cannot be
+decoded, ends the command with exit code 1, after everything before it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock._core import DecodeError, LogEncoder
+from penstock.commands.encode_definitions import Definitions, OfServer, OfSqlFiles, OfTheLog
+from penstock.commands.inspect import log_files, relay_log_of
+from penstock.commands.table_arguments import table_named
+from penstock.commands.terminal import say, say_json
+from penstock.encode.options import check_format, options_json
+from penstock.errors import ConfigError
+from penstock.model.offset import LogRange
+from penstock.model.statement_head import statement_head
+from penstock.printable import printable, printable_json
+from penstock.relaylog.log_parts import parts_of
+
+if TYPE_CHECKING:
+    from penstock._core import LogPart
+
+_BYTES_PER_STEP = 1 << 20
+_CHANGES_ROWS = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "TRUNCATE", "WITH")
+"""First words of statements that may change rows without row events."""
+
+
+def encode(
+    paths: Sequence[str], *, format: str, options: Sequence[str], ddl: Sequence[Path], ddl_version: str,
+    server: str | None, tables: Sequence[str], keys: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """Prints the messages. Returns the exit code."""
+    if ddl and server:
+        raise ConfigError("`--ddl` and `--server` both say how tables are defined.", hint="Give one of them.")
+    text = options_json(options)
+    check_format(format, text)
+    parts = [part for path in paths for part in log_parts(path)]
+    definitions: Definitions = OfTheLog()
+    if ddl:
+        definitions = OfSqlFiles(ddl, ddl_version)
+    elif server:
+        definitions = OfServer(server, parts)
+    chosen = [table_named(name) for name in tables]
+    encoder = LogEncoder(
+        parts, format, options=text, schemas=definitions.schemas(),
+        tables=[(table.database, table.table) for table in chosen],
+    )  # fmt: skip
+    try:
+        _print(encoder, definitions, keys=keys)
+    except DecodeError as error:
+        sys.stdout.flush()
+        _complain(error, as_json=as_json)
+        return 1
+    except BrokenPipeError:
+        # The reader of our output has closed it. Nothing more may be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def log_parts(name: str) -> list[LogPart]:
+    """The parts of a path: a binlog file, a folder of them, a relay log, or the URL of its archive."""
+    if (log := relay_log_of(name)) is not None:
+        return parts_of(log, LogRange(log.start, log.end))
+    return [(file.bytes(), file.base, 0, file.end, []) for file in log_files(name)]
+
+
+def _print(encoder: LogEncoder, definitions: Definitions, *, keys: bool) -> None:
+    while (step := encoder.read(_BYTES_PER_STEP)) is not None:
+        if isinstance(step, list):
+            for statement in step:
+                _note(statement)
+                definitions.follow(encoder, statement)
+            continue
+        lines = step.lines(keys)
+        if sys.stdout.isatty():
+            # Texts of the source must not act on the terminal.
+            sys.stdout.writelines(f"{printable_json(line)}\n" for line in lines.decode().splitlines())
+        else:
+            sys.stdout.buffer.write(lines)
+    sys.stdout.flush()
+
+
+def _note(statement: Mapping[str, Any]) -> None:
+    """Says which rows have no messages."""
+    head = statement_head(statement["sql"])
+    place = f"{statement['file']}:{statement['position']}"
+    if statement["event"] is not None:
+        say(f"Note: {place}: an event of type {statement['event']} may have changed rows.", file=sys.stderr)
+    elif head.partition(" ")[0].upper() in _CHANGES_ROWS:
+        text = f"Note: {place}: rows that a statement changed are not in the log: {head}"
+        say(printable(text), file=sys.stderr)
+
+
+def _complain(error: DecodeError, *, as_json: bool) -> None:
+    file = Path(error.path or "").name
+    if as_json:
+        fields = {"message": error.reason, "file": file, "position": error.offset}
+        say_json({"error": fields}, file=sys.stderr)
+    else:
+        say(f"penstock: {file} at position {error.offset}: {printable(error.reason)}.", file=sys.stderr)

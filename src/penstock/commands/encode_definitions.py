@@ -1,0 +1,146 @@
+"""The definitions of tables for `penstock encode`: from SQL files, or from a server's catalog.
+
+A log with `binlog_row_metadata=FULL` has the names and labels of columns itself. For others, the definitions
+of `--ddl` are true where the log begins, and statements in the log change them. Those of `--server` are of
+now: tables that a statement in the log has changed cannot be decoded with them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import unquote, urlsplit
+
+from penstock._core import LogEncoder
+from penstock.commands.schema import applied, statements
+from penstock.config import Secret, TablesConfig
+from penstock.errors import ConfigError
+from penstock.model.schema import TableId
+from penstock.sources.mysql.catalog import read_tables
+from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.ddl.catalog import Catalog
+from penstock.sources.mysql.ddl.change import Change, Emptied, RowsChanged
+from penstock.sources.mysql.ddl.definition import TableDefinition
+from penstock.sources.mysql.ddl.parse import parse
+from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.options import MySqlOptions
+
+if TYPE_CHECKING:
+    from penstock._core import LogPart
+
+
+class Definitions(Protocol):
+    def schemas(self) -> list[str]:
+        """The definitions where the log begins, as JSON."""
+
+    def follow(self, encoder: LogEncoder, statement: Mapping[str, Any]) -> None:
+        """Tells the encoder what a statement in the log changes."""
+
+
+class OfTheLog:
+    """Those that the log itself has."""
+
+    def schemas(self) -> list[str]:
+        return []
+
+    def follow(self, encoder: LogEncoder, statement: Mapping[str, Any]) -> None:
+        pass
+
+
+class OfSqlFiles:
+    def __init__(self, files: Sequence[Path], version: str) -> None:
+        try:
+            self._catalog = Catalog(Server.parse(version))
+        except ValueError as error:
+            raise ConfigError(f"{error}.") from error
+        for path in files:
+            self._catalog.reset_session()
+            for statement in statements(path):
+                for problem in applied(self._catalog, statement, str(path)):
+                    if problem.touches_table:
+                        raise ConfigError(
+                            f"{problem.file}:{problem.line}: {problem.statement} …: {problem.reason}.",
+                            hint="`penstock schema FILE` shows what is understood.",
+                        )
+
+    def schemas(self) -> list[str]:
+        return [definition.to_schema().to_json() for definition in self._catalog.tables.values()]
+
+    def follow(self, encoder: LogEncoder, statement: Mapping[str, Any]) -> None:
+        before = dict(self._catalog.tables)
+        self._catalog.database = statement["database"]
+        self._catalog.execute(statement["sql"])
+        for table in before.keys() | set(self._catalog.tables):
+            now = self._catalog.tables.get(table)
+            if now is not before.get(table) or table in self._catalog.unknown:
+                schema = None if now is None or table in self._catalog.unknown else now.to_schema().to_json()
+                encoder.define(table.database, table.table, schema)
+
+
+class OfServer:
+    """Those of a server's catalog, without the tables that the log changes."""
+
+    def __init__(self, url: str, parts: Sequence[LogPart]) -> None:
+        changed = changed_tables(parts)
+        connection = connect(_options(url))
+        try:
+            found = read_tables(connection, TablesConfig(include=["*.*"]))
+        finally:
+            connection.close()
+        self._schemas = [schema.to_json() for table, schema in found.items() if table not in changed]
+
+    def schemas(self) -> list[str]:
+        return self._schemas
+
+    def follow(self, encoder: LogEncoder, statement: Mapping[str, Any]) -> None:
+        pass
+
+
+def _options(url: str) -> MySqlOptions:
+    place = urlsplit(url)
+    if place.scheme not in ("mysql", "mariadb") or not place.hostname or not place.username:
+        raise ConfigError(
+            "`--server` needs a URL such as mysql://user@host:3306.",
+            hint="The password is taken from the environment variable PENSTOCK_PASSWORD.",
+        )
+    password = os.environ.get("PENSTOCK_PASSWORD") or unquote(place.password or "")
+    return MySqlOptions(
+        host=place.hostname, port=place.port or 3306, user=unquote(place.username), password=Secret(password)
+    )
+
+
+def changed_tables(parts: Sequence[LogPart]) -> set[TableId]:
+    """The tables that statements in the log define or change."""
+    found: set[TableId] = set()
+    # No table has this name, so only statements are read.
+    encoder = LogEncoder(list(parts), "json", tables=[("", "")])
+    while (step := encoder.read()) is not None:
+        for statement in step if isinstance(step, list) else []:
+            found |= named_tables(changes_of(statement))
+    return found
+
+
+def changes_of(statement: Mapping[str, Any]) -> list[Change]:
+    """What a statement does, whatever tables there are."""
+    server = Server.parse("8.0")
+    catalog = Catalog(server, tables=_AnyTables())
+    return catalog.apply(parse(statement["sql"], statement["database"], server))
+
+
+class _AnyTables(dict[TableId, TableDefinition]):
+    """No definition is known."""
+
+
+def named_tables(changes: Iterable[Change]) -> set[TableId]:
+    found: set[TableId] = set()
+    for change in changes:
+        if isinstance(change, RowsChanged | Emptied):
+            continue
+        names = getattr(change, "names", None)
+        if names is not None:
+            found |= {table for pair in names for table in pair}
+        elif (table := getattr(change, "table", None)) is not None:
+            found.add(table)
+    return found

@@ -1,0 +1,277 @@
+"""`penstock encode` on the files of a real server. The judges are its SELECT, and what the documentation of
+the formats says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.sources.mysql.receiving import receiving
+
+from penstock.commands.encode import encode
+from penstock.errors import ConfigError
+from penstock.testing.servers import MySql57Server, MySqlServer
+
+TABLE = "CREATE TABLE shop.orders (id INT PRIMARY KEY, note VARCHAR(40), state ENUM('new','sent'))"
+
+
+class Encode:
+    """Runs the command, and returns key and value of each line."""
+
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self._capture = capture
+        self.errors = ""
+
+    def __call__(
+        self, paths: Sequence[Path], format: str = "json", *options: str, code: int = 0, **others: Any
+    ) -> list[tuple[str, str]]:
+        arguments: dict[str, Any] = {"ddl": [], "ddl_version": "8.0", "server": None, "tables": []}
+        found = encode(
+            [str(path) for path in paths], format=format, options=options, keys=True, as_json=False,
+            **(arguments | others),
+        )  # fmt: skip
+        captured = self._capture.readouterr()
+        self.errors = captured.err
+        assert found == code, captured.err
+        keyed = [line.partition("\t") for line in captured.out.splitlines()]
+        return [(key, value) for key, _, value in keyed]
+
+
+@pytest.fixture
+def lines(capfd: pytest.CaptureFixture[str]) -> Encode:
+    return Encode(capfd)
+
+
+def values(lines: list[tuple[str, str]]) -> list[Any]:
+    return [json.loads(value) for _, value in lines if value]
+
+
+def begun(mysql_factory: Callable[..., MySqlServer], **options: Any) -> MySqlServer:
+    server = mysql_factory(**({"binlog_row_metadata": "FULL"} | options))
+    server.execute("CREATE DATABASE shop", TABLE, "FLUSH BINARY LOGS")
+    return server
+
+
+def test_transactions_have_maxwells_marks(mysql_factory: Callable[..., MySqlServer], lines: Encode) -> None:
+    server = begun(mysql_factory)
+    server.execute(
+        "BEGIN",
+        "INSERT INTO shop.orders VALUES (1, 'a', 'new'), (2, NULL, 'new')",
+        "UPDATE shop.orders SET state = 'sent' WHERE id = 1",
+        "COMMIT",
+        "DELETE FROM shop.orders WHERE id = 2",
+    )
+    found = lines(server.binlog_files()[-1:], "maxwell")
+    assert found[0][0] == '{"database":"shop","table":"orders","pk.id":1}'
+    one, two, three, four = values(found)
+    assert list(one) == ["database", "table", "type", "ts", "xid", "xoffset", "data"]
+    assert [row.get("xoffset") for row in (one, two, three)] == [0, 1, None]
+    assert [row.get("commit") for row in (one, two, three, four)] == [None, None, True, True]
+    assert one["xid"] == three["xid"] != four["xid"]
+    assert (three["type"], three["data"]["state"], three["old"]) == ("update", "sent", {"state": "new"})
+    assert (four["type"], four["data"]) == ("delete", {"id": 2, "note": None, "state": "new"})
+    [row, *_] = values(
+        lines(server.binlog_files()[-1:], "maxwell", "output_nulls=false", "output_xoffset=false")
+    )
+    assert row["data"] == {"id": 1, "note": "a", "state": "new"} and "xoffset" not in row
+    [row, *_] = values(
+        lines(
+            server.binlog_files()[-1:], "maxwell", "output_binlog_position=true", "output_primary_keys=true",
+            "output_primary_key_columns=true", "output_server_id=true", "output_thread_id=true",
+            "kafka_key_format=array",
+        )
+    )  # fmt: skip
+    assert (row["primary_key"], row["primary_key_columns"], row["server_id"]) == ([1], ["id"], 1)
+    assert row["position"].startswith(server.binlog_files()[-1].name + ":")
+
+
+def test_a_changed_key_is_a_deletion_a_tombstone_and_a_creation(
+    mysql_factory: Callable[..., MySqlServer], lines: Encode
+) -> None:
+    server = begun(mysql_factory)
+    server.execute("INSERT INTO shop.orders VALUES (1, 'a', 'new')", "UPDATE shop.orders SET id = 7")
+    found = lines(server.binlog_files()[-1:], "debezium")
+    assert [key for key, _ in found] == ['{"id":1}', '{"id":1}', '{"id":1}', '{"id":7}']
+    assert found[2][1] == ""
+    created, deleted, again = values(found)
+    assert [one["op"] for one in (created, deleted, again)] == ["c", "d", "c"]
+    assert (deleted["before"]["id"], deleted["after"], again["before"], again["after"]["id"]) == (
+        1,
+        None,
+        None,
+        7,
+    )
+    assert len(lines(server.binlog_files()[-1:], "debezium", "tombstones.on.delete=false")) == 3
+
+
+def test_debeziums_transaction_messages_count_the_changes(
+    mysql_factory: Callable[..., MySqlServer], lines: Encode
+) -> None:
+    server = begun(mysql_factory)
+    server.execute(
+        "CREATE TABLE shop.other (id INT PRIMARY KEY)",
+        "BEGIN",
+        "INSERT INTO shop.orders VALUES (1, 'a', 'new')",
+        "INSERT INTO shop.other VALUES (1)",
+        "INSERT INTO shop.orders VALUES (2, 'a', 'new')",
+        "COMMIT",
+    )
+    found = values(lines(server.binlog_files()[-1:], "debezium", "provide.transaction.metadata=true"))
+    begin, *changes, end = found
+    assert (begin["status"], end["status"], end["event_count"]) == ("BEGIN", "END", 3)
+    assert begin["id"] == end["id"] == changes[0]["source"]["gtid"]
+    orders = [
+        (one["transaction"]["total_order"], one["transaction"]["data_collection_order"]) for one in changes
+    ]
+    assert orders == [(1, 1), (2, 1), (3, 2)]
+    counts = {one["data_collection"]: one["event_count"] for one in end["data_collections"]}
+    assert counts == {"shop.orders": 2, "shop.other": 1}
+
+
+def test_canals_message_has_the_rows_of_an_event(
+    mysql_factory: Callable[..., MySqlServer], lines: Encode
+) -> None:
+    server = begun(mysql_factory)
+    server.execute(
+        "INSERT INTO shop.orders VALUES (1, 'a', 'new'), (2, 'b', 'new')",
+        "UPDATE shop.orders SET note = CONCAT(note, '!'), state = IF(id = 2, 'sent', state)",
+    )
+    inserted, updated = values(lines(server.binlog_files()[-1:], "canal"))
+    assert list(inserted) == sorted(inserted)
+    assert (inserted["type"], inserted["isDdl"], inserted["pkNames"], inserted["old"]) == (
+        "INSERT",
+        False,
+        ["id"],
+        None,
+    )
+    assert inserted["data"][1] == {"id": "2", "note": "b", "state": "new"}
+    assert inserted["mysqlType"] == {"id": "int", "note": "varchar(40)", "state": "enum('new','sent')"}
+    assert updated["old"] == [{"note": "a"}, {"note": "b", "state": "new"}]
+
+
+def test_names_come_from_sql_files_and_follow_the_statements_of_the_log(
+    mysql_factory: Callable[..., MySqlServer], lines: Encode, tmp_path: Path
+) -> None:
+    server = begun(mysql_factory, binlog_row_metadata="MINIMAL")
+    server.execute(
+        "INSERT INTO shop.orders VALUES (1, 'a', 'sent')",
+        "ALTER TABLE shop.orders RENAME COLUMN note TO remark, ADD COLUMN n INT FIRST",
+        "INSERT INTO shop.orders VALUES (5, 2, 'b', 'new')",
+        "CREATE TABLE shop.more (k INT PRIMARY KEY)",
+        "INSERT INTO shop.more VALUES (3)",
+    )
+    ddl = tmp_path / "tables.sql"
+    ddl.write_text(f"CREATE DATABASE shop; {TABLE};")
+    found = values(lines(server.binlog_files()[-1:], ddl=[ddl]))
+    assert [one["after"] for one in found] == [
+        {"id": 1, "note": "a", "state": "sent"},
+        {"n": 5, "id": 2, "remark": "b", "state": "new"},
+        {"k": 3},
+    ]
+
+
+def test_missing_names_are_one_error_with_a_cure(
+    mysql_factory: Callable[..., MySqlServer], lines: Encode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = begun(mysql_factory, binlog_row_metadata="MINIMAL")
+    server.execute(
+        "INSERT INTO shop.orders VALUES (1, 'a', 'sent')",
+        "CREATE TABLE shop.t (k INT PRIMARY KEY)",
+        "INSERT INTO shop.t VALUES (3)",
+    )
+    assert lines(server.binlog_files()[-1:], code=1) == []
+    assert "names of the columns of shop.orders" in lines.errors and "--ddl" in lines.errors
+    # The catalog knows what the table is now. It was created in this log, so the catalog does not prove what
+    # it was then.
+    monkeypatch.setenv("PENSTOCK_PASSWORD", server.password)
+    url = f"mysql://{server.user}@{server.host}:{server.port}"
+    [found] = values(lines(server.binlog_files()[-1:], server=url, code=1))
+    assert found["after"] == {"id": 1, "note": "a", "state": "sent"}
+    assert "names of the columns of shop.t" in lines.errors
+
+
+def test_rows_of_an_xa_transaction_come_at_its_commit(
+    mysql_factory: Callable[..., MySqlServer], lines: Encode
+) -> None:
+    server = begun(mysql_factory)
+    for name in "xy":
+        number = ord(name)
+        server.execute(
+            f"XA START '{name}'",
+            f"INSERT INTO shop.orders VALUES ({number}, 'prepared {name}', 'new')",
+            f"XA END '{name}'",
+            f"XA PREPARE '{name}'",
+        )
+    server.execute("INSERT INTO shop.orders VALUES (4, 'before the commit', 'new')", "FLUSH BINARY LOGS")
+    server.execute("XA ROLLBACK 'y'", "XA COMMIT 'x'")
+    first, second = server.binlog_files()[-2:]
+    found = values(lines([first, second]))
+    assert [one["after"]["note"] for one in found] == ["before the commit", "prepared x"]
+    assert len(values(lines([first]))) == 1
+    assert lines([second], code=1) == []
+    assert "prepared before this log begins" in lines.errors
+
+
+@pytest.mark.slow
+def test_rows_that_were_taken_back_have_no_messages(lines: Encode, tmp_path: Path) -> None:
+    with MySql57Server({"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}) as server:
+        server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(40))")
+        server.execute("FLUSH BINARY LOGS")
+        # A temporary table cannot be taken back, so the transaction is logged, and that it was undone.
+        server.execute(
+            "SET SESSION binlog_format = MIXED",
+            "BEGIN", *(f"INSERT INTO d.t VALUES ({n}, UUID())" for n in range(60)),
+            "CREATE TEMPORARY TABLE d.one (id INT)", "ROLLBACK",
+            "BEGIN", "INSERT INTO d.t VALUES (101, UUID())", "SAVEPOINT `A b`",
+            "INSERT INTO d.t VALUES (102, UUID())", "CREATE TEMPORARY TABLE d.two (id INT)",
+            "ROLLBACK TO `A b`", "INSERT INTO d.t VALUES (103, UUID())", "COMMIT",
+            "BEGIN", "INSERT INTO d.t VALUES (104, UUID())", "SAVEPOINT c",
+            "INSERT INTO d.t VALUES (105, UUID())", "CREATE TEMPORARY TABLE d.three (id INT)",
+            "ROLLBACK TO c", "COMMIT",
+        )  # fmt: skip
+        ddl = tmp_path / "tables.sql"
+        ddl.write_text("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(40));")
+        found = values(lines(server.binlog_files()[-1:], "maxwell", ddl=[ddl], ddl_version="5.7.22"))
+        assert [one["data"]["id"] for one in found] == [101, 103, 104]
+        # The last row that counts ends the transaction.
+        assert [one.get("commit") for one in found] == [None, True, True]
+
+
+def test_statements_that_changed_rows_are_said(
+    mysql_factory: Callable[..., MySqlServer], lines: Encode
+) -> None:
+    server = begun(mysql_factory)
+    server.execute(
+        "SET SESSION binlog_format = 'STATEMENT'", "INSERT INTO shop.orders VALUES (1, 'a', 'new')"
+    )
+    assert lines(server.binlog_files()[-1:]) == []
+    assert "rows that a statement changed are not in the log: INSERT" in lines.errors
+    assert "'a'" not in lines.errors
+
+
+def test_a_relay_log_gives_the_same_messages_as_the_servers_files(
+    mysql_factory: Callable[..., MySqlServer], lines: Encode, tmp_path: Path
+) -> None:
+    server = begun(mysql_factory)
+    with receiving(server, tmp_path, start="latest") as receiver:
+        receiver.wait_until_level()
+        for number in range(3):
+            server.execute(
+                f"INSERT INTO shop.orders VALUES ({number}, 'a', 'new'), ({number + 10}, 'b', 'new')",
+                f"UPDATE shop.orders SET note = 'c' WHERE id = {number}",
+                "FLUSH BINARY LOGS",
+            )
+        receiver.wait_until_level()
+        for format in ("maxwell", "debezium"):
+            options = ["output_binlog_position=true"] if format == "maxwell" else []
+            relayed = lines([receiver.log.path], format, *options)
+            assert relayed == lines(server.binlog_files()[-4:], format, *options) and len(relayed) == 9
+
+
+def test_options_that_do_not_exist_are_refused(lines: Encode) -> None:
+    for format, option in (("maxwell", "x=1"), ("debezium", "decimal.handling.mode=x"), ("nonsense", "x=1")):
+        with pytest.raises(ConfigError):
+            lines([], format, option)
