@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from penstock.runtime.driver_lease import LEASE
 from penstock.testing.demo import CLUSTER_START
 from penstock.testing.running import RunningPipeline
 from penstock.testing.scenario import SHORT_LIVED, Scenario, wait_for
@@ -75,6 +76,7 @@ def on_cluster(case: Scenario, store: S3Server, cluster: SparkCluster, state: Pa
         },
         epoch={"driver_bytes_max": 0, "interval": "200ms"},
         snapshot={"chunk_rows": CHUNK_ROWS},
+        stop_timeout="1min",
         **options,
     )
 
@@ -133,7 +135,7 @@ def test_executors_end_in_the_middle_and_join_late(
     packed = list(late.work.rglob("penstock-env/penstock/__init__.py"))
     assert packed, "the executor that joined late got the packages"
     assert_equal(case)
-    assert objects(store, f"{case.database}/staging") == []
+    assert objects(store, f"{case.database}/staging") == [LEASE]
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_a_driver_continues_in_another_directory_with_what_must_survive(
             pipeline.kill("driver")
             pipeline.kill("receiver")
         else:
-            assert pipeline.stop(seconds=300) == 0
+            assert pipeline.stop(seconds=300) == 0, pipeline.errors[-3000:]
         wait_for(lambda: not any(one.is_running() for one in ended), "all of the driver to end", seconds=300)
     change(case, 2)
     elsewhere = case.folder / "elsewhere"
@@ -168,7 +170,7 @@ def test_a_driver_continues_in_another_directory_with_what_must_survive(
     done = case.command("run", "--once", "--json", timeout=900)
     assert done.returncode == 0, done.stderr[-3000:]
     assert_equal(case)
-    assert objects(store, f"{case.database}/staging") == []
+    assert objects(store, f"{case.database}/staging") == [LEASE]
 
 
 def test_a_table_that_refers_to_itself_is_read_and_followed(
@@ -194,4 +196,4 @@ def test_a_table_that_refers_to_itself_is_read_and_followed(
     assert not [one["parked"] for one in case.status()["tables"] if one["parked"]]
     found = sorted((row["id"], row["up"], row["note"]) for row in rows_at_target(case, "tree"))
     assert found == sorted(case.server.query(f"SELECT id, up, note FROM {at}.tree"))
-    assert objects(store, f"{at}/staging") == []
+    assert objects(store, f"{at}/staging") == [LEASE]

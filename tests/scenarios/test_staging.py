@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from penstock.runtime.driver_lease import LEASE
 from penstock.store.credentials import GivenKeys, Keys
 from penstock.store.opening import open_store
 from penstock.store.options import StoreOptions
@@ -44,8 +45,9 @@ def staged_in(server: S3Server) -> dict[str, Any]:
 
 
 def objects(server: S3Server, url: str) -> list[str]:
+    """What is below a URL, without the leases of drivers."""
     store = open_store(url, StoreOptions(GivenKeys(Keys(KEY_ID, SECRET)), server.url))
-    return [found.key for found in store.objects()]
+    return [found.key for found in store.objects() if not found.key.endswith(f"/{LEASE}")]
 
 
 def load(mysql: Database, children: int = CHILDREN) -> None:
