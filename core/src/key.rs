@@ -31,10 +31,6 @@ impl Key {
         Self(u128::from_le_bytes(Md5::digest(bytes).into()))
     }
 
-    pub fn number(self) -> u128 {
-        self.0
-    }
-
     /// The bucket of the key, of `count` buckets. It is the same in every process.
     pub fn bucket(self, count: u32) -> u32 {
         // Multiplies both halves by odd constants and folds them, which spreads similar keys.

@@ -14,7 +14,7 @@ fn summed(bytes: &[u8]) -> Vec<u8> {
         return bytes;
     }
     bytes[..8].copy_from_slice(b"PenstKey");
-    bytes[8..12].copy_from_slice(&2_u32.to_le_bytes());
+    bytes[8..12].copy_from_slice(&3_u32.to_le_bytes());
     let bits = u32::from(bytes[12] % 6);
     (bytes[12], bytes[13], bytes[14]) = (bits as u8, bytes[13] % 3 + 1, bytes[14] % 4 + 1);
     let width = (88 - bits).div_ceil(8) as usize + usize::from(bytes[13] + bytes[14]);

@@ -1,13 +1,12 @@
-//! Fingerprints of keys: SipHash-1-3 with 128 bits, of the key as a 128-bit number, with the index's seed.
+//! Fingerprints of keys: SipHash-1-3 with 128 bits, of the bytes of the key, with the index's seed.
 //!
-//! The seed is secret, so nobody can choose keys that fall into one bucket. A fingerprint is the same in
-//! every process and version; the version in a run's header changes if it ever cannot be.
+//! The seed is secret, so nobody can choose keys that have one fingerprint, or that fall into one bucket. A
+//! fingerprint is the same in every process and version. If it ever cannot be, `format::VERSION` changes.
 
 use arrow_array::{Array, RecordBatch};
 
 use crate::column::write_widened_key;
 use crate::error::ValueError;
-use crate::key::Key;
 
 /// Makes the fingerprints of an index.
 #[derive(Debug, Clone, Copy)]
@@ -38,34 +37,41 @@ impl Fingerprints {
             for column in columns {
                 write_widened_key(column, row, &mut bytes)?;
             }
-            visit(row, self.hash(Key::of(&bytes)))?;
+            visit(row, self.hash(&bytes))?;
         }
         Ok(())
     }
 
     #[inline]
-    fn hash(&self, key: Key) -> u128 {
-        let number = key.number();
-        sip_1_3([self.seed, self.seed ^ 0x9e37_79b9_7f4a_7c15], [number as u64, (number >> 64) as u64])
+    fn hash(&self, key: &[u8]) -> u128 {
+        sip_1_3([self.seed, self.seed ^ 0x9e37_79b9_7f4a_7c15], key)
     }
 }
 
-/// SipHash-1-3 with 128 bits, of a message of two words. Source: Aumasson and Bernstein, "SipHash: a fast
-/// short-input PRF", and its reference implementation. The first half of the result is in the high bits.
+/// SipHash-1-3 with 128 bits. Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF", and its
+/// reference implementation. The first half of the result is in the high bits.
 #[inline]
-fn sip_1_3(key: [u64; 2], message: [u64; 2]) -> u128 {
+fn sip_1_3(key: [u64; 2], message: &[u8]) -> u128 {
     let mut state = [
         key[0] ^ 0x736f_6d65_7073_6575,
         key[1] ^ 0x646f_7261_6e64_6f6d ^ 0xee,
         key[0] ^ 0x6c79_6765_6e65_7261,
         key[1] ^ 0x7465_6462_7974_6573,
     ];
-    // The last word has the message's length, 16, in its first byte.
-    for word in [message[0], message[1], 16 << 56] {
+    let mut take = |word: u64| {
         state[3] ^= word;
         round(&mut state);
         state[0] ^= word;
+    };
+    let mut words = message.chunks_exact(8);
+    for word in words.by_ref() {
+        take(u64::from_le_bytes(std::array::from_fn(|at| word[at])));
     }
+    // The last word has the rest, and the message's length in its highest byte.
+    let mut last = [0; 8];
+    last[..words.remainder().len()].copy_from_slice(words.remainder());
+    last[7] = message.len() as u8;
+    take(u64::from_le_bytes(last));
     state[2] ^= 0xee;
     (0..3).for_each(|_| round(&mut state));
     let first = state[0] ^ state[1] ^ state[2] ^ state[3];
@@ -113,15 +119,24 @@ mod tests {
         found
     }
 
-    /// By OpenSSL: `printf '\x00...\x0f' | openssl mac -macopt hexkey:0001...0f -macopt size:16
+    /// By OpenSSL: `printf '\x00...' | openssl mac -macopt hexkey:0001...0f -macopt size:16
     /// -macopt c-rounds:1 -macopt d-rounds:3 SIPHASH`.
     #[test]
     fn it_is_the_hash_that_openssl_makes() {
+        let bytes: [u8; 20] = std::array::from_fn(|at| at as u8);
         let word = |first: u8| u64::from_le_bytes(std::array::from_fn(|at| first + at as u8));
-        let hash = sip_1_3([word(0), word(8)], [word(0), word(8)]);
-        let bytes = [((hash >> 64) as u64).to_le_bytes(), (hash as u64).to_le_bytes()].concat();
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
-        assert_eq!(hex, "D0A8D95715518EEBB513B0F83D9E1793");
+        for (length, expected) in [
+            (0, "E77EBCB22788A5BEFD62DB6ADD303001"),
+            (7, "1084B923F2AAE0C3A62F2EC80848AB77"),
+            (8, "AA12FEE1D5E3DAB4724F16AB35F9C799"),
+            (16, "D0A8D95715518EEBB513B0F83D9E1793"),
+            (20, "3C2C2F11BB90CF0BE335CA9B2E91E9B7"),
+        ] {
+            let hash = sip_1_3([word(0), word(8)], &bytes[..length]);
+            let halves = [((hash >> 64) as u64).to_le_bytes(), (hash as u64).to_le_bytes()].concat();
+            let hex: String = halves.iter().map(|byte| format!("{byte:02X}")).collect();
+            assert_eq!(hex, expected);
+        }
     }
 
     #[test]
@@ -151,7 +166,7 @@ mod tests {
         let numbers: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
         let texts: ArrayRef = Arc::new(StringArray::from(vec!["ä", "a text of more than 15 bytes"]));
         let found = hashes(0x1234_5678_9abc_def0, vec![numbers, texts]);
-        let fingerprints = [207_013_055_048_544_279_832_309_545, 210_675_128_385_953_141_613_444_391];
+        let fingerprints = [28_807_863_216_869_513_615_484_862, 27_444_391_817_059_446_435_549_226];
         assert_eq!(found.iter().map(|found| found.1 >> 40).collect::<Vec<_>>(), fingerprints);
     }
 }

@@ -13,7 +13,7 @@ use super::{Entry, Result, RunError, FILE_MAX, FINGERPRINT_BITS};
 
 const MAGIC: [u8; 8] = *b"PenstKey";
 /// Raise it if the layout or the fingerprints change.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 pub const HEADER_SIZE: u64 = 64;
 pub const CHECKSUM_SIZE: usize = 4;
 /// Bytes before those of a bucket in a buffer, so that entries can be read as numbers of 16 bytes.

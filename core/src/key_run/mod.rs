@@ -44,7 +44,7 @@ pub const FILE_MAX: u32 = (1 << 24) - 1;
 /// Bits of a fingerprint.
 const FINGERPRINT_BITS: u32 = 88;
 
-/// A fingerprint, the number of a data file, and a row. Entries sort by fingerprint first.
+/// A fingerprint, the number of a data file, and a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     /// The first 64 bits of the fingerprint, and the other 24.

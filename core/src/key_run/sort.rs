@@ -1,7 +1,7 @@
 //! Sorts more entries than fit into memory: sorted pieces go to the disk and are merged.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::binary_heap::{BinaryHeap, PeekMut};
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufReader, BufWriter, Read, Write};
 
@@ -54,9 +54,9 @@ impl Sorter {
         Ok(())
     }
 
-    /// Calls `take` with each entry in ascending order.
+    /// Calls `take` with each entry in ascending order of fingerprints.
     pub fn drain(mut self, mut take: impl FnMut(Entry) -> Result<()>) -> Result<()> {
-        self.held.sort_unstable();
+        self.sort();
         if self.pieces.is_empty() {
             return self.held.into_iter().try_for_each(take);
         }
@@ -65,8 +65,12 @@ impl Sorter {
         merge(self.readers(0)?, |entry, _| take(entry))
     }
 
+    fn sort(&mut self) {
+        self.held.sort_unstable_by_key(|entry| entry.fingerprint());
+    }
+
     fn spill(&mut self) -> Result<()> {
-        self.held.sort_unstable();
+        self.sort();
         let mut output = BufWriter::with_capacity(BUFFER_BYTES, self.unnamed()?);
         for entry in &self.held {
             output.write_all(&to_bytes(entry)).map_err(RunError::io(&self.path))?;
@@ -152,21 +156,30 @@ fn from_bytes(bytes: &[u8; ENTRY_SIZE]) -> Entry {
     Entry { high: u64::from(first) | u64::from(second) << 32, low, file, row }
 }
 
-/// Calls `take` with the entries of all sources in ascending order, each with the number of its source.
+/// Calls `take` with the entries of all sources in ascending order of their fingerprints, each with the
+/// number of its source.
 pub fn merge<S: Sorted>(mut sources: Vec<S>, mut take: impl FnMut(Entry, usize) -> Result<()>) -> Result<()> {
+    // The next entry of each source that has one.
     let mut heap = BinaryHeap::with_capacity(sources.len());
     for (number, source) in sources.iter_mut().enumerate() {
         if let Some(entry) = source.next()? {
-            heap.push(Reverse((entry, number)));
+            heap.push(Reverse(Next { fingerprint: entry.fingerprint(), number, entry }));
         }
     }
     while let Some(mut first) = heap.peek_mut() {
-        let Reverse((entry, number)) = *first;
+        let Reverse(Next { number, entry, .. }) = *first;
         take(entry, number)?;
         match sources[number].next()? {
-            Some(next) => first.0 .0 = next,
-            None => drop(std::collections::binary_heap::PeekMut::pop(first)),
+            Some(entry) => *first = Reverse(Next { fingerprint: entry.fingerprint(), number, entry }),
+            None => drop(PeekMut::pop(first)),
         }
     }
     Ok(())
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Next {
+    fingerprint: u128,
+    number: usize,
+    entry: Entry,
 }
