@@ -96,7 +96,6 @@ STATEMENTS = (
     "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableChangeDataFeed' = 'true')",
     "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
     "ALTER TABLE {} ADD CONSTRAINT low CHECK (id < 100)",
-    "ALTER TABLE {} CLUSTER BY (id)",
     "ALTER TABLE {} ADD COLUMNS (more STRUCT<a: INT>)",
 )
 

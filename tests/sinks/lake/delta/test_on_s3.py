@@ -22,6 +22,11 @@ def test_the_sink_keeps_its_promises_on_s3() -> None:
 
 
 @pytest.mark.slow
+def test_two_sparks_may_write_one_table() -> None:
+    run_in(DELTA_S3, str(Path(__file__).with_name("strangers.py")), seconds=500)
+
+
+@pytest.mark.slow
 def test_every_mistake_is_told_with_the_cure() -> None:
     run_in(DELTA_S3, str(Path(__file__).with_name("store_mistakes.py")), seconds=900)
 

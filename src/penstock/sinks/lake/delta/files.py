@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Container, Sequence
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from penstock.sinks.files import FIELD_ID, FileWriter, Value, WrittenFile
+from penstock.sinks.files import BOUND_BYTES_MAX, FIELD_ID, FileWriter, Value, WrittenFile
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.delta.commits import Action
+from penstock.sinks.lake.iceberg.layout import Layout
+from penstock.sinks.lake.iceberg.table_options import Term
 from penstock.sinks.lake.sessions import java_map
 from penstock.store.files import Folder
 
@@ -40,14 +43,15 @@ _ARROW = {
 }
 """Delta's names of the types that a target can have, except decimals, which have parameters."""
 
-_PHYSICAL_NAME = "delta.columnMapping.physicalName"
+PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _ID = "delta.columnMapping.id"
 
-_KNOWN_OF_FIELDS = {_PHYSICAL_NAME, _ID, "delta.typeChanges", "comment"}
+_KNOWN_OF_FIELDS = {PHYSICAL_NAME, _ID, "delta.typeChanges", "comment"}
 """Metadata of columns whose values are written as they are. Generated and identity columns have others."""
 
 _KNOWN_FEATURES = {
-    "columnMapping", "deletionVectors", "timestampNtz", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck",
+    "clustering", "columnMapping", "deletionVectors", "domainMetadata", "timestampNtz", "typeWidening",
+    "v2Checkpoint", "vacuumProtocolCheck",
     # These have no effect unless a property (below) or a column's metadata turns them on.
     "appendOnly", "changeDataFeed", "checkConstraints", "generatedColumns", "identityColumns", "invariants",
 }  # fmt: skip
@@ -57,32 +61,79 @@ _CONSTRAINTS = "delta.constraints."
 
 
 def file_writer(spark: SparkSession, access: Access, snapshot: Any) -> FileWriter | None:
-    """A writer for data files of a table. None: the table needs Spark's writer, because it has partitions or
-    a feature that is not supported here, or is in a store that Penstock cannot reach by itself."""
+    """A writer for data files of a table. None: the table needs Spark's writer, because it has a feature or
+    partitions that are not supported here, or is in a store that Penstock cannot reach by itself."""
     folder, metadata = data_folder(access, snapshot), snapshot.metadata()
-    if folder is None or not _is_plain(spark, snapshot) or metadata.partitionColumns().nonEmpty():
+    if folder is None or not _is_plain(spark, snapshot):
         return None
-    fields, names = [], []
+    fields, names, physical = [], [], dict[str, str]()
     for column in json.loads(metadata.schemaString())["fields"]:
         kind, known = _arrow_type(column["type"]), column["metadata"]
-        if kind is None or not column["nullable"] or not {_PHYSICAL_NAME, _ID} <= set(known):
+        if kind is None or not column["nullable"] or not {PHYSICAL_NAME, _ID} <= set(known):
             return None
         if set(known) - _KNOWN_OF_FIELDS:
             return None
-        fields.append(pa.field(known[_PHYSICAL_NAME], kind, metadata={FIELD_ID: str(known[_ID])}))
+        fields.append(pa.field(known[PHYSICAL_NAME], kind, metadata={FIELD_ID: str(known[_ID])}))
         names.append(column["name"])
-    return FileWriter(folder, pa.schema(fields), optional=frozenset(names), sources=tuple(names), strict=True)
+        physical[column["name"]] = known[PHYSICAL_NAME]
+    schema = pa.schema(fields)
+    by = [physical[name] for name in partitions(spark, snapshot)]
+    if not all(_is_partition_type(schema.field(name).type) for name in by):
+        return None
+    clustered = clustering(spark, snapshot)
+    if not all(name in schema.names and _has_bounds(schema.field(name).type) for name in clustered):
+        return None
+    return FileWriter(
+        folder, schema, optional=frozenset(names), sources=tuple(names), strict=True,
+        layout=Layout(tuple(Term("identity", name) for name in by), ()) if by else None,
+    )  # fmt: skip
+
+
+def partitions(spark: SparkSession, snapshot: Any) -> list[str]:
+    """The columns by which the table is partitioned."""
+    convert: Any = spark._jvm.scala.jdk.javaapi.CollectionConverters  # type: ignore[union-attr]
+    return [str(name) for name in convert.asJava(snapshot.metadata().partitionColumns())]
+
+
+def clustering(spark: SparkSession, snapshot: Any) -> tuple[str, ...]:
+    """The columns by which OPTIMIZE clusters the table, by their names in files. Source: PROTOCOL.md,
+    "Clustered Table": writers give their statistics in each file."""
+    convert: Any = spark._jvm.scala.jdk.javaapi.CollectionConverters  # type: ignore[union-attr]
+    for one in convert.asJava(snapshot.domainMetadata()):
+        if one.domain() == "delta.clustering" and not one.removed():
+            columns = json.loads(one.configuration())["clusteringColumns"]
+            return tuple(".".join(parts) for parts in columns)
+    return ()
+
+
+def _is_partition_type(kind: pa.DataType) -> bool:
+    """Whether values of this type are the same after they were texts in the log. An empty text is NULL
+    then."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind) or kind == pa.date32())
+
+
+def _has_bounds(kind: pa.DataType) -> bool:
+    """Whether values of this type have bounds in `statistics`."""
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or kind in (pa.date32(), pa.string())
+    )
 
 
 def key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
-    """A writer for files of keys, in the target's types. None: the target lacks a column of the key, or the
-    column holds floating-point numbers, of which the source takes 0 and -0 as equal."""
+    """A writer for files of keys, in the target's types. None: the target lacks a column of the key, has
+    partitions by one, or the column holds floating-point numbers, of which the source takes 0 and -0 as
+    equal."""
     if not set(key) <= set(writer.columns):
         return None
+    by = {term.column for term in writer.layout.partitions} if isinstance(writer.layout, Layout) else set()
+    if by & {writer.fields.field(writer.columns.index(name)).name for name in key}:
+        return None  # files that Spark has written lack the columns of partitions
     fields = [writer.fields.field(writer.columns.index(name)) for name in key]
     if any(pa.types.is_floating(field.type) for field in fields):
         return None
-    return replace(writer, fields=pa.schema(fields), sources=key, optional=frozenset(), strict=False)
+    return replace(
+        writer, fields=pa.schema(fields), sources=key, optional=frozenset(), strict=False, layout=None
+    )
 
 
 def takes_vectors(snapshot: Any) -> bool:
@@ -130,18 +181,28 @@ def _arrow_type(name: Any) -> pa.DataType | None:
     return _ARROW.get(name) if decimal is None else pa.decimal128(int(decimal[1]), int(decimal[2]))
 
 
-def added(file: WrittenFile, fields: pa.Schema) -> Action:
-    """The log entry that adds a data file. The file is in the table's directory itself."""
+def added(file: WrittenFile, writer: FileWriter, clustered: Sequence[str] = ()) -> Action:
+    """The log entry that adds a data file of the writer. The file is in the table's directory itself."""
+    by = [term.column for term in writer.layout.partitions] if isinstance(writer.layout, Layout) else []
+    values = {name: _partition_text(value) for name, value in zip(by, file.partition, strict=True)}
+    stats = statistics(file, writer.fields, without=values, always=clustered)
     return {
         "add": {
             "path": file.location.rpartition("/")[2],
-            "partitionValues": {},
+            "partitionValues": values,
             "size": file.size,
             "modificationTime": _now_ms(),
             "dataChange": True,
-            "stats": json.dumps(statistics(file, fields)),
+            "stats": json.dumps(stats),
         }
     }
+
+
+def _partition_text(value: Any) -> str | None:
+    """Source: PROTOCOL.md, "Partition Value Serialization"."""
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def removed(file: dict[str, Any]) -> Action:
@@ -164,20 +225,26 @@ def statistics(
     *,
     text_max: int = STATS_TEXT_MAX,
     columns_max: int = STATS_COLUMNS_MAX,
+    without: Container[str] = (),
+    always: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """A file's statistics in Delta's form: the numbers of rows and NULLs, and the bounds of integers, dates,
-    and texts of at most `text_max` characters. Columns have their names in the file."""
+    """A file's statistics in Delta's form: the numbers of rows and NULLs, and the bounds of integers, times,
+    and texts of at most `text_max` characters. Columns have their names in the file. `without`: columns that
+    have none. `always`: columns that have them wherever they stand and however long their texts are."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
-    for field, column in list(zip(fields, file.columns, strict=True))[:columns_max]:
+    for place, (field, column) in enumerate(zip(fields, file.columns, strict=True)):
+        if (place >= columns_max and field.name not in always) or field.name in without:
+            continue
         if column.nulls is None:
             continue
+        longest = BOUND_BYTES_MAX if field.name in always else text_max
         nulls[field.name] = column.nulls
         if column.least is None or column.greatest is None:
             continue
-        low = _bound(column.least, field.type, text_max)
-        high = _bound(column.greatest, field.type, text_max)
+        low = _bound(column.least, field.type, longest)
+        high = _bound(column.greatest, field.type, longest)
         if low is not None and high is not None:
             least[field.name], greatest[field.name] = low, high
     return {
@@ -201,7 +268,18 @@ def _bound(value: Value, kind: pa.DataType, text_max: int) -> int | str | None:
             return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
         except OverflowError:  # MySQL has a year 0
             return None
+    if pa.types.is_timestamp(kind):
+        return _time(int(value), with_zone=kind.tz is not None)
     return None
+
+
+def _time(micros: int, *, with_zone: bool) -> str | None:
+    """Delta rounds times down to milliseconds, the greatest, too, which its readers know."""
+    try:
+        moment = datetime(1970, 1, 1) + timedelta(microseconds=micros)
+    except OverflowError:
+        return None
+    return moment.isoformat(timespec="milliseconds") + ("Z" if with_zone else "")
 
 
 def _now_ms() -> int:

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     ByteType,
@@ -36,9 +36,10 @@ from penstock.sinks.base import GENERATION, Commit, Compacted, Foreign, Missing
 from penstock.sinks.files import WRITTEN, written
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.delta.commits import Commits, application, property_of, transaction_version
-from penstock.sinks.lake.delta.files import added, file_writer
+from penstock.sinks.lake.delta.files import PHYSICAL_NAME, added, clustering, file_writer, partitions
 from penstock.sinks.lake.delta.merge import FileMerges
 from penstock.sinks.lake.delta.registration import DeltaOptions
+from penstock.sinks.lake.delta.shaping import layout_clause, refused, renamed
 from penstock.sinks.lake.evolve import Change, assignments
 from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.sessions import Sessions, java_map
@@ -55,6 +56,9 @@ _PACKING = {
     "spark.databricks.delta.optimize.minFileSize": str(16 * 1024**2),
     "spark.databricks.delta.optimize.maxFileSize": str(128 * 1024**2),
     "spark.databricks.delta.optimize.maxDeletedRowsRatio": "0.5",
+    # Of clustered tables: what is clustered and has a gigabyte is not rewritten. Delta's own limit is 100.
+    "spark.databricks.delta.optimize.clustering.mergeStrategy.minCubeSize.threshold": str(1024**3),
+    "spark.databricks.delta.optimize.clustering.mergeStrategy.minCubeSize.targetCubeSize": str(2 * 1024**3),
 }
 """Large files are not rewritten unless half of their rows are deleted."""
 
@@ -118,11 +122,20 @@ class DeltaFormat:
     def create(
         self, table: TableId, columns: StructType, key: Sequence[str], properties: Mapping[str, str]
     ) -> bool:
+        shape = self._options.shape(table)
+        layout = "" if shape is None else layout_clause(table, shape, columns)
+        wanted = {**_PROPERTIES, **({} if shape is None else shape.properties), **properties}
+        statement = (
+            f"CREATE TABLE IF NOT EXISTS {self.name(table)} ({column_definitions(columns)}) USING delta "
+            f"{layout} {table_properties(wanted)}"
+        )
         with self._sessions.lend(_CREATING) as session:
-            session.sql(
-                f"CREATE TABLE IF NOT EXISTS {self.name(table)} ({column_definitions(columns)}) "
-                f"USING delta {table_properties({**_PROPERTIES, **properties})}"
-            )
+            try:
+                session.sql(statement)
+            except AnalysisException as error:
+                if shape is None:
+                    raise
+                raise refused(table, shape, one_sentence(error)) from error
         return False  # Spark does not say whether this statement created it
 
     def remove(self, table: TableId) -> None:
@@ -193,7 +206,9 @@ class DeltaFormat:
             files = written(rows.through(writer, WRITTEN))
         else:
             return False
-        self._commits.write(target, commit, [added(file, writer.fields) for file in files], reads=False)
+        clustered = clustering(self._spark, target)
+        actions = [added(file, writer, clustered) for file in files]
+        self._commits.write(target, commit, actions, reads=False)
         self._count_commit(table)
         return True
 
@@ -257,6 +272,14 @@ class DeltaFormat:
             self._spark.sql(f"ALTER TABLE {self.name(table)} ADD COLUMNS ({columns})")
         self._spark.sql(f"UPDATE {self.name(table)} SET {assignments(present, computed)}")
 
+    def _keep_layout(self, table: TableId, changed: list[Change], computed: list[Change]) -> None:
+        """Raises `TableError` before anything is written if a column that the layout needs goes."""
+        snapshot = self.load(table)
+        fields = json.loads(snapshot.metadata().schemaString())["fields"]
+        physical = {field["metadata"].get(PHYSICAL_NAME): field["name"] for field in fields}
+        clustered = [physical[name] for name in clustering(self._spark, snapshot) if name in physical]
+        renamed(table, [*partitions(self._spark, snapshot), *clustered], changed, computed)
+
     def _allow_widening(self, table: TableId) -> None:
         name = "delta.enableTypeWidening"
         if not self.load(table).metadata().configuration().get(name).isDefined():
@@ -271,6 +294,7 @@ class DeltaFormat:
         commit: Commit | None,
         properties: Mapping[str, str | None],
     ) -> None:
+        self._keep_layout(table, changed, computed)
         if any(change.how == "widen" for change in changed):
             self._allow_widening(table)
         delta = self._jvm.org.apache.spark.sql.delta
@@ -293,10 +317,11 @@ class DeltaFormat:
                 configuration = getattr(configuration, "$minus")(name)
             else:
                 configuration = configuration.updated(name, value)
+        by = renamed(table, partitions(self._spark, snapshot), changed, computed)
         transaction.updateMetadata(
             now.copy(
-                now.id(), now.name(), now.description(), now.format(), text_, now.partitionColumns(),
-                configuration, now.createdTime(),
+                now.id(), now.name(), now.description(), now.format(), text_,
+                self._jvm.PythonUtils.toSeq(by), configuration, now.createdTime(),
             ),
             False,
         )  # fmt: skip

@@ -24,6 +24,7 @@ from penstock.sinks.lake.delta import vectors
 from penstock.sinks.lake.delta.commits import Action, Commits
 from penstock.sinks.lake.delta.files import (
     added,
+    clustering,
     file_writer,
     key_writer,
     location_of,
@@ -76,7 +77,8 @@ class FileMerges:
             deletes = list(self._deletes(snapshot, task, found)) if found.keys else []
         except Unsearchable:
             return False
-        new = [added(file, task.rows.fields) for file in found.rows]
+        clustered = clustering(self._spark, snapshot)
+        new = [added(file, task.rows, clustered) for file in found.rows]
         self._commits.write(snapshot, commit, [*deletes, *new], reads=True)
         return True
 
@@ -126,7 +128,9 @@ class KeySpan:
 
     @classmethod
     def of(cls, files: Sequence[WrittenFile], fields: pa.Schema) -> KeySpan:
-        found = [statistics(file, fields, text_max=1 << 20) for file in files]
+        # Texts of times depend on the time zone of who wrote them.
+        times = [field.name for field in fields if pa.types.is_timestamp(field.type)]
+        found = [statistics(file, fields, text_max=1 << 20, without=times) for file in files]
         whole = [name for name in found[0]["minValues"] if all(name in one["minValues"] for one in found)]
         return cls(
             {name: min(one["minValues"][name] for one in found) for name in whole},

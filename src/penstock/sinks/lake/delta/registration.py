@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import model_validator
 
+from penstock.model.schema import TableId
 from penstock.model.shards import Shards
 from penstock.sinks.kind import NamespaceOptions, Probe, Probed, SinkKind
 from penstock.sinks.lake.delta.location import LOG_STORE_JAR, S3_JARS, DeltaPlace, is_s3, spark_options
+from penstock.sinks.lake.delta.table_options import DeltaShape
 from penstock.store.section import StoreSection
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ class DeltaOptions(NamespaceOptions):
     """Where the tables are: a directory, or a URL such as `s3://bucket/path`. For `gs://`, `abfss://` and
     `hdfs://`, Hadoop's file system must be configured in `spark.conf`."""
     store: StoreSection = StoreSection()
+    tables: tuple[DeltaShape, ...] = ()
+    """How new targets are laid out, by the names of their tables."""
 
     @model_validator(mode="after")
     def _has_a_store(self) -> DeltaOptions:
@@ -37,6 +41,10 @@ class DeltaOptions(NamespaceOptions):
                 "`store` is for s3:// paths; leave it out, and configure other stores in `spark.conf`"
             )
         return self
+
+    def shape(self, table: TableId) -> DeltaShape | None:
+        """How a new target of the table is laid out. None: without partitions."""
+        return next((one for one in self.tables if one.matches(table)), None)
 
     @property
     def directory(self) -> Path | None:
