@@ -7,6 +7,7 @@ up. Rows are lists of texts, in the order of `ORDER BY` the first column."""
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
@@ -52,7 +53,10 @@ def duckdb(source: str, *extensions: str) -> Callable[[str], Iterable[tuple[Any,
 
 def chdb(source: str) -> Callable[[str], Iterable[tuple[Any, ...]]]:
     def read(location: str) -> Iterable[tuple[Any, ...]]:
-        said = str(import_module("chdb").query(f"SELECT * FROM {source}('{location}')", "JSONCompactEachRow"))
+        path = Path(location)
+        os.chdir(path.parent)  # it reads only what is below its own directory
+        place = path.name if source == "icebergLocal" else location
+        said = str(import_module("chdb").query(f"SELECT * FROM {source}('{place}')", "JSONCompactEachRow"))
         return [tuple(json.loads(line)) for line in said.splitlines()]
 
     return read

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
+from tests.readers import environment as readers
 
 from penstock.errors import PenstockError
 from penstock.model.schema import TableId
@@ -80,6 +81,48 @@ def test_partitioned_tables_of_others_become_equal_and_follow_across_partitions(
         name = f"lake.{case.namespace}.{table}"
         kinds = case.spark.sql(f"SELECT summary['penstock.small'] FROM {name}.snapshots").collect()
         assert any(row[0] == "true" for row in kinds), "no epoch went without a Spark job"
+
+
+@pytest.mark.slow
+def test_an_adopted_partitioned_table_is_read_right_by_other_engines_while_it_is_written(
+    scenario: Make,
+) -> None:
+    """`equality_deletes: false` is what PyIceberg needs; with version 2, ClickHouse reads it, too."""
+    case = scenario(
+        sink_options={"tables": [{"match": "*.*", "adopt": True}], "equality_deletes": False},
+    )
+    made_by_others(case, "t", "days(created), bucket(4, id)", version=2)
+    case.server.execute(
+        "CREATE TABLE t (id BIGINT PRIMARY KEY, region VARCHAR(9), created DATETIME, n INT)",
+        "INSERT INTO t VALUES (1, 'eu', '2026-01-01', 1), (2, 'us', '2026-01-02', 2), (4, 'eu', NULL, 4)",
+    )
+    place = case.sink_path / case.namespace / "t"
+
+    def expected() -> list[tuple[str | None, ...]]:
+        rows = case.server.query("SELECT id, region, created, n FROM t ORDER BY id")
+        return [tuple(None if value is None else str(value) for value in row) for row in rows]
+
+    def read(engine: str) -> list[tuple[str | None, ...]] | str:
+        found = readers.read(engine, "iceberg", place)
+        if isinstance(found, str):
+            return found
+        # ClickHouse shows the microseconds of a time that has none.
+        return [tuple(one and one.removesuffix(".000000") for one in row[:4]) for row in found]
+
+    with case.running() as pipeline:
+        for statements in (
+            (),
+            ("UPDATE t SET id = id + 100, region = 'us', created = '2026-02-01' WHERE id = 4",
+             "UPDATE t SET region = 'ap', created = '2026-03-01 04:05:06' WHERE id = 1",
+             "DELETE FROM t WHERE id = 2"),
+            ("UPDATE t SET created = created + INTERVAL 1 DAY", "INSERT INTO t VALUES (9, NULL, NULL, NULL)"),
+        ):  # fmt: skip
+            case.server.execute(*statements)
+            case.drain(pipeline)
+            for engine in ("duckdb", "pyiceberg", "chdb"):
+                assert read(engine) == expected(), engine
+        assert pipeline.stop() == 0
+    case.assert_equal("t")
 
 
 def test_a_table_that_does_not_fit_is_one_message_that_names_each_difference(scenario: Make) -> None:

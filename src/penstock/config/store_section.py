@@ -36,7 +36,8 @@ _KEYS = ("access_key_id", "secret_access_key", "session_token")
 class StoreConfig(StoreSection):
     """How to reach object stores (`staging`) where the environment does not say it. Everything is optional:
     without it, Penstock finds credentials and region as other programs do, in the environment, AWS's shared
-    files or the role of the machine. The tables of the sink have settings of their own (`sink.catalog`)."""
+    files or the role of the machine. The tables of the sink have settings of their own (`sink.catalog`,
+    `sink.store`)."""
 
     _lent: Credentials | None = PrivateAttr(None)
 

@@ -1,0 +1,146 @@
+"""What programs of others read in live tables: right rows, a refusal, or wrong rows. The tables in
+docs/tables.md are made here, and compared with that page."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pytest
+from tests.readers import environment
+from tests.sinks.conftest import Place
+from tests.sinks.lake.iceberg.test_small_commit import few
+from tests.sinks.lake.test_file_merge import newer
+
+from penstock.sinks.lake.delta.registration import DeltaOptions
+from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.spark.jars import jars
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+Make = Callable[..., Place]
+Kind = Literal["iceberg", "delta"]
+PAGE = Path(__file__).parents[3] / "docs" / "tables.md"
+COLUMNS = pa.schema(
+    [("id", pa.int64()), ("name", pa.string()), ("day", pa.date32()), ("n", pa.int32())]
+)  # fmt: skip
+ENGINES: dict[Kind, dict[str, str]] = {
+    "iceberg": {"spark": "Spark, Iceberg 1.12", "pyiceberg": "PyIceberg 0.12", "duckdb": "DuckDB 1.5.5",
+                "chdb": "ClickHouse 26.9 (chDB)"},
+    "delta": {"spark": "Spark, Delta 4.4", "delta-rs": "delta-rs 1.6.6", "duckdb": "DuckDB 1.5.5",
+              "chdb": "ClickHouse 26.9 (chDB)"},
+}  # fmt: skip
+BUCKETS = {"partition_by": ["days(day)", "bucket(4, id)"]}
+
+
+@dataclass(frozen=True)
+class Live:
+    """A table as it is while a pipeline writes it."""
+
+    text: str
+    kind: Kind
+    shape: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    merged: bool = True
+
+
+WITHOUT = {"equality_deletes": False}
+TABLES = [
+    Live("only inserts", "iceberg", merged=False),
+    Live("version 3", "iceberg"),
+    Live("version 3, partitioned", "iceberg", BUCKETS),
+    Live("version 3, `equality_deletes: false`", "iceberg", {}, WITHOUT),
+    Live("version 3, partitioned, `equality_deletes: false`", "iceberg", BUCKETS, WITHOUT),
+    Live("version 2", "iceberg", {"format_version": 2}),
+    Live("version 2, partitioned", "iceberg", {**BUCKETS, "format_version": 2}),
+    Live("version 2, `equality_deletes: false`", "iceberg", {"format_version": 2}, WITHOUT),
+    Live("version 2, partitioned, `equality_deletes: false`", "iceberg", {**BUCKETS, "format_version": 2},
+         WITHOUT),
+    Live("only inserts", "delta", merged=False),
+    Live("with deletion vectors", "delta"),
+    Live("with deletion vectors, `partition_by`", "delta", {"partition_by": ["day", "n"]}),
+    Live("with deletion vectors, `cluster_by`", "delta", {"cluster_by": ["day"]}),
+]  # fmt: skip
+
+
+def written(place: Make, live: Live) -> Place:
+    config = {**live.options, "tables": [{"match": "*.*", **live.shape}]}
+    it = place(live.kind, arrow=COLUMNS, config=config).create()
+
+    def row(key: int, sequence: int, *, deleted: bool = False) -> tuple[Any, ...]:
+        return (
+            key,
+            f"name {sequence}",
+            date(2026, 1, 1 + (key + sequence) % 3),
+            sequence % 2,
+            deleted,
+            sequence,
+        )
+
+    it.sink.append(it.table, newer(it, *[row(key, 1) for key in range(1, 41)]), it.commit(1))
+    if live.merged:
+        it.sink.merge(it.table, newer(it, *[row(key, 2) for key in range(1, 10)]), it.key, it.commit(2))
+        for epoch in (3, 4):
+            rows = [row(key, epoch, deleted=key % 3 == 0) for key in range(epoch, 45, 5)]
+            make = few if live.options != WITHOUT else newer
+            it.sink.merge(it.table, make(it, *rows), it.key, it.commit(epoch))
+    return it
+
+
+def location(it: Place, kind: Kind) -> Path:
+    form = it.sink.format
+    return Path(form.path(it.table) if kind == "delta" else form._path(it.table))
+
+
+def by_another_spark(made: list[tuple[Live, Place]], lake_root: Path) -> list[Any]:
+    names = [
+        str(location(it, "delta")) if live.kind == "delta" else it.sink.name(it.table).replace("`", "")
+        for live, it in made
+    ]
+    every = jars([IcebergOptions(path=lake_root), DeltaOptions(type="delta", path=lake_root)])
+    program = Path(environment.__file__).with_name("spark_reader.py")
+    done = subprocess.run(
+        [sys.executable, str(program), ":".join(map(str, every)), str(lake_root / "iceberg"), *names],
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [[tuple(row) for row in json.loads(line)] for line in done.stdout.splitlines()]
+
+
+def judged(found: Any, expected: Any) -> str:
+    if isinstance(found, str):
+        return "refuses"
+    return "right" if found == expected else "**wrong**"
+
+
+def test_what_other_programs_read_is_what_the_page_says(place: Make, lake_root: Path) -> None:
+    made = [(live, written(place, live)) for live in TABLES]
+    spark = by_another_spark(made, lake_root)
+    cells: dict[Kind, list[list[str]]] = {"iceberg": [], "delta": []}
+    said = []
+    for number, (live, it) in enumerate(made):
+        expected = [tuple(None if value is None else str(value) for value in row) for row in it.rows()]
+        found: dict[str, Any] = {"spark": spark[number]}
+        for engine in [one for one in ENGINES[live.kind] if one != "spark"]:
+            found[engine] = environment.read(engine, live.kind, location(it, live.kind))
+            if isinstance(found[engine], str):
+                said.append(f"{live.kind}, {live.text}, {engine}: {found[engine][:300]}")
+        cells[live.kind].append([live.text, *[judged(found[one], expected) for one in ENGINES[live.kind]]])
+    page = PAGE.read_text("utf-8")
+    missing = [table for kind in cells if (table := as_table(kind, cells[kind])) not in page]
+    assert not missing, "put this into docs/tables.md:\n" + "\n\n".join([*missing, *said])
+
+
+def as_table(kind: Kind, rows: list[list[str]]) -> str:
+    head = [
+        f"| {kind.capitalize()} | {' | '.join(ENGINES[kind].values())} |",
+        "|---" * (len(ENGINES[kind]) + 1) + "|",
+    ]
+    return "\n".join([*head, *[f"| {' | '.join(row)} |" for row in rows]])
