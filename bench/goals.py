@@ -26,7 +26,7 @@ class Goal:
 
 def check(results: Figures) -> list[Goal]:
     """The goals that the run's figures can tell about."""
-    log = [*_decode(results), *_receive(results), *_snapshot(results), *_merge(results)]
+    log = [*_decode(results), *_encode(results), *_receive(results), *_snapshot(results), *_merge(results)]
     return [*log, *_load(results), *_memory(results)]
 
 
@@ -48,6 +48,14 @@ def _decode(results: Figures) -> Iterator[Goal]:
     yield _at_most("decode ≤ 300 MB resident", one.rss_mb, 300, _megabytes)
     if two is not None:
         yield _at_least("decode on two cores ≥ 1.9 times one", one.wall_s / two.wall_s, 1.9, _two_digits)
+
+
+def _encode(results: Figures) -> Iterator[Goal]:
+    for format, least in (("debezium", 0.5e6), ("maxwell", 0.6e6)):
+        found = results.figure(ours.encode_task(format))
+        if found is not None:
+            name = format.capitalize()
+            yield _at_least(f"{name} ≥ {least / 1e6} M messages/s", found.per_second, least, _millions)
 
 
 def _receive(results: Figures) -> Iterator[Goal]:

@@ -42,6 +42,8 @@ MERGE_EPOCHS = "merge into Iceberg, epochs of 48 MiB"
 MERGE_DELTA = "merge into Delta"
 TABLE = TableId(workload.DATABASE, workload.TABLE)
 """What a snapshot reads."""
+ENCODED = ("debezium", "maxwell")
+"""Formats whose messages are written: one for each change."""
 DECODE_PASSES = 3
 """In each run."""
 DECODE_SAMPLE_MS = 1000
@@ -53,6 +55,10 @@ _MERGE_TIMEOUT_S = 3600
 def decode_task(layout: str, threads: int) -> str:
     what = {"changelog": "every row image", "latest": "last change per key"}[layout]
     return f"relay log to Arrow, {what}, {threads} thread{'' if threads == 1 else 's'}"
+
+
+def encode_task(format: str) -> str:
+    return f"relay log to messages of {format}, 1 thread"
 
 
 def tried(task: str, run: Callable[[], Figure], system: str = SYSTEM, version: str = __version__) -> Outcome:
@@ -190,6 +196,26 @@ class Workplace:
                 for threads in (1, 2)
             ]
             yield from in_turns(self.repeat, runs)
+
+        for format in ENCODED:
+            yield tried(
+                encode_task(format), partial(measure.median_of, self.repeat, partial(self._encode, format))
+            )
+
+    def _encode(self, format: str) -> Figure:
+        measured = measure.run(
+            measure.program(
+                "bench.programs.encode", self.relay_log(), self.schemas_file, format, DECODE_PASSES
+            ),
+            sample_ms=DECODE_SAMPLE_MS,
+        )
+        changes, messages = self.log.counts.changes, measured.report["messages"]
+        if messages != changes:
+            raise RunFailed(f"{messages} messages of {changes} changes")
+        measured = measure.replaced(measured, {**measured.report, "changes": changes})
+        return measure.figure(
+            measured, system=SYSTEM, version=__version__, task=encode_task(format), passes=DECODE_PASSES
+        )
 
     def _decode(self, layout: str, threads: int) -> Figure:
         measured = measure.run(

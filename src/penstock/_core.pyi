@@ -408,8 +408,8 @@ class KeyRunWriter:
 
 class KeyRun:
     """A run, open for look-ups. Thread-safe. Raises `ValueError` with the file's name if it is damaged or of
-    another version, as soon as the damaged bytes are read. Of the file, a twelfth of a byte for each entry is in
-    memory."""
+    another version, as soon as the damaged bytes are read. Of the file, a twelfth of a byte for each entry is
+    in memory."""
 
     def __init__(self, path: str) -> None: ...
     @property

@@ -1,0 +1,96 @@
+//! Damaged logs: encoders never panic, and what they write before the damage is JSON.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use penstock_core::encode::encoder::{Encoder, Step};
+use penstock_core::encode::formats;
+use penstock_core::log_order::{Part, Selection, SourceNames};
+use penstock_core::segment_file::{Fetch, RangedFile, SegmentFile};
+use proptest::prelude::*;
+
+const FORMATS: [(&str, &str); 5] = [
+    ("json", "{}"),
+    ("maxwell", "{\"output_row_query\": true, \"output_primary_keys\": true}"),
+    ("debezium", "{\"schemas\": true, \"provide_transaction_metadata\": true}"),
+    ("canal", "{\"faithful\": true}"),
+    ("cloudevents", "{}"),
+];
+const LOGS: [&[u8]; 2] =
+    [include_bytes!("data/changes.binlog"), include_bytes!("../bench/small.binlog")];
+const HEADER: usize = 19;
+const CHECKSUM: usize = 4;
+
+struct Bytes(Vec<u8>);
+
+impl Fetch for Bytes {
+    fn fetch(&self, range: Range<u64>) -> std::io::Result<Vec<u8>> {
+        Ok(self.0[range.start as usize..range.end as usize].to_vec())
+    }
+}
+
+/// Changes bytes, and makes the checksums right again.
+fn damaged(log: &[u8], damages: &[(usize, u8)]) -> Vec<u8> {
+    let mut bytes = log.to_vec();
+    let mut starts = Vec::new();
+    let mut position = 4;
+    while position + HEADER < bytes.len() {
+        let size = u32::from_le_bytes(bytes[position + 9..position + 13].try_into().unwrap()) as usize;
+        starts.push((position, size));
+        position += size;
+    }
+    for (place, byte) in damages {
+        let (start, size) = starts[1 + place % (starts.len() - 1)];
+        let body = size - HEADER - CHECKSUM;
+        if body > 0 {
+            bytes[start + HEADER + place / 7 % body] ^= byte;
+        }
+        let end = start + size - CHECKSUM;
+        let checksum = crc32fast::hash(&bytes[start..end]).to_le_bytes();
+        bytes[end..end + CHECKSUM].copy_from_slice(&checksum);
+    }
+    bytes
+}
+
+fn messages(bytes: &[u8], (name, options): (&str, &str)) -> usize {
+    let size = bytes.len() as u64;
+    let fetch = Box::new(Bytes(bytes.to_vec()));
+    let file = RangedFile::new("log.000001".to_owned(), size, 0..size, 1 << 16, 1 << 20, fetch);
+    let file = SegmentFile::Ranged(Arc::new(file));
+    let part = Part { file, base: 0, start: 0, end: None, names: SourceNames::of_file("log.000001") };
+    let format = formats::by_name(name, options).unwrap();
+    let mut encoder = Encoder::new(vec![part], format, Vec::new(), Selection::default());
+    let mut count = 0;
+    while let Ok(Some(step)) = encoder.next_step(1 << 16) {
+        let Step::Messages(batch) = step else { continue };
+        for index in 0..batch.messages.len() {
+            let message = batch.messages.get(index).unwrap();
+            for part in [message.key, message.value].into_iter().flatten() {
+                let valid = serde_json::from_slice::<serde::de::IgnoredAny>(part);
+                assert!(valid.is_ok(), "{name}: {}", String::from_utf8_lossy(part));
+            }
+        }
+        count += batch.messages.len();
+    }
+    count
+}
+
+#[test]
+fn whole_logs_have_messages_in_every_format() {
+    for format in FORMATS {
+        assert!(LOGS.iter().all(|log| messages(log, format) > 5));
+    }
+}
+
+proptest! {
+    #[test]
+    fn damaged_logs_give_json_or_errors(
+        log in 0..LOGS.len(),
+        damages in proptest::collection::vec((any::<usize>(), 1..=u8::MAX), 1..4),
+    ) {
+        let bytes = damaged(LOGS[log], &damages);
+        for format in FORMATS {
+            messages(&bytes, format);
+        }
+    }
+}
