@@ -16,8 +16,7 @@ const FORMATS: [(&str, &str); 5] = [
     ("canal", "{\"faithful\": true}"),
     ("cloudevents", "{}"),
 ];
-const LOGS: [&[u8]; 2] =
-    [include_bytes!("data/changes.binlog"), include_bytes!("../bench/small.binlog")];
+const LOGS: [&[u8]; 2] = [include_bytes!("data/changes.binlog"), include_bytes!("../bench/small.binlog")];
 const HEADER: usize = 19;
 const CHECKSUM: usize = 4;
 

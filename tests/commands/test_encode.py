@@ -152,6 +152,29 @@ def test_canals_message_has_the_rows_of_an_event(
     assert updated["old"] == [{"note": "a"}, {"note": "b", "state": "new"}]
 
 
+def test_canal_has_messages_of_statements_in_their_place(
+    mysql_factory: Callable[..., MySqlServer], lines: Encode
+) -> None:
+    server = begun(mysql_factory)
+    server.execute(
+        "CREATE TABLE shop.t (k INT PRIMARY KEY, v INT)",
+        "INSERT INTO shop.t VALUES (3, 1)",
+        "CREATE INDEX v ON shop.t (v)",
+        "ALTER TABLE shop.t DROP COLUMN v",
+        "RENAME TABLE shop.t TO shop.u",
+        "TRUNCATE shop.u",
+        "DROP TABLE shop.u",
+    )
+    found = values(lines(server.binlog_files()[-1:], "canal"))
+    kinds = [(one["type"], one["table"], one["isDdl"]) for one in found]
+    assert kinds == [
+        ("CREATE", "t", True), ("INSERT", "t", False), ("CINDEX", "t", True), ("ALTER", "t", True),
+        ("RENAME", "t", True), ("TRUNCATE", "u", True), ("ERASE", "u", True),
+    ]  # fmt: skip
+    assert found[3]["sql"] == "ALTER TABLE shop.t DROP COLUMN v" and found[3]["data"] is None
+    assert all(list(one) == sorted(one) for one in found)
+
+
 def test_names_come_from_sql_files_and_follow_the_statements_of_the_log(
     mysql_factory: Callable[..., MySqlServer], lines: Encode, tmp_path: Path
 ) -> None:
@@ -269,6 +292,12 @@ def test_a_relay_log_gives_the_same_messages_as_the_servers_files(
             options = ["output_binlog_position=true"] if format == "maxwell" else []
             relayed = lines([receiver.log.path], format, *options)
             assert relayed == lines(server.binlog_files()[-4:], format, *options) and len(relayed) == 9
+
+
+def test_a_password_on_the_command_line_is_refused(lines: Encode) -> None:
+    with pytest.raises(ConfigError) as caught:
+        lines([], server="mysql://root:secret@127.0.0.1:1")
+    assert "secret" not in str(caught.value)
 
 
 def test_options_that_do_not_exist_are_refused(lines: Encode) -> None:

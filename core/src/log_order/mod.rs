@@ -17,6 +17,7 @@ pub use self::source_names::{Known, SourceNames};
 pub use self::survey::{LoggedStatement, Survey};
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use crate::error::{DecodeError, Result};
 use crate::event::FormatDescription;
@@ -93,7 +94,7 @@ pub struct LogOrder {
 }
 
 struct Open {
-    part: Part,
+    part: Arc<Part>,
     file: LogFile,
     format: FormatDescription,
     position: u64,
@@ -111,7 +112,7 @@ impl LogOrder {
         loop {
             if self.open.is_none() {
                 let Some(part) = self.parts.next() else { return Ok(None) };
-                self.open = Some(Open::new(part)?);
+                self.open = Some(Open::new(Arc::new(part))?);
             }
             let Some(open) = &mut self.open else { return Ok(None) };
             let found = open.survey(&self.selection).map_err(|error| error.in_file(open.part.file.name()))?;

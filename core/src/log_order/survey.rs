@@ -1,6 +1,7 @@
 //! What must be known of a transaction before its first row.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::events::{each, Seen};
 use super::{Open, Part, Selection, Transaction};
@@ -39,7 +40,7 @@ pub struct Survey {
     pub last_rows: Option<u64>,
     /// Numbers of row events that were taken back: (first, last].
     taken_back: Vec<(u64, u64)>,
-    pub(super) part: Part,
+    pub(super) part: Arc<Part>,
     /// Positions in the file.
     start: u64,
     end: u64,
@@ -85,7 +86,7 @@ fn is_outside(kind: EventKind) -> bool {
 }
 
 impl Open {
-    pub(super) fn new(part: Part) -> Result<Self> {
+    pub(super) fn new(part: Arc<Part>) -> Result<Self> {
         let mut file = LogFile::open(&part.file, part.base)?;
         let size = part.file.size().map_err(|error| DecodeError::of_io("cannot be read", error, part.base));
         let end = part.end.unwrap_or(u64::MAX).min(size.map_err(|error| error.in_file(part.file.name()))?);
@@ -120,7 +121,7 @@ impl Open {
 }
 
 impl<'a> Surveyor<'a> {
-    fn new(part: Part, start: u64, selection: &'a Selection, format: &'a FormatDescription) -> Self {
+    fn new(part: Arc<Part>, start: u64, selection: &'a Selection, format: &'a FormatDescription) -> Self {
         let found = Survey {
             transaction: Transaction::default(),
             statements: Vec::new(),

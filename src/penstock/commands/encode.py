@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock._core import DecodeError, LogEncoder
 from penstock.commands.encode_definitions import Definitions, OfServer, OfSqlFiles, OfTheLog
+from penstock.commands.encode_statements import statement_messages
 from penstock.commands.inspect import log_files, relay_log_of
 from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import say, say_json
@@ -54,7 +55,7 @@ def encode(
         tables=[(table.database, table.table) for table in chosen],
     )  # fmt: skip
     try:
-        _print(encoder, definitions, keys=keys)
+        _print(encoder, format, definitions, keys=keys)
     except DecodeError as error:
         sys.stdout.flush()
         _complain(error, as_json=as_json)
@@ -72,20 +73,25 @@ def log_parts(name: str) -> list[LogPart]:
     return [(file.bytes(), file.base, 0, file.end, []) for file in log_files(name)]
 
 
-def _print(encoder: LogEncoder, definitions: Definitions, *, keys: bool) -> None:
+def _print(encoder: LogEncoder, format: str, definitions: Definitions, *, keys: bool) -> None:
     while (step := encoder.read(_BYTES_PER_STEP)) is not None:
         if isinstance(step, list):
             for statement in step:
                 _note(statement)
                 definitions.follow(encoder, statement)
-            continue
-        lines = step.lines(keys)
-        if sys.stdout.isatty():
-            # Texts of the source must not act on the terminal.
-            sys.stdout.writelines(f"{printable_json(line)}\n" for line in lines.decode().splitlines())
+                for message in statement_messages(format, statement):
+                    _write(f"{chr(9) if keys else ''}{message}\n".encode())
         else:
-            sys.stdout.buffer.write(lines)
+            _write(step.lines(keys))
     sys.stdout.flush()
+
+
+def _write(lines: bytes) -> None:
+    if sys.stdout.isatty():
+        # Texts of the source must not act on the terminal.
+        sys.stdout.writelines(f"{printable_json(line)}\n" for line in lines.decode().split("\n")[:-1])
+    else:
+        sys.stdout.buffer.write(lines)
 
 
 def _note(statement: Mapping[str, Any]) -> None:

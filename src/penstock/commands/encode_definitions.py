@@ -100,14 +100,14 @@ class OfServer:
 
 def _options(url: str) -> MySqlOptions:
     place = urlsplit(url)
+    hint = "The password is taken from the environment variable PENSTOCK_PASSWORD."
+    if place.password:
+        raise ConfigError("A password in `--server` would show in the list of processes.", hint=hint)
     if place.scheme not in ("mysql", "mariadb") or not place.hostname or not place.username:
-        raise ConfigError(
-            "`--server` needs a URL such as mysql://user@host:3306.",
-            hint="The password is taken from the environment variable PENSTOCK_PASSWORD.",
-        )
-    password = os.environ.get("PENSTOCK_PASSWORD") or unquote(place.password or "")
+        raise ConfigError("`--server` needs a URL such as mysql://user@host:3306.", hint=hint)
+    password = Secret(os.environ.get("PENSTOCK_PASSWORD", ""))
     return MySqlOptions(
-        host=place.hostname, port=place.port or 3306, user=unquote(place.username), password=Secret(password)
+        host=place.hostname, port=place.port or 3306, user=unquote(place.username), password=password
     )
 
 
