@@ -12,6 +12,7 @@ from penstock.artifacts.pinned import SHA256
 from penstock.sinks.lake.access import S3Options, hadoop_options
 from penstock.sinks.lake.delta.location import LOG_STORE_JAR, S3_JARS, hadoop_url
 from penstock.sinks.lake.delta.registration import DELTA, DeltaOptions
+from penstock.spark.session import at_launch
 
 ROOT = Path(__file__).resolve().parents[4]
 KEYS = {"access_key_id": "id", "secret_access_key": "hunter2-9137"}
@@ -88,6 +89,13 @@ def test_a_token_of_the_environment_is_not_added_to_given_keys() -> None:
     assert found is not None and found.keys is not None and found.keys.reveal()[2] == ""
     token = reached(delta("s3://lake/x", **KEYS, session_token="ours"))
     assert token is not None and token.keys is not None and token.keys.reveal()[2] == "ours"
+
+
+def test_no_key_is_in_the_arguments_of_a_process_or_on_sparks_pages() -> None:
+    found = DELTA.spark_options(delta("s3://lake/x", **KEYS, session_token="hunter2-token"), {}, Path())
+    assert "hunter2-9137" in found.values() and "hunter2-token" in found.values()
+    assert not any("hunter2" in value for value in at_launch(found).values())
+    assert "hunter2" not in repr(delta("s3://lake/x", **KEYS))
 
 
 def test_without_keys_both_look_where_other_programs_do() -> None:
