@@ -6,6 +6,7 @@
     make bench PARTS=load ROWS=5000000           a large table read by several connections (about an hour)
     make bench PARTS=backlog                     ten million changes into Iceberg (about 15 minutes)
     make bench PARTS="lake cluster"              on a disk, in a store, by executors (about 10 minutes)
+    make bench PARTS=table_size ROWS=100000000   small epochs on tables of 1 million rows and more
     make bench PARTS=scale                       much of everything (about 20 minutes)
     make bench PARTS=soak ARGS="--minutes 30"    a pipeline under load, with kills (about 40 minutes)
 
@@ -25,7 +26,7 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
-from bench import across, backlog, goals, lake, ours, peers_log, peers_snapshot, report, warm
+from bench import across, backlog, goals, lake, ours, peers_log, peers_snapshot, report, table_size, warm
 from bench import log as bench_log
 from bench.kept import Kept, Run
 from bench.latency import run as latency_run
@@ -52,9 +53,10 @@ CLUSTER = "cluster"
 LOG_PARTS = ("receiver", "decode", "snapshot", "merge", STAGES, "peers")
 LATENCY = "latency"
 LOAD = "load"
+TABLE_SIZE = "table_size"
 SCALE = "scale"
 SOAK = "soak"
-LONG_PARTS = (BACKLOG, LAKE, CLUSTER, LOAD, SCALE, SOAK)
+LONG_PARTS = (BACKLOG, LAKE, CLUSTER, LOAD, TABLE_SIZE, SCALE, SOAK)
 SPARK_PARTS = ("merge", STAGES, LATENCY, *LONG_PARTS)
 PARTS = (*LOG_PARTS, LATENCY, *LONG_PARTS)
 
@@ -81,7 +83,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--peers", default="", help="only peers with one of these words in their names")
     parser.add_argument("--scale", type=float, default=1.0, help="size of the logs; orders: 960,000 changes")
-    parser.add_argument("--rows", type=int, default=table.ROWS, help="size of the table of the part `load`")
+    parser.add_argument(
+        "--rows", type=int, default=table.ROWS, help="size of the table of the parts `load` and `table_size`"
+    )
     parser.add_argument(
         "--seconds", type=int, default=latency_run.SECONDS, help="how long the part `latency` counts changes"
     )
@@ -147,6 +151,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
         run_latency(options, console)
     if LOAD in options.parts:
         run_load(options, console)
+    if TABLE_SIZE in options.parts:
+        run_table_size(options, console)
     if SCALE in options.parts:
         console.print(f"much of {', '.join(options.much_of)} …")
         scale_run.run(options, lambda text: console.print(text, markup=False), people())
@@ -194,6 +200,14 @@ def run_latency(options: argparse.Namespace, console: Console) -> None:
     latency_run.show(report.Results(outcomes), people())
     if options.docs:
         latency_run.write_docs(report.Results(outcomes))
+
+
+def run_table_size(options: argparse.Namespace, console: Console) -> None:
+    console.print(f"small epochs on tables of up to {options.rows:,} rows …")
+    found = table_size.run(options.rows, table_size.RESULTS, lambda text: console.print(text, markup=False))
+    report.show_goals(table_size.goals(found), people())
+    if options.docs:
+        table_size.write_docs(table_size.RESULTS)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from penstock.testing.servers import MySqlServer
 
 ROWS = 5_000_000
 ROWS_MIN = 1_000
-ROWS_MAX = 50_000_000
+ROWS_MAX = 100_000_000
 TABLE = f"{workload.DATABASE}.{workload.TABLE}"
 _INSERT_ROWS = 100_000
 _ROW_BYTES_MAX = 600

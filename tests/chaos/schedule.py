@@ -96,7 +96,7 @@ class Settings:
     segment_bytes: int
     keeps_log: bool
     """False: segments go as soon as all have passed them."""
-    equality_deletes: bool
+    key_index: bool
     fold_commits: int
     large_every_s: float
 
@@ -105,7 +105,7 @@ class Settings:
         sink: dict[str, Any] = {"type": self.sink}
         if self.sink == "iceberg":
             sink |= {
-                "equality_deletes": self.equality_deletes, "fold_commits": self.fold_commits,
+                "key_index": self.key_index, "fold_commits": self.fold_commits,
                 "maintain_epochs": 6, "snapshots_keep": 2, "snapshots_age": "2s", "files_age": "60s",
             }  # fmt: skip
         relay = {"segment_size": self.segment_bytes, "span_size": 65536, "disk_free_min": "1MiB"}
@@ -187,7 +187,7 @@ def _settings(dice: random.Random, lead: str) -> Settings:
         epoch_bytes_max=dice.choice((50_000, 500_000, 50_000_000)),
         segment_bytes=dice.choice((100_000, 1_000_000, 50_000_000)),
         keeps_log=dice.random() < 0.5,
-        equality_deletes=dice.random() < 0.7,
+        key_index=dice.random() < 0.7,
         fold_commits=dice.choice((2, 4, 16)),
         large_every_s=dice.choice((0, 3, 6)),
     )

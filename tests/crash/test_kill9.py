@@ -48,7 +48,7 @@ def case(
 def test_source_and_target_are_equal_after_kills(case: Callable[..., Scenario], seed: int) -> None:
     chance = random.Random(seed)
     # Every third: what is small is merged as what is large.
-    scenario = case("delta" if seed % 4 == 0 else "iceberg", equality_deletes=seed % 3 != 0)
+    scenario = case("delta" if seed % 4 == 0 else "iceberg", key_index=seed % 3 != 0)
     rows, large = (8000, 3000) if seed in QUICK else (30_000, 8000)
     shop = workload.Shop.of_rows(rows)
     workload.load(scenario.server, shop)

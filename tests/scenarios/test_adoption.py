@@ -87,10 +87,8 @@ def test_partitioned_tables_of_others_become_equal_and_follow_across_partitions(
 def test_an_adopted_partitioned_table_is_read_right_by_other_engines_while_it_is_written(
     scenario: Make,
 ) -> None:
-    """`equality_deletes: false` is what PyIceberg needs; with version 2, ClickHouse reads it, too."""
-    case = scenario(
-        sink_options={"tables": [{"match": "*.*", "adopt": True}], "equality_deletes": False},
-    )
+    """With version 2, ClickHouse reads it, too."""
+    case = scenario(sink_options={"tables": [{"match": "*.*", "adopt": True}]})
     made_by_others(case, "t", "days(created), bucket(4, id)", version=2)
     case.server.execute(
         "CREATE TABLE t (id BIGINT PRIMARY KEY, region VARCHAR(9), created DATETIME, n INT)",

@@ -241,7 +241,7 @@ class FileWriter:
         waiting: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
-            part = self._in_fields(batch)
+            part = self.in_fields(batch)
             if not part.num_rows:
                 continue
             waiting.append(part)
@@ -252,7 +252,8 @@ class FileWriter:
         if waiting:
             yield pa.Table.from_batches(waiting)
 
-    def _in_fields(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def in_fields(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with the columns of the files, in their types, without rows marked as `_deleted`."""
         if DELETED in batch.schema.names and DELETED not in self.fields.names:
             deleted = batch.column(DELETED)
             if pc.any(deleted).as_py():

@@ -15,7 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from tests.sinks.conftest import SEEDS, Place, both, column, iceberg_first
-from tests.sinks.lake.iceberg.test_small_commit import KEYS, few, files, folded, iceberg, summary, target
+from tests.sinks.lake.iceberg.test_small_commit import (
+    KEYS,
+    few,
+    files,
+    iceberg,
+    replaced_by_keys,
+    summary,
+    target,
+)
 
 from penstock.sinks.base import Commit
 from penstock.sinks.files import FIELD_ID, WrittenFile
@@ -252,15 +260,15 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
     for epoch in range(1, 25):
         keys = choose.sample([(n, p) for n in range(8) for p in "ab"], choose.randint(1, 8))
         rows = [(*key, f"{epoch}", choose.random() < 0.3, epoch * 10) for key in keys]
-        way = choose.choice(["files", "files", "small", "spark", "fold", "compact"])
-        if way == "fold":
-            folded(it)
-            continue
+        way = choose.choice(["files", "files", "small", "spark", "by keys", "compact"])
         if way == "compact":
             iceberg(it)._maintenance.maintain(it.table)
             continue
-        made = it.latest(*rows) if way == "spark" else {"files": newer, "small": few}[way](it, *rows)
-        it.sink.merge(it.table, made, it.key, it.commit(epoch))
+        if way == "by keys":
+            replaced_by_keys(it, *rows)
+        else:
+            made = it.latest(*rows) if way == "spark" else {"files": newer, "small": few}[way](it, *rows)
+            it.sink.merge(it.table, made, it.key, it.commit(epoch))
         assert way != "files" or by_files(it)
         for number, part, text, deleted, at in rows:
             model.pop((number, part), None)

@@ -47,22 +47,15 @@ class Live:
     text: str
     kind: Kind
     shape: dict[str, Any] = field(default_factory=dict)
-    options: dict[str, Any] = field(default_factory=dict)
     merged: bool = True
 
 
-WITHOUT = {"equality_deletes": False}
 TABLES = [
     Live("only inserts", "iceberg", merged=False),
     Live("version 3", "iceberg"),
     Live("version 3, partitioned", "iceberg", BUCKETS),
-    Live("version 3, `equality_deletes: false`", "iceberg", {}, WITHOUT),
-    Live("version 3, partitioned, `equality_deletes: false`", "iceberg", BUCKETS, WITHOUT),
     Live("version 2", "iceberg", {"format_version": 2}),
     Live("version 2, partitioned", "iceberg", {**BUCKETS, "format_version": 2}),
-    Live("version 2, `equality_deletes: false`", "iceberg", {"format_version": 2}, WITHOUT),
-    Live("version 2, partitioned, `equality_deletes: false`", "iceberg", {**BUCKETS, "format_version": 2},
-         WITHOUT),
     Live("only inserts", "delta", merged=False),
     Live("with deletion vectors", "delta"),
     Live("with deletion vectors, `partition_by`", "delta", {"partition_by": ["day", "n"]}),
@@ -71,7 +64,7 @@ TABLES = [
 
 
 def written(place: Make, live: Live) -> Place:
-    config = {**live.options, "tables": [{"match": "*.*", **live.shape}]}
+    config = {"tables": [{"match": "*.*", **live.shape}]}
     it = place(live.kind, arrow=COLUMNS, config=config).create()
 
     def row(key: int, sequence: int, *, deleted: bool = False) -> tuple[Any, ...]:
@@ -89,8 +82,7 @@ def written(place: Make, live: Live) -> Place:
         it.sink.merge(it.table, newer(it, *[row(key, 2) for key in range(1, 10)]), it.key, it.commit(2))
         for epoch in (3, 4):
             rows = [row(key, epoch, deleted=key % 3 == 0) for key in range(epoch, 45, 5)]
-            make = few if live.options != WITHOUT else newer
-            it.sink.merge(it.table, make(it, *rows), it.key, it.commit(epoch))
+            it.sink.merge(it.table, few(it, *rows), it.key, it.commit(epoch))
     return it
 
 

@@ -7,7 +7,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from tests.sinks.conftest import Place
-from tests.sinks.lake.iceberg.test_small_commit import few, folded, summary, target
+from tests.sinks.lake.iceberg.test_small_commit import few, summary, target
 from tests.sinks.lake.iceberg.test_small_commit import iceberg as form_of
 from tests.sinks.lake.test_file_merge import by_files, newer
 
@@ -34,7 +34,6 @@ def test_files_are_where_the_location_says(spark: SparkSession, iceberg: Iceberg
     assert summary(it)[SMALL] == "true" and it.rows() == [(1, "b", 2), (2, "b", 1)]
     it.sink.merge(it.table, newer(it, (2, None, True, 3), (3, "c", False, 3)), it.key, it.commit(3))
     assert by_files(it) and it.rows() == [(1, "b", 2), (3, "c", 3)]
-    assert folded(it) and it.rows() == [(1, "b", 2), (3, "c", 3)]
     paths = spark.sql(f"SELECT file_path FROM {it.sink.name(it.table)}.all_files").collect()
     assert paths and all(one[0].startswith(f"{place}/data/") for one in paths)
     it.sink.drop(it.table)

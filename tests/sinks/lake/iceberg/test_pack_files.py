@@ -11,7 +11,15 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
 from tests.sinks.conftest import Place, column
-from tests.sinks.lake.iceberg.test_small_commit import few, files, folded, iceberg, summary, target
+from tests.sinks.lake.iceberg.test_small_commit import (
+    few,
+    files,
+    folded,
+    iceberg,
+    replaced_by_keys,
+    summary,
+    target,
+)
 from tests.sinks.lake.test_file_merge import newer
 
 from penstock.sinks.lake.iceberg import maintenance
@@ -25,7 +33,9 @@ TIER = Tier(MIB, 4 * MIB, 2)
 
 
 def packed(it: Place, seen: Any = None) -> bool:
-    return pack(it.spark, iceberg(it)._classes, target(it) if seen is None else seen, TIER)
+    form = iceberg(it)
+    seen = target(it) if seen is None else seen
+    return pack(it.spark, form._classes, seen, TIER, form._maintenance.stream(it.table))
 
 
 def whole(it: Place) -> list[tuple[Any, ...]]:
@@ -36,24 +46,35 @@ def whole(it: Place) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, found), key=str)
 
 
-def commits(it: Place, numbers: range, text: str = "a") -> None:
-    """Small ones, each of three rows, two of which the one before had."""
+Write = Callable[..., None]
+
+
+def small(it: Place, epoch: int, *rows: tuple[Any, ...]) -> None:
+    it.sink.merge(it.table, few(it, *rows), it.key, it.commit(epoch))
+
+
+def by_keys(it: Place, epoch: int, *rows: tuple[Any, ...]) -> None:
+    replaced_by_keys(it, *rows)
+
+
+def commits(it: Place, numbers: range, text: str = "a", write: Write = small) -> None:
+    """Each of three rows, two of which the one before had."""
     for n in numbers:
-        rows = [(key, text, False, n) for key in range(n, n + 3)]
-        it.sink.merge(it.table, few(it, *rows), it.key, it.commit(n))
+        write(it, n, *[(key, text, False, n) for key in range(n, n + 3)])
 
 
 def test_rows_and_their_identity_stay_while_files_become_one(place: Make) -> None:
     it = place("iceberg").create()
     it.sink.append(it.table, it.latest(*[(n, "s", False, 1) for n in range(100, 110)]), it.commit(1))
-    commits(it, range(2, 8))
+    commits(it, range(2, 5))
+    commits(it, range(5, 8), write=by_keys)
     before = whole(it)
     assert len({row[-2] for row in before}) == len(before), "each has an id of its own"
-    assert packed(it), "with deletes that nobody has folded"
+    assert packed(it), "with equality deletes"
     assert len(file_sizes(target(it))) == 1
     assert whole(it) == before
-    commits(it, range(8, 12), "b")
     assert folded(it)
+    commits(it, range(8, 12), "b")
     before = whole(it)
     assert packed(it), "a file that says itself what its rows are known by, and some that do not"
     assert len(file_sizes(target(it))) == 1
@@ -120,60 +141,83 @@ def test_small_commits_meanwhile_stand(place: Make) -> None:
     assert packed(it, before), "it knows nothing of the last three"
     assert len(file_sizes(target(it))) == 4
     assert whole(it) == expected
-    assert folded(it) and packed(it)
+    assert packed(it)
     assert whole(it) == expected
 
 
 Rewrite = Callable[[Place, Any], object]
 
 rewritten = pytest.mark.parametrize(
-    "rewrites",
-    [packed, lambda it, seen: rewrite(it.spark, seen, {"rewrite-all": "true"})],
-    ids=["ours", "Iceberg's action"],
+    ("rewrites", "write"),
+    [
+        (packed, small),
+        (packed, by_keys),
+        (lambda it, seen: rewrite(it.spark, seen, {"rewrite-all": "true"}), by_keys),
+    ],
+    ids=["ours", "ours, equality deletes", "Iceberg's action"],
 )
 
 
 @rewritten
 def test_rows_deleted_meanwhile_stay_deleted_when_newer_ones_have_come(
-    place: Make, rewrites: Rewrite
+    place: Make, rewrites: Rewrite, write: Write
 ) -> None:
     it = place("iceberg").create()
     commits(it, range(1, 5))
     before = target(it)
-    it.sink.merge(it.table, few(it, (3, "", True, 5)), it.key, it.commit(5))
-    it.sink.merge(it.table, few(it, (90, "new", False, 6)), it.key, it.commit(6))
+    write(it, 5, (3, "", True, 5))
+    write(it, 6, (90, "new", False, 6))
     expected = it.rows()
     rewrites(it, before)
     assert it.rows() == expected and len(expected) == 6
-    assert folded(it) and packed(it)
+    folded(it)
+    assert packed(it)
     assert it.rows() == expected
 
 
 @rewritten
-def test_rows_deleted_meanwhile_stay_deleted_when_others_are_deleted(place: Make, rewrites: Rewrite) -> None:
+def test_rows_deleted_meanwhile_stay_deleted_when_others_are_deleted(
+    place: Make, rewrites: Rewrite, write: Write
+) -> None:
     it = place("iceberg").create()
     commits(it, range(1, 5))
     before = target(it)
     for n in (5, 6, 7):
-        it.sink.merge(it.table, few(it, (n - 3, "", True, n)), it.key, it.commit(n))
+        write(it, n, (n - 3, "", True, n))
     expected = it.rows()
     rewrites(it, before)
     assert it.rows() == expected and len(expected) == 3
-    assert folded(it) and packed(it)
+    folded(it)
+    packed(it)
     assert it.rows() == expected and len(file_sizes(target(it))) == 1
 
 
-def test_files_that_get_a_vector_meanwhile_are_left(place: Make) -> None:
+def test_rows_that_others_delete_meanwhile_stay_deleted(place: Make) -> None:
     it = place("iceberg").create()
-    commits(it, range(1, 5))
+    commits(it, range(1, 6))
     before = target(it)
-    assert folded(it)
+    it.spark.sql(f"DELETE FROM {iceberg(it).name(it.table)} WHERE id IN (2, 4)")
+    small(it, 6, (5, "c", False, 6))
     expected = whole(it)
-    with pytest.raises(Py4JJavaError, match="found new position delete"):
-        packed(it, before)
+    assert packed(it, before)
+    assert whole(it) == expected and len(file_sizes(target(it))) == 2
+    small(it, 7, (1, "d", False, 7), (7, "d", False, 7))
+    assert [row[:2] for row in it.rows()] == [(1, "d"), (3, "a"), (5, "c"), (6, "a"), (7, "d")]
+
+
+def test_rows_that_larger_epochs_replace_meanwhile_stay_replaced(place: Make) -> None:
+    """As when another process compacts."""
+    it = place("iceberg", config={"key_index": False}).create()
+    for n in range(1, 5):
+        it.sink.merge(it.table, newer(it, *[(key, "a", False, n) for key in range(n, n + 3)]), it.key,
+                      it.commit(n))  # fmt: skip
+    before = target(it)
+    it.sink.merge(it.table, newer(it, (3, "b", False, 5)), it.key, it.commit(5))
+    expected = whole(it)
+    assert packed(it, before)
     assert whole(it) == expected
     assert packed(it)
-    assert whole(it) == expected
+    assert whole(it) == expected and len(file_sizes(target(it))) == 1
 
 
 def test_files_that_others_put_together_meanwhile_are_left(place: Make) -> None:
@@ -213,10 +257,9 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
     model: dict[int, tuple[str, int]] = {}
     stale = target(it)
     for epoch in range(1, 25):
-        way = choose.choice(["small", "small", "small", "fold", "pack", "pack an older state", "remember"])
-        if way == "fold":
-            folded(it)
-        elif way == "pack":
+        ways = ["small", "small", "small", "by keys", "pack", "pack an older state", "remember"]
+        way = choose.choice(ways)
+        if way == "pack":
             packed(it)
         elif way == "pack an older state":
             try:
@@ -228,7 +271,7 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
             stale = target(it)
         else:
             rows = [(n, f"{epoch}", choose.random() < 0.3, epoch) for n in choose.sample(range(12), 4)]
-            it.sink.merge(it.table, few(it, *rows), it.key, it.commit(epoch))
+            (by_keys if way == "by keys" else small)(it, epoch, *rows)
             for number, text, deleted, at in rows:
                 model.pop(number, None)
                 if not deleted:

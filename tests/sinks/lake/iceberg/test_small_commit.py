@@ -1,5 +1,4 @@
-"""Commits without a Spark job, and what becomes of the equality deletes they leave. Spark's own reading
-judges."""
+"""Commits without a Spark job. Spark's own reading judges."""
 
 from __future__ import annotations
 
@@ -18,14 +17,15 @@ from py4j.protocol import Py4JJavaError
 from tests.sinks.conftest import NOW, SEEDS, Place, column
 
 from penstock.model.schema import TableId
+from penstock.sinks.files import field_id
 from penstock.sinks.lake import vectors
 from penstock.sinks.lake.iceberg import maintenance, puffin
+from penstock.sinks.lake.iceberg.files import description, file_writer, key_writer
 from penstock.sinks.lake.iceberg.fold_deletes import fold
 from penstock.sinks.lake.iceberg.format import IcebergFormat
-from penstock.sinks.lake.iceberg.maintenance import MIB, file_sizes, rewrite
+from penstock.sinks.lake.iceberg.maintenance import MIB, file_sizes
 from penstock.sinks.lake.iceberg.pack_files import Tier
 from penstock.sinks.lake.iceberg.small_commit import SMALL
-from penstock.sinks.lake.lookup import Unsearchable
 from penstock.sinks.lake.vectors import Vector
 from penstock.sinks.rows import Newer, Rows
 from penstock.store.files import Folder
@@ -71,6 +71,29 @@ def summary(it: Place) -> dict[str, str]:
     return {str(name): str(found[name]) for name in found}
 
 
+def replaced_by_keys(it: Place, *rows: tuple[Any, ...]) -> None:
+    """Replaces rows as earlier versions of Penstock did, and as Flink does: by a file with the new rows, and
+    one with the keys of all, which are equality deletes. Rows: values, then `_deleted`, `_sequence`."""
+    found, classes = target(it), iceberg(it)._classes
+    writer = file_writer(classes, found)
+    keys = key_writer(writer, it.key) if writer is not None else None
+    assert writer is not None and keys is not None
+    names = [*it.arrow.names, "_deleted", "_sequence"]
+    kinds = [*[field.type for field in it.arrow], pa.bool_(), pa.int64()]
+    arrays = [pa.array([row[place] for row in rows], kind) for place, kind in enumerate(kinds)]
+    batch = pa.RecordBatch.from_arrays(arrays, names)
+    change, spec = found.newRowDelta(), found.spec()
+    for file in list(writer.files([batch])) or [writer.empty_file()]:
+        change.addRows(classes.described(description(spec.specId(), file, writer.fields), spec))
+    whole = next(one for one in found.specs().values() if one.isUnpartitioned())
+    ids = [field_id(field) for field in keys.fields]
+    for file in keys.files([batch.select(list(it.key))]):
+        form = description(whole.specId(), file, keys.fields)
+        form |= {"content": "EQUALITY_DELETES", "equality-ids": ids}
+        change.addDeletes(classes.described(form, whole))
+    change.commit()
+
+
 def test_small_rows_replace_those_of_their_keys_without_a_spark_job(place: Make) -> None:
     it = place("iceberg").create()
     assert it.sink.append(it.table, few(it, (1, "a", False, 1), (2, "b", False, 2)), it.commit(1))
@@ -78,7 +101,8 @@ def test_small_rows_replace_those_of_their_keys_without_a_spark_job(place: Make)
     assert it.sink.merge(it.table, changed, it.key, it.commit(2))
     assert not it.sink.merge(it.table, changed, it.key, it.commit(2)), "it is recorded"
     assert it.rows() == [(1, "A", 5), (3, "c", 7)]
-    assert summary(it)[SMALL] == "true" and summary(it)["total-equality-deletes"] == "4"
+    found = summary(it)
+    assert found[SMALL] == "true" and found["added-dvs"] == "1" and found["total-equality-deletes"] == "0"
 
 
 def test_rows_and_deletes_of_one_commit_do_not_meet(place: Make) -> None:
@@ -89,7 +113,7 @@ def test_rows_and_deletes_of_one_commit_do_not_meet(place: Make) -> None:
 
 
 def test_turned_off_every_commit_has_a_spark_job(place: Make) -> None:
-    it = place("iceberg", config={"equality_deletes": False}).create()
+    it = place("iceberg", config={"key_index": False}).create()
     rows = replace(it.latest((1, "a", False, 1)), kind=few(it, (1, "no", False, 1)).kind)
     it.sink.merge(it.table, rows, it.key, it.commit(1))
     assert it.rows() == [(1, "a", 1)] and SMALL not in summary(it)
@@ -118,8 +142,7 @@ def test_a_target_that_a_user_partitions_keeps_its_small_commits(place: Make) ->
     it.sink.merge(it.table, few(it, (1, "b", False, 2)), it.key, it.commit(2))
     assert it.rows() == [(1, "b", 2), (2, "a", 1)] and summary(it)[SMALL] == "true"
     it.sink.merge(it.table, few(it, (1, "c", False, 3), (2, None, True, 3)), it.key, it.commit(3))
-    assert it.rows() == [(1, "c", 3)] and folded(it)
-    assert it.rows() == [(1, "c", 3)]
+    assert it.rows() == [(1, "c", 3)] and summary(it)["total-equality-deletes"] == "0"
 
 
 def test_a_writer_that_was_replaced_meanwhile_adds_nothing(place: Make) -> None:
@@ -130,7 +153,7 @@ def test_a_writer_that_was_replaced_meanwhile_adds_nothing(place: Make) -> None:
     it.sink.merge(it.table, few(it, (2, "b", False, 2)), it.key, it.commit(2))
     present = files(it)
     with pytest.raises(Py4JJavaError, match="conflict"):
-        sink._small.write(stale, few(it, (2, "b", False, 2)), it.key, it.commit(2))
+        sink._small.write(it.table, stale, few(it, (2, "b", False, 2)), it.key, it.commit(2))
     assert it.rows() == [(1, "a", 1), (2, "b", 2)] and files(it) == present
 
 
@@ -149,7 +172,7 @@ KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_keys_of_every_type_are_found_by_readers_and_by_the_fold(place: Make, kind: str) -> None:
+def test_keys_of_every_type_are_found(place: Make, kind: str) -> None:
     arrow, values = KEYS[kind]
     it = place("iceberg", arrow=pa.schema([("id", arrow), ("name", pa.string())])).create()
     first = [(value, "old", False, 1) for value in values]
@@ -158,70 +181,9 @@ def test_keys_of_every_type_are_found_by_readers_and_by_the_fold(place: Make, ki
                   it.commit(2))  # fmt: skip
     expected = sorted((value, "new", 5) for value in values[1:])
     assert [row[1:] for row in it.rows()] == [("new", 5)] * 3
-    assert folded(it)
-    assert [row[1:] for row in it.rows()] == [("new", 5)] * 3
-    assert summary(it)["total-equality-deletes"] == "0"
+    assert summary(it)[SMALL] == "true"
     if kind not in ("bytes", "timestamp"):  # Spark gives bytearrays, and times without their zone
         assert it.rows() == expected
-
-
-def test_a_fold_leaves_vectors_that_later_folds_and_merges_build_on(place: Make) -> None:
-    it = place("iceberg", key=("id", "name")).create()
-    it.sink.append(it.table, it.latest(*[(n, "x", False, 1) for n in range(100)]), it.commit(1))
-    for epoch, number in enumerate(range(0, 60, 10), start=2):
-        rows = [(n, "x", True, epoch) for n in range(number, number + 5)]
-        it.sink.merge(it.table, few(it, *rows), it.key, it.commit(epoch))
-        if epoch % 2:
-            assert folded(it)
-    it.sink.merge(it.table, it.latest((99, "x", True, 50)), it.key, it.commit(20))
-    it.sink.merge(it.table, few(it, (98, "x", True, 51), (97, "y", True, 51)), it.key, it.commit(21))
-    assert folded(it) and not folded(it), "nothing is left to do"
-    gone = {n for start in range(0, 60, 10) for n in range(start, start + 5)} | {98, 99}
-    assert it.rows() == sorted((n, "x", 1) for n in range(100) if n not in gone)
-    assert summary(it)["total-equality-deletes"] == "0"
-
-
-def test_small_commits_during_a_fold_stand(place: Make) -> None:
-    it = place("iceberg").create()
-    it.sink.append(it.table, it.latest(*[(n, "a", False, 1) for n in range(10)]), it.commit(1))
-    it.sink.merge(it.table, few(it, (1, "b", False, 5), (2, "b", False, 5)), it.key, it.commit(2))
-    before = target(it)
-    it.sink.merge(it.table, few(it, (2, "c", False, 6), (3, "c", False, 6)), it.key, it.commit(3))
-    assert folded(it, before), "it knows nothing of the third commit"
-    expected = dict.fromkeys(range(10), ("a", 1)) | {1: ("b", 5), 2: ("c", 6), 3: ("c", 6)}
-    assert it.rows() == sorted((n, *value) for n, value in expected.items())
-    assert folded(it)
-    assert it.rows() == sorted((n, *value) for n, value in expected.items())
-
-
-def test_a_fold_that_met_another_writer_of_vectors_is_given_up(place: Make) -> None:
-    it = place("iceberg").create()
-    it.sink.append(it.table, it.latest(*[(n, "a", False, 1) for n in range(10)]), it.commit(1))
-    it.sink.merge(it.table, few(it, (1, "b", False, 5)), it.key, it.commit(2))
-    before = target(it)
-    it.sink.merge(it.table, it.latest((4, "d", False, 7)), it.key, it.commit(3))
-    present = files(it)
-    with pytest.raises(Py4JJavaError):
-        folded(it, before)
-    assert files(it) == present
-    expected = dict.fromkeys(range(10), ("a", 1)) | {1: ("b", 5), 4: ("d", 7)}
-    assert it.rows() == sorted((n, *value) for n, value in expected.items())
-
-
-def test_a_fold_that_met_files_being_put_together_is_given_up(place: Make) -> None:
-    """The new file is as old as the snapshot it was made from: without the deletes its rows would be back."""
-    it = place("iceberg").create()
-    it.sink.append(it.table, it.latest(*[(n, "a", False, 1) for n in range(10)]), it.commit(1))
-    before = target(it)
-    it.sink.merge(it.table, few(it, (1, "b", False, 5)), it.key, it.commit(2))
-    with_deletes = target(it)
-    rewrite(it.spark, before, {"rewrite-all": "true"})
-    assert it.rows() == sorted([*[(n, "a", 1) for n in range(10) if n != 1], (1, "b", 5)])
-    with pytest.raises(Py4JJavaError, match="missing data files"):
-        folded(it, with_deletes)
-    assert it.rows() == sorted([*[(n, "a", 1) for n in range(10) if n != 1], (1, "b", 5)])
-    assert folded(it)
-    assert it.rows() == sorted([*[(n, "a", 1) for n in range(10) if n != 1], (1, "b", 5)])
 
 
 def test_a_key_that_was_widened_is_found_in_older_files(place: Make) -> None:
@@ -231,23 +193,17 @@ def test_a_key_that_was_widened_is_found_in_older_files(place: Make) -> None:
     it.evolve(3, column("id", pa.int64(), "id"), column("label", pa.string(), "name"))
     it.sink.merge(it.table, few(it, (1, "b", False, 5), (2**40, "c", False, 6)), it.key, it.commit(4))
     assert it.rows() == [(1, "b", 5), (2, "a", 1), (3, "d", 2), (2**40, "c", 6)]
-    assert folded(it)
-    assert it.rows() == [(1, "b", 5), (2, "a", 1), (3, "d", 2), (2**40, "c", 6)]
 
 
-def test_a_key_column_that_older_files_lack_makes_them_be_written_again(place: Make) -> None:
+def test_a_key_column_that_older_files_lack_has_its_default_there(place: Make) -> None:
     it = place("iceberg").create()
     it.sink.append(it.table, it.latest((1, "a", False, 1), (2, "a", False, 1)), it.commit(1))
     it.evolve(2, *[column(n, k, n) for n, k in (("id", pa.int64()), ("name", pa.string()))],
               column("part", pa.int64(), default="7"))  # fmt: skip
     key = ("id", "part")
     it.sink.merge(it.table, few(it, (1, "b", 7, False, 5), (2, "c", 8, False, 6)), key, it.commit(3))
-    expected = [(1, "b", 7, 5), (2, "a", 7, 1), (2, "c", 8, 6)]
-    assert it.rows() == expected
-    with pytest.raises(Unsearchable, match="field id"):
-        folded(it)
-    iceberg(it)._maintenance.maintain(it.table)
-    assert it.rows() == expected and summary(it)["total-equality-deletes"] == "0"
+    assert it.rows() == [(1, "b", 7, 5), (2, "a", 7, 1), (2, "c", 8, 6)]
+    assert summary(it)[SMALL] == "true"
 
 
 def test_compacting_changes_no_row_and_leaves_few_files(place: Make) -> None:
@@ -273,16 +229,6 @@ def test_many_small_commits_are_tidied_in_the_background(place: Make) -> None:
     assert len(left) < 9 + 1, "old snapshots went"
 
 
-def test_a_pipeline_that_ends_leaves_no_equality_deletes(place: Make) -> None:
-    it = place("iceberg").create()
-    for epoch in range(1, 11):
-        it.sink.merge(it.table, few(it, (epoch % 3, str(epoch), False, epoch)), it.key, it.commit(epoch))
-    assert summary(it)["total-equality-deletes"] != "0"
-    it.sink.close()
-    assert summary(it)["total-equality-deletes"] == "0"
-    assert it.rows() == [(0, "9", 9), (1, "10", 10), (2, "8", 8)]
-
-
 def test_small_files_are_put_together_in_the_background(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a thread that has no active session of Spark's, unlike that of a test."""
     monkeypatch.setattr(maintenance, "TIERS", (Tier(MIB, 4 * MIB, 4),))
@@ -296,33 +242,16 @@ def test_small_files_are_put_together_in_the_background(place: Make, monkeypatch
     assert it.rows() == [(epoch, "a", epoch) for epoch in range(1, 9)]
 
 
-@pytest.mark.parametrize("write", ["merge", "delete", "evolve"])
-def test_spark_meets_no_equality_deletes_when_it_writes(place: Make, write: str) -> None:
-    """It takes minutes where there are many."""
-    it = place("iceberg").create()
-    for epoch in range(1, 4):
-        it.sink.merge(it.table, few(it, (epoch, "7", False, epoch)), it.key, it.commit(epoch))
-    number = target(it).currentSnapshot().snapshotId()
-    if write == "merge":
-        it.sink.merge(it.table, it.latest((2, "b", False, 4)), it.key, it.commit(4))
-    elif write == "delete":
-        it.sink.delete(it.table, "id = 3", it.commit(4))
-    else:
-        it.evolve(4, column("id", pa.int64(), "id"), column("name", pa.int64(), "name"))
-    before_write = [one for one in target(it).snapshots() if one.parentId() == number]
-    assert [one.summary().get("total-equality-deletes") for one in before_write] == ["0"]
-
-
 def test_a_version_that_is_held_outlives_the_others(place: Make) -> None:
     it = place("iceberg", config={"snapshots_max": 1, "snapshots_keep": 1}).create()
     it.sink.merge(it.table, few(it, (1, "a", False, 1)), it.key, it.commit(1))
     held = it.sink.hold(it.table)
     assert held == it.sink.version(it.table) == it.sink.hold(it.table)
-    assert summary(it)["total-equality-deletes"] == "0", "whoever holds it is going to read all of it"
     for epoch in range(2, 6):
         it.sink.merge(it.table, few(it, (1, str(epoch), False, epoch)), it.key, it.commit(epoch))
     unheld = it.sink.version(it.table)
-    it.sink.merge(it.table, few(it, (1, "z", False, 9)), it.key, it.commit(9))
+    for epoch in (8, 9):
+        it.sink.merge(it.table, few(it, (1, "z", False, epoch)), it.key, it.commit(epoch))
     iceberg(it)._maintenance.maintain(it.table)
     assert it.rows(held) == [(1, "a", 1)]
     with pytest.raises(Exception, match="snapshot"):
@@ -338,10 +267,7 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
         sequence = epoch * 10
         ids = choose.sample(range(12), choose.randint(1, 6))
         rows = [(n, f"{epoch}", choose.random() < 0.3, sequence) for n in ids]
-        way = choose.choice(["small", "small", "small", "spark", "fold", "compact", "truncate"])
-        if way == "fold":
-            folded(it)
-            continue
+        way = choose.choice(["small", "small", "small", "spark", "by keys", "compact", "truncate"])
         if way == "compact":
             iceberg(it)._maintenance.maintain(it.table)
             continue
@@ -350,8 +276,11 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
                 it.sink.truncate(it.table, it.commit(epoch), sequence=sequence)
                 model = {}
             continue
-        it.sink.merge(it.table, (few(it, *rows) if way == "small" else it.latest(*rows)), it.key,
-                      it.commit(epoch))  # fmt: skip
+        if way == "by keys":
+            replaced_by_keys(it, *rows)
+        else:
+            it.sink.merge(it.table, (few(it, *rows) if way == "small" else it.latest(*rows)), it.key,
+                          it.commit(epoch))  # fmt: skip
         for number, text, deleted, at in rows:
             model.pop(number, None)
             if not deleted:

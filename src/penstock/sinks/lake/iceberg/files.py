@@ -131,6 +131,11 @@ def _arrow_type(name: str) -> pa.DataType | None:
 _REFUSALS = ("ValidationException", "CommitFailedException")
 
 
+def is_refused(error: Py4JJavaError) -> bool:
+    """Whether Iceberg has refused a commit: it certainly failed."""
+    return error.java_exception.getClass().getSimpleName() in _REFUSALS
+
+
 @contextmanager
 def removed_if_refused(files: Files, locations: Iterable[str]) -> Iterator[None]:
     """Removes files that were written for a commit if the commit certainly failed: Iceberg refused it, or an
@@ -140,7 +145,7 @@ def removed_if_refused(files: Files, locations: Iterable[str]) -> Iterator[None]
         yield
     except Exception as error:
         if isinstance(error, Py4JJavaError):
-            refused = error.java_exception.getClass().getSimpleName() in _REFUSALS
+            refused = is_refused(error)
         else:
             refused = not isinstance(error, Py4JError | OSError)
         if refused:
@@ -154,16 +159,26 @@ def described(
     file: WrittenFile,
     fields: pa.Schema,
     *,
-    deletes_by: Sequence[int] = (),
     sort_order: int = 0,
 ) -> Any:
-    """Describes a Parquet file of a table to Iceberg. `spec`: that of the file's partition. `fields`: its
-    columns. `deletes_by`: it contains equality deletes by these field ids. `sort_order`: id of the order in
-    which its rows are. 0: in none.
+    """Describes a Parquet file of a table to Iceberg: see `description`.
 
     Iceberg's own reader of footers would load Hadoop's configuration for each file, which takes as long as
     the rest of a small commit.
     """
+    form = description(spec.specId(), file, fields, sort_order=sort_order)
+    return classes.described(form, spec)
+
+
+def description(
+    spec_id: int,
+    file: WrittenFile,
+    fields: pa.Schema,
+    *,
+    sort_order: int = 0,
+) -> dict[str, Any]:
+    """Describes a Parquet file of a table, in Iceberg's JSON. `spec_id`: of the spec of the file's
+    partition. `fields`: its columns. `sort_order`: id of the order in which its rows are. 0: in none."""
     columns = {
         number: column
         for field, column in zip(fields, file.columns, strict=True)
@@ -171,8 +186,8 @@ def described(
     }
     lower, upper = bounds(file, fields)
     form: dict[str, Any] = {
-        "spec-id": spec.specId(),
-        "content": "EQUALITY_DELETES" if deletes_by else "DATA",
+        "spec-id": spec_id,
+        "content": "DATA",
         "file-path": file.location,
         "file-format": "PARQUET",
         "partition": list(file.partition),
@@ -187,11 +202,9 @@ def described(
         "upper-bounds": _pairs({number: value.hex() for number, value in upper.items()}),
         "split-offsets": list(file.row_groups),
     }
-    if deletes_by:
-        form["equality-ids"] = list(deletes_by)
-    elif sort_order:
+    if sort_order:
         form["sort-order-id"] = sort_order
-    return classes.described(form, spec)
+    return form
 
 
 def _pairs(values: Mapping[int, Any]) -> dict[str, list[Any]]:

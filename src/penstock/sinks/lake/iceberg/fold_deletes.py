@@ -13,17 +13,14 @@ vector for one of the data files, or has rewritten them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from penstock.sinks.lake.iceberg import position_deletes, puffin
 from penstock.sinks.lake.iceberg.files import Classes, removed_if_refused, schema_fields
-from penstock.sinks.lake.iceberg.manifests import Content, Deletes, KeySpan, comparable, data_files, deletes
-from penstock.sinks.lake.lookup import Found, deleted_rows
-from penstock.sinks.lake.vectors import Vector
-from penstock.store.files import Folder
+from penstock.sinks.lake.iceberg.manifests import Content, KeySpan, comparable, data_files, deletes
+from penstock.sinks.lake.iceberg.mark_rows import Marks, add_vectors
+from penstock.sinks.lake.lookup import deleted_rows
 
 
 def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
@@ -46,48 +43,17 @@ def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
         change.removeDeletes(delete.to_iceberg(classes, target))
     written: list[str] = []
     with removed_if_refused(folder.files, written):
-        add_vectors(classes, target, change, folder, Marks(files, present, found), written)
+        add_vectors(
+            classes,
+            target,
+            change,
+            folder,
+            Marks({file.location: file for file in files}, present, found),
+            written,
+        )
         change.validateFromSnapshot(snapshot.snapshotId()).conflictDetectionFilter(classes.everything)
         change.commit()
     return True
-
-
-@dataclass(frozen=True)
-class Marks:
-    """Rows of `files` to mark as deleted: `found`, which includes those that `present` marks already."""
-
-    files: Sequence[Content]
-    present: Deletes
-    found: Sequence[Found]
-
-
-def add_vectors(
-    classes: Classes, target: Any, change: Any, folder: Folder, marks: Marks, written: list[str]
-) -> None:
-    """Marks rows as deleted, as part of `change`: by deletion vectors, or in format version 2 by files of
-    position deletes. Iceberg refuses the commit if one of their data files has been removed. The locations of
-    new files are appended to `written`."""
-    found = [one for one in marks.found if one[2]]
-    if not found:
-        return
-    files = {file.location: file for file in marks.files}
-    if classes.is_v3(target):
-        placed, size = puffin.write(folder, found)
-        written.append(placed[0].location)
-        new = [
-            _described(files[location], vector, count, size)
-            for (location, _, count), vector in zip(found, placed, strict=True)
-        ]
-    else:
-        new = position_deletes.write(folder, [(files[one[0]], one[1]) for one in found])
-        written += [one.location for one in new]
-    for location, _, _ in found:
-        for earlier in marks.present.vectors.get(location, ()):
-            change.removeDeletes(earlier.to_iceberg(classes, target))
-    for one in new:
-        change.addDeletes(one.to_iceberg(classes, target))
-    change.validateDataFilesExist(classes.list_of([location for location, _, _ in found]))
-    change.validateDeletedFiles()
 
 
 def _concerned(
@@ -99,20 +65,3 @@ def _concerned(
     for file in files:
         if any(file.sequence < sequence and span.may_be_in(file) for sequence, span in spans):
             yield file
-
-
-def _described(file: Content, vector: Vector, count: int, file_bytes: int) -> Content:
-    """A vector with `count` rows of the data file. It belongs to the file's partition."""
-    described = {
-        "spec-id": file.described["spec-id"],
-        "content": "POSITION_DELETES",
-        "file-path": vector.location,
-        "file-format": "PUFFIN",
-        "partition": file.described["partition"],
-        "file-size-in-bytes": file_bytes,
-        "record-count": count,
-        "referenced-data-file": file.location,
-        "content-offset": vector.offset,
-        "content-size-in-bytes": vector.size,
-    }
-    return Content(described, file.sequence)

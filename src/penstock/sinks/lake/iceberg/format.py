@@ -64,6 +64,7 @@ from penstock.sinks.lake.iceberg.identifiers import (
     identify,
     with_required,
 )
+from penstock.sinks.lake.iceberg.indexes import Indexes, index_directory
 from penstock.sinks.lake.iceberg.maintenance import Maintenance
 from penstock.sinks.lake.iceberg.merge import FileMerges
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
@@ -89,9 +90,12 @@ class IcebergFormat:
         self._catalog = Catalog(spark, options.catalog_name)
         self._access = Access(spark)
         self._classes = Classes(spark._jvm, self._access)
-        self._small = SmallCommits(self._classes, self._commits)
+        self._indexes = Indexes(index_directory(spark), self._classes)
+        self._maintenance = Maintenance(
+            spark, self._classes, options, self._indexes, self.load, self.exclusive
+        )
+        self._small = SmallCommits(self._classes, self._commits, self._indexes, self._maintenance)
         self._merges = FileMerges(spark, self._classes, self._commits)
-        self._maintenance = Maintenance(spark, self._classes, options, self.load, self.exclusive)
         self._sessions = Sessions(spark)
         self._locks: dict[TableId, threading.RLock] = {}
         self._guard = threading.Lock()
@@ -249,7 +253,7 @@ class IcebergFormat:
     def commit_small(
         self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
     ) -> bool:
-        if not self._options.equality_deletes or not self._small.write(target, rows, key, commit):
+        if not self._options.key_index or not self._small.write(table, target, rows, key, commit):
             return False
         self._maintenance.count_commit(table, small=True)
         return True
@@ -421,6 +425,7 @@ class IcebergFormat:
 
     def close(self) -> None:
         self._maintenance.end()
+        self._indexes.close()
         self._access.close()
 
     def read(self, table: TableId, version: str | None = None) -> DataFrame:

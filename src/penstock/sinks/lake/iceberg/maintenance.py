@@ -11,11 +11,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
@@ -26,6 +27,7 @@ from penstock.sinks.lake.iceberg.branch import OnBranch
 from penstock.sinks.lake.iceberg.expire import expire
 from penstock.sinks.lake.iceberg.files import Classes, closeable_items
 from penstock.sinks.lake.iceberg.fold_deletes import fold
+from penstock.sinks.lake.iceberg.indexes import Indexes, Stream
 from penstock.sinks.lake.iceberg.manifests import data_files
 from penstock.sinks.lake.iceberg.orphans import remove_orphans
 from penstock.sinks.lake.iceberg.pack_files import Tier, by_partition, pack
@@ -38,18 +40,13 @@ SHARE = 0.25
 """The share of time that may be spent on one table."""
 MIB = 1024**2
 TIERS = (Tier(4 * MIB, 16 * MIB, 64), Tier(64 * MIB, 256 * MIB, 16))
+ALL_SMALL = Tier(64 * MIB, 256 * MIB, 2)
 UNLIMITED = 2**62
-END_SECONDS_MAX = 10.0
-"""Time limit for the last conversions of equality deletes, when the run ends."""
-END_COMMITS_MIN = 8
-"""Tables with fewer small commits are left as they are when the run ends: they are cheap to read."""
 
 
 @dataclass
 class _Counts:
     commits: int = 0
-    unfolded: int = 0
-    """Small commits since equality deletes were last converted."""
     rest_until: float = 0.0
     """Monotonic seconds."""
     waiting: bool = False
@@ -63,13 +60,15 @@ class Maintenance:
         spark: SparkSession,
         classes: Classes,
         options: IcebergOptions,
+        indexes: Indexes,
         load: Callable[[TableId], Any],
         exclusive: Callable[[TableId], AbstractContextManager[None]],
     ) -> None:
         self._spark = spark
         self._classes = classes
         self._options = options
-        self._load = load
+        self._indexes = indexes
+        self.load = load
         self._exclusive = exclusive
         self._counts: dict[TableId, _Counts] = {}
         self._queue: deque[TableId] = deque()
@@ -82,11 +81,10 @@ class Maintenance:
         with self._changed:
             found = self._counts.setdefault(table, _Counts())
             found.commits += 1
-            found.unfolded += small
             often = found.commits >= (self._options.fold_commits if small else self._options.maintain_epochs)
             if not often or found.waiting or self._ended or time.monotonic() < found.rest_until:
                 return
-            found.waiting, found.commits, found.unfolded = True, 0, 0
+            found.waiting, found.commits = True, 0
             self._queue.append(table)
             self._changed.notify_all()
             if self._thread is None:
@@ -94,22 +92,12 @@ class Maintenance:
                 self._thread.start()
 
     def end(self) -> None:
-        """Ends the thread. Then converts remaining equality deletes while there is time: the next run may
-        start much later."""
+        """Ends the thread."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()  # a run that must end cancels its Spark jobs (`penstock.runtime.shutdown`)
-        deadline = time.monotonic() + END_SECONDS_MAX
-        for table, found in sorted(self._counts.items(), key=lambda one: one[1].unfolded, reverse=True):
-            if found.unfolded < END_COMMITS_MIN or time.monotonic() > deadline:
-                return
-            try:
-                self.fold(table)
-            except Exception as error:  # the session itself may have failed
-                log.info("%s: its equality deletes are not converted: %s", table, one_sentence(error))
-                return
 
     def _work(self) -> None:
         while True:
@@ -132,10 +120,10 @@ class Maintenance:
     def maintain(self, table: TableId) -> None:
         """Converts equality deletes, merges small files, and expires old snapshots."""
         with self._exclusive(table):
-            target = self._load(table)
+            target = self.load(table)
             self._fold(table, target)
-            self._pack(target)
-        expire(self._classes, self._load(table), self._options)
+            self._pack(table, target)
+        expire(self._classes, self.load(table), self._options)
         pa.default_memory_pool().release_unused()  # else the pool keeps the memory of the largest table
 
     def fold(self, table: TableId) -> None:
@@ -143,7 +131,7 @@ class Maintenance:
         each data file, a set of all keys that later commits have deleted. With a hundred of both, that takes
         minutes."""
         with self._exclusive(table):
-            self._fold(table, self._load(table))
+            self._fold(table, self.load(table))
 
     def _fold(self, table: TableId, target: Any) -> None:
         try:
@@ -155,21 +143,32 @@ class Maintenance:
     def compact(self, table: TableId, name: str) -> Compacted:
         """Maintains the table, rewrites all small files, and removes files that no snapshot names. `name`:
         the table's in Spark SQL."""
-        before = len(file_sizes(self._load(table)))
+        before = len(file_sizes(self.load(table)))
         self.maintain(table)
         with self._exclusive(table):
-            target = self._load(table)
-            rewrite(self._spark, target, {"min-input-files": "2"})
+            with suppress(Unsearchable):
+                while pack(self._spark, self._classes, self.load(table), ALL_SMALL, self.stream(table)):
+                    pass
+            target = self.load(table)
+            try:
+                rewrite(self._spark, target, {"min-input-files": "2"})
+            except Py4JJavaError as error:  # of a pipeline that goes on: what could be merged is
+                log.info("%s: some files are left as they are: %s", table, one_sentence(error))
+                target = self.load(table)
         orphans = remove_orphans(self._spark, self._classes, name, target)
         return Compacted(before, len(file_sizes(target)), orphans)
 
-    def _pack(self, target: Any) -> None:
+    def stream(self, table: TableId) -> Stream:
+        """The small commits that may be made to a table meanwhile."""
+        return Stream(lambda: self.load(table), self._classes, self._indexes.known(table))
+
+    def _pack(self, table: TableId, target: Any) -> None:
         sizes = sizes_by_partition(self._classes, target)
         for tier in TIERS:
             if all(sum(size < tier.below for size in some) < tier.count for some in sizes):
                 continue
             try:
-                done = pack(self._spark, self._classes, target, tier)
+                done = pack(self._spark, self._classes, target, tier, self.stream(table))
             except Unsearchable:
                 done = False
             if not done:

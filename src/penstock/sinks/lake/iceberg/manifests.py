@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,6 +25,8 @@ _COMPARABLE_ARROW = (pa.int32(), pa.int64(), pa.date32(), pa.string())
 FILE_PATH, POSITION = 2147483546, 2147483545
 """Field ids of the columns of files with position deletes. Source: Iceberg's specification, "Reserved Field
 IDs"."""
+
+_SHORT = ("spec-id", "content", "file-path", "file-format", "partition", "file-size-in-bytes", "record-count")
 
 Key = int | bytes
 """A value of a key: an integer, or a text as UTF-8. Iceberg, Parquet and Python order these in the same
@@ -68,6 +70,10 @@ class Content:
     @cached_property
     def upper(self) -> dict[int, bytes]:
         return _bounds(self.described.get("upper-bounds"))
+
+    def short(self) -> Content:
+        """Without what only readers of its rows need."""
+        return replace(self, described={name: self.described[name] for name in _SHORT})
 
     def to_iceberg(self, classes: Classes, target: Any) -> Any:
         """The file as a Java object of Iceberg."""

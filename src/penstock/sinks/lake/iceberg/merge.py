@@ -27,8 +27,8 @@ from penstock.sinks.lake.iceberg.files import (
     key_writer,
     removed_if_refused,
 )
-from penstock.sinks.lake.iceberg.fold_deletes import Marks, add_vectors
 from penstock.sinks.lake.iceberg.manifests import KeySpan, data_files, deletes
+from penstock.sinks.lake.iceberg.mark_rows import Marks, add_vectors
 from penstock.sinks.lake.lookup import Unsearchable, deleted_rows, key_files
 from penstock.sinks.rows import Newer, Rows
 
@@ -107,5 +107,5 @@ class FileMerges:
         files = [file for file in data_files(self._classes, target, seen) if span.may_be_in(file)]
         searched = [file.searched(present.vector(file.location)) for file in files]
         deleted = deleted_rows(self._spark, folder.files, searched, key_files(found.keys, fields))
-        marks = Marks(files, present, deleted)
+        marks = Marks({file.location: file for file in files}, present, deleted)
         add_vectors(self._classes, target, change, folder, marks, written)

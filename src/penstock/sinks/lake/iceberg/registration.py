@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 
 _VERSION = "1.12.0"
+INDEX_DIRECTORY = "spark.penstock.index"
+"""Option of the session: the directory of the key indexes."""
 _BUNDLES: dict[Storage, str] = {"s3": f"org.apache.iceberg:iceberg-aws-bundle:{_VERSION}"}
 """What the FileIO of a store needs. Those for Google Cloud Storage and Azure could not be fetched, and so not
 tried and pinned: users add them by `spark.conf`."""
@@ -54,12 +56,12 @@ class IcebergOptions(NamespaceOptions):
     catalog: CatalogSection = "lake"
     """The Iceberg catalog that has the tables: a section (below), or the name of a catalog in Spark. A
     name is a Hadoop catalog at `path`, unless `spark.conf` configures another."""
-    equality_deletes: bool = True
-    """Small epochs are committed without a Spark job. They leave equality deletes, which are converted
-    into deletion vectors in the background. `false`: for readers that do not support equality deletes."""
+    key_index: bool = True
+    """Small epochs are committed without a Spark job. They find the rows that they replace in an index of
+    the table's keys, in the state directory: 16 bytes for each row of the table. `false`: small epochs are
+    merged like larger ones."""
     fold_commits: int = Field(64, ge=1)
-    """Number of small commits to a table after which its equality deletes are converted into deletion
-    vectors."""
+    """Number of small commits to a table after which its small files are merged."""
     maintain_epochs: int = Field(50, ge=1)
     """Number of commits to a table, without small ones, after which old snapshots are expired and small
     files are merged."""
@@ -159,7 +161,7 @@ def _spark_options(options: IcebergOptions, conf: Mapping[str, str], state: Path
             if _looks_like_a_url(warehouse)
             else str(warehouse.absolute()),
         }
-    return found
+    return {**found, INDEX_DIRECTORY: str(state.absolute() / "index")}
 
 
 def _looks_like_a_url(path: Path) -> bool:

@@ -1,61 +1,90 @@
-"""Commits small epochs without a Spark job: a data file with the new rows, and an equality-delete file with
-their keys.
+"""Commits small epochs without a Spark job: a data file with the new rows, and deletion vectors for the rows
+that they replace. The key index (`index/`) says where these are.
 
-In a partitioned table, a row may have changed its partition, so the deletes must concern all partitions. To
-Iceberg, only those do whose own spec has no partitions. Every table that Penstock creates has such a spec
-(`shaping.py`).
-
-An equality delete removes the rows with its keys from all data files of earlier commits, but not from those
-of its own commit. So the new rows replace the old ones. That is right if all rows of the target with these
-keys are older (`Newer`), and if the commit is made only once: Iceberg refuses it if anything was added since
-the version of the table in which this commit was found to be missing.
-
-A commit that only deletes also adds a data file without rows. Without it, deleted rows could come back. While
-data files are rewritten, by `pack_files.py` or by Iceberg's own action, the new files get the sequence number
-of the snapshot that was read. So deletes of later commits still concern them. But when Iceberg commits the
-rewrite, it drops delete files that are older than every data file that the rewrite did not touch, and does
-not count the files that it adds (https://github.com/apache/iceberg/issues/10312). If the rewrite touched all
-files of its snapshot, the oldest untouched file belongs to a later commit, and all deletes before that commit
-are lost. So each commit with deletes adds a data file with its own sequence number. Then none of its deletes
-is older than all files.
-
-Measured (1,000 changes into a table of 1 million rows, two cores): a MERGE by Spark takes 1.1 to 1.4 s, and
-this takes 0.05 to 0.1 s. Reading becomes slower until `fold_deletes.py` has converted the equality deletes
-into deletion vectors.
+The new rows replace those with the same keys. That is right if all rows of the target with these keys are
+older (`Newer`), and if the commit is made only once: Iceberg refuses it if rows were added since the version
+of the table in which this commit was found to be missing, if a data file with a new vector has been removed,
+or if somebody else has written a vector for it. If only others have changed the table meanwhile, the rows are
+looked up in its new version, and the commit is tried again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 
+from penstock.failures.messages import one_sentence
+from penstock.model.schema import TableId
 from penstock.sinks.base import Commit
-from penstock.sinks.files import WrittenFile, field_id, side_by_side
-from penstock.sinks.lake.iceberg.catalog import may_remove_files
+from penstock.sinks.files import FileWriter, WrittenFile
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
-from penstock.sinks.lake.iceberg.fence import row_delta
-from penstock.sinks.lake.iceberg.files import Classes, described, file_writer, key_writer, removed_if_refused
+from penstock.sinks.lake.iceberg.fence import generation, row_delta
+from penstock.sinks.lake.iceberg.files import (
+    Classes,
+    description,
+    file_writer,
+    is_refused,
+    key_writer,
+    removed_if_refused,
+)
+from penstock.sinks.lake.iceberg.indexes import Indexes, Marked, TableKeys
+from penstock.sinks.lake.iceberg.live import Live
+from penstock.sinks.lake.iceberg.maintenance import Maintenance
+from penstock.sinks.lake.iceberg.manifests import Content
+from penstock.sinks.lake.iceberg.mark_rows import Marks, Placed, add_vectors
+from penstock.sinks.lake.lookup import Unsearchable
+from penstock.sinks.refusals import is_recorded, refuse_replaced
 from penstock.sinks.rows import Rows
+from penstock.store.files import remove_quietly
+
+log = logging.getLogger(__name__)
 
 SMALL = "penstock.small"
 """Summary property of the snapshots of such commits."""
 
 
-Described = tuple[pa.Schema, Sequence[WrittenFile]]
-"""Files and their columns."""
+@dataclass(frozen=True)
+class _New:
+    """What one commit adds: data files, and the keys whose rows it replaces."""
+
+    writer: FileWriter
+    files: Sequence[WrittenFile]
+    keys: Sequence[pa.RecordBatch]
+    commit: Commit
+
+
+Ready = tuple[Any, Live]
+"""A target, and its files, all of which the index covers."""
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The table of a commit, with its index. `fenced`: the generation that it was seen to have. It is kept as
+    a number, since Iceberg loads a table again when a transaction begins."""
+
+    name: TableId
+    index: TableKeys
+    fenced: int
 
 
 class SmallCommits:
-    def __init__(self, classes: Classes, commits: Commits) -> None:
+    def __init__(
+        self, classes: Classes, commits: Commits, indexes: Indexes, maintenance: Maintenance
+    ) -> None:
         self._classes = classes
         self._commits = commits
+        self._indexes = indexes
+        self._maintenance = maintenance
 
-    def write(self, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
+    def write(self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         """Replaces the target's rows that have the same keys as these, in the layout `latest`. `key` empty:
         nothing is replaced. False, with nothing done: the table or these rows need Spark."""
-        if rows.driver_side is None or not self._can_fold(target):
+        if rows.driver_side is None or self._classes.format_version(target) < 2:
             return False
         writer = file_writer(self._classes, target)
         if writer is None:
@@ -63,51 +92,132 @@ class SmallCommits:
         if rows.shard is not None and key:
             key = (*key, rows.shard.column)
         keys = key_writer(writer, key)
-        unpartitioned = self._classes.unpartitioned(target) if key else None
-        if keys is None or (key and unpartitioned is None):
+        if keys is None:
             return False
-        batches = list(rows.driver_side())
-        named = [batch.select(list(key)) for batch in batches] if key else []
+        if not key:
+            new = _New(writer, list(writer.files(rows.driver_side())), (), commit)
+            with removed_if_refused(writer.folder.files, _locations(new)):
+                self._add(target, None, new)
+            return True
+        index = self._indexes.of(table, target, keys.fields, writer.folder.files)
+        one = _Table(table, index, generation(target))
+        if not index.changing.acquire(blocking=False):
+            index.changing.acquire()
+            target = self._load(one)  # what was waited for has changed it
+        try:
+            return self._replace(one, target, rows.driver_side, writer, keys, commit)
+        finally:
+            index.changing.release()
+
+    def _replace(
+        self,
+        table: _Table,
+        target: Any,
+        rows: Callable[[], Iterable[pa.RecordBatch]],
+        writer: FileWriter,
+        keys: FileWriter,
+        commit: Commit,
+    ) -> bool:
+        index, ready = table.index, self._ready(table, target)
+        if ready is None:
+            return False
+        batches = list(rows())
+        named = [keys.in_fields(batch.select(list(keys.columns))) for batch in batches]
         if any(column.null_count for batch in named for column in batch.columns):
             return False  # a zero date arrives as NULL, and two NULLs may be different dates
-        added, removed = side_by_side(
-            writer.folder.files,
-            [lambda: list(writer.files(batches)), lambda: list(keys.files(named))],
-            threads=2,
-        )
-        if removed and not added:
-            added = [writer.empty_file()]
-        locations = [file.location for file in (*added, *removed)]
-        with removed_if_refused(writer.folder.files, locations):
-            self._commit(target, (writer.fields, added), (keys.fields, removed), unpartitioned, commit)
-        return True
+        new = _New(writer, list(writer.files(batches)), named, commit)
+        index.add(_described(target, new))
+        with removed_if_refused(writer.folder.files, _locations(new)):
+            while ready is not None:
+                try:
+                    marked = index.rows_of(new.keys, ready[1])
+                except (Unsearchable, OSError) as why:
+                    log.info("%s: it has no key index now: %s", table.name, one_sentence(why))
+                    break
+                try:
+                    self._add(*ready, new, index, marked)
+                    return True
+                except Py4JJavaError as error:
+                    ready = self._once_more(table, ready, commit, error)
+        remove_quietly(writer.folder.files, _locations(new))
+        return False
 
-    def _can_fold(self, target: Any) -> bool:
-        """Whether equality deletes of the table can be converted while commits go on. Iceberg then looks at
-        the snapshots since, which a catalog of version 2 that removes files by itself (Nessie) does not
-        keep."""
-        version = self._classes.format_version(target)
-        return version >= 3 or (version == 2 and may_remove_files(target))
+    def _once_more(self, table: _Table, before: Ready, commit: Commit, error: Py4JJavaError) -> Ready | None:
+        """The target, whose change by somebody else has made a commit impossible, and its files. None: the
+        index does not cover all of them. Raises the error if it has another cause."""
+        if not is_refused(error):
+            raise error
+        target = self._load(table)
+        recorded = is_recorded(commit, self._commits.last(target, commit.source))
+        if recorded or table.index.live.is_of(before[1], target):
+            raise error
+        log.info("%s: somebody else has changed it: %s", table.name, _reason(error))
+        return self._ready(table, target)
 
-    def _commit(
-        self, target: Any, rows: Described, keys: Described, unpartitioned: Any, commit: Commit
+    def _load(self, table: _Table) -> Any:
+        """The target as it is now. Refused if another driver has taken over since."""
+        target = self._maintenance.load(table.name)
+        refuse_replaced(table.name, generation(target), table.fenced)
+        return target
+
+    def _ready(self, table: _Table, target: Any) -> Ready | None:
+        """The target, and its files. None: the index does not cover all of them."""
+        index = table.index
+        try:
+            live = index.live.of(target)
+            if live.deletes.equality:
+                self._maintenance.fold(table.name)
+                target = self._load(table)
+                live = index.live.of(target)
+            if not live.deletes.equality and index.is_ready(live):
+                return target, live
+        except (Unsearchable, OSError) as why:
+            log.info("%s: it has no key index now: %s", table.name, one_sentence(why))
+        return None
+
+    def _add(
+        self,
+        target: Any,
+        live: Live | None,
+        new: _New,
+        index: TableKeys | None = None,
+        marked: Sequence[Marked] = (),
     ) -> None:
-        """`unpartitioned`: the spec of the deletes. None if there are none."""
-        added, removed = rows[1], keys[1]
-        seen = target.currentSnapshot()  # before `newTransaction`, which loads the table again
+        """Commits the files. `live`: the target's files, some rows of which are `marked` as deleted."""
+        # Before `newTransaction`, which loads the table again.
+        seen = target.currentSnapshot() if live is None else live.of(target)
         transaction = target.newTransaction()
-        if added or removed:
-            change = row_delta(self._classes, transaction, seen)
-            spec, order = target.spec(), target.sortOrder().orderId()
-            for file in added:
-                change.addRows(described(self._classes, spec, file, rows[0], sort_order=order))
-            for file in removed:
-                ids = _ids(keys[0])
-                change.addDeletes(described(self._classes, unpartitioned, file, keys[0], deletes_by=ids))
-            change.set(COMMIT, str(commit)).set(SMALL, "true").commit()
-        self._commits.record(transaction, transaction.table(), commit)
-        transaction.commitTransaction()
+        written: list[str] = []
+        with removed_if_refused(new.writer.folder.files, written):
+            if new.files or marked:
+                change, spec = row_delta(self._classes, transaction, seen), target.spec()
+                contents = _described(target, new)
+                for one in contents:
+                    change.addRows(self._classes.described(one.described, spec))
+                placed: Placed = {}
+                if live is not None and marked:
+                    marks = Marks(live.files, live.deletes, [one.found for one in marked])
+                    placed = add_vectors(self._classes, target, change, new.writer.folder, marks, written)
+                change.set(COMMIT, str(new.commit)).set(SMALL, "true").commit()
+                if live is not None and index is not None:
+                    staged = transaction.table().currentSnapshot()
+                    after = live.after(int(staged.snapshotId()), contents, placed)
+                    index.expect(after, marked)
+            self._commits.record(transaction, transaction.table(), new.commit)
+            transaction.commitTransaction()
+        if index is not None:
+            index.committed()
 
 
-def _ids(fields: pa.Schema) -> list[int]:
-    return [number for field in fields if (number := field_id(field)) is not None]
+def _reason(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getMessage()).partition("\n")[0][:500]
+
+
+def _locations(new: _New) -> list[str]:
+    return [file.location for file in new.files]
+
+
+def _described(target: Any, new: _New) -> list[Content]:
+    spec, order = target.spec().specId(), target.sortOrder().orderId()
+    fields = new.writer.fields
+    return [Content(description(spec, file, fields, sort_order=order), 0) for file in new.files]

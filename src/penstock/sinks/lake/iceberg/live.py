@@ -1,0 +1,97 @@
+"""The files of a table's newest snapshot, kept in memory from one commit to the next.
+
+Reading all manifests for each small commit would make its cost grow with the table. What our own commit
+changes is known. So if the newest snapshot is that commit, on top of the snapshot that was read before, its
+files are known without reading anything. Otherwise, somebody else has committed, and the manifests that are
+new are read. Manifests never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from penstock.sinks.lake.iceberg.files import Classes
+from penstock.sinks.lake.iceberg.manifests import Content, Deletes, data_files, deletes
+
+
+@dataclass(frozen=True)
+class Live:
+    """The files of one snapshot, with those of its deletes that are no equality deletes. `snapshot` None: the
+    table has none."""
+
+    snapshot: int | None
+    files: Mapping[str, Content]
+    """By location."""
+    deletes: Deletes
+
+    def of(self, target: Any) -> Any:
+        """The snapshot, as an object of Iceberg."""
+        return None if self.snapshot is None else target.snapshot(self.snapshot)
+
+    def after(
+        self,
+        snapshot: int,
+        added: Iterable[Content],
+        vectors: Mapping[str, Sequence[Content]],
+        removed: Iterable[str] = (),
+    ) -> Live:
+        """With further data files, with other vectors of the data files at these locations, and without some
+        data files."""
+        changed = {**self.deletes.vectors, **vectors}
+        files = {**self.files, **{one.location: one for one in added}}
+        for location in removed:
+            del files[location]
+            changed.pop(location, None)
+        return replace(self, snapshot=snapshot, files=files, deletes=Deletes(self.deletes.equality, changed))
+
+
+class LiveFiles:
+    """Remembers the files of one table. Not thread-safe."""
+
+    def __init__(self, classes: Classes) -> None:
+        self._classes = classes
+        self._known: Live | None = None
+        self._expected: Live | None = None
+
+    def of(self, target: Any) -> Live:
+        """The files of the newest snapshot of a table that has just been loaded. Raises `Unsearchable`."""
+        if self._known is not None and self.is_of(self._known, target):
+            return self._known
+        snapshot = target.currentSnapshot()
+        if self._is_expected(snapshot):
+            self._known, self._expected = self._expected, None
+        else:
+            self._known, self._expected = self._read(target, snapshot), None
+        assert self._known is not None
+        return self._known
+
+    @staticmethod
+    def is_of(live: Live, target: Any) -> bool:
+        """Whether these are the files of the newest snapshot of a table."""
+        snapshot = target.currentSnapshot()
+        return live.snapshot == (None if snapshot is None else snapshot.snapshotId())
+
+    @property
+    def newest(self) -> Live | None:
+        """The files after the newest commit of ours, as far as it is known."""
+        return self._expected or self._known
+
+    def _is_expected(self, snapshot: Any) -> bool:
+        """Whether a snapshot is our commit, made directly on the snapshot that is known."""
+        if snapshot is None or self._known is None or self._expected is None:
+            return False
+        parent = snapshot.parentId()  # None: it has none, like the first one
+        return bool(snapshot.snapshotId() == self._expected.snapshot and parent == self._known.snapshot)
+
+    def expect(self, live: Live) -> None:
+        """Says which files there will be if this snapshot comes directly after the one that `of` returned
+        last. Call it before the commit: its outcome may remain unknown."""
+        self._expected = live
+
+    def _read(self, target: Any, snapshot: Any) -> Live:
+        if snapshot is None:
+            return Live(None, {}, Deletes((), {}))
+        files = {one.location: one.short() for one in data_files(self._classes, target, snapshot)}
+        return Live(int(snapshot.snapshotId()), files, deletes(self._classes, target, snapshot))
