@@ -1,12 +1,16 @@
 //! Runs of a key index against a model: a plain list of entries.
 
+use std::collections::HashSet;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
+use std::time::Duration;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use hashbrown::HashMap;
-use penstock_core::key_run::{merge, Input, KeyRun, KeyRunWriter};
+use penstock_core::key_run::{merge, Input, KeyRun, KeyRunWriter, ReadAt};
 use proptest::prelude::*;
 use roaring::RoaringTreemap;
 
@@ -292,6 +296,40 @@ fn what_does_not_fit_into_an_entry_is_refused() {
     assert!(writer.add_rows(&keys, 0, &Int64Array::from(vec![1])).is_err());
     assert!(writer.add_rows(&keys, 0, &Int64Array::from(vec![Some(1), None])).is_err());
     assert_eq!(writer.finish().unwrap(), 2);
+}
+
+/// A slow disk. It notes who reads from it.
+struct Slow(Vec<u8>, Arc<Mutex<HashSet<ThreadId>>>);
+
+impl ReadAt for Slow {
+    fn size(&self) -> io::Result<u64> {
+        self.0.size()
+    }
+
+    fn read_exact_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        std::thread::sleep(Duration::from_micros(200));
+        self.1.lock().unwrap().insert(std::thread::current().id());
+        self.0.read_exact_at(bytes, offset)
+    }
+}
+
+#[test]
+fn several_threads_read_from_a_slow_disk_and_find_the_same() {
+    let folder = Folder::new();
+    let path = folder.file(1);
+    let entries: Vec<Entry> = (0..100_000).map(|key| (key, 1, key as u32)).collect();
+    write(&path, &entries, 1 << 20);
+    let keys: Vec<i64> = (0..100_000).step_by(97).collect();
+    let bytes = std::fs::read(&path).unwrap();
+    let readers = Arc::new(Mutex::new(HashSet::new()));
+    let slow = |bytes: Vec<u8>| KeyRun::of("slow", Box::new(Slow(bytes, readers.clone()))).unwrap();
+    assert_eq!(found(&slow(bytes.clone()), &keys), expected(&entries, &keys));
+    assert!(readers.lock().unwrap().len() > 2);
+    // Damage is also noticed by the other threads.
+    let mut damaged = bytes;
+    let half = damaged.len() / 2;
+    damaged[half..half + 4000].fill(0);
+    assert!(slow(damaged).find(&batch(keys.into_iter())).is_err());
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::borrow::Borrow;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::panic::resume_unwind;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
@@ -142,13 +144,18 @@ impl KeyRun {
         }
         let share = rest.len().div_ceil(THREADS).max(TRIED_GROUPS);
         let parts = std::thread::scope(|scope| {
-            let search = |part| scope.spawn(move || self.search_in_turn(part));
-            let threads: Vec<_> = rest.chunks(share).map(search).collect();
-            threads.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
+            let started: Vec<_> = rest
+                .chunks(share)
+                .map(|part| (part, Builder::new().spawn_scoped(scope, || self.search_in_turn(part))))
+                .collect();
+            let ended = started.into_iter().map(|(part, thread)| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                // There are too many threads.
+                Err(_) => self.search_in_turn(part),
+            });
+            ended.collect::<Result<Vec<_>>>()
         });
-        for part in parts {
-            found.extend(part.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-        }
+        found.extend(parts?.into_iter().flatten());
         Ok(found)
     }
 
