@@ -28,11 +28,13 @@ COUNTED = {layout: ["decode", *ORDERS, layout] for layout in ("changelog", "afte
     "frame": ["frame", str(BENCH / "small.binlog")],
     "key_build": ["key_run", "build", *RUN],
     "key_find": ["key_run", "find", *RUN],
+    "debezium": ["encode", ORDERS[1], "debezium"],
+    "maxwell": ["encode", ORDERS[1], "maxwell"],
 }
 """The example and its arguments, by the name of the number. `key_find` reads what `key_build` writes."""
-UNITS = {"frame": "event", "key_build": "key", "key_find": "key"}
+UNITS = {"frame": "event", "key_build": "key", "key_find": "key", "debezium": "message", "maxwell": "message"}
 """What is counted. The others are counted per row image."""
-EXAMPLES = ("decode", "frame", "key_run")
+EXAMPLES = ("decode", "encode", "frame", "key_run")
 MORE = 1.05
 LESS = 0.97
 PASSES = 6

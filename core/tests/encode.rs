@@ -81,6 +81,53 @@ fn whole_logs_have_messages_in_every_format() {
     }
 }
 
+/// Packs the events of each transaction, but for the one that announces it, into one event, as servers do
+/// with `binlog_transaction_compression`.
+fn packed(log: &[u8]) -> Vec<u8> {
+    const PAYLOAD: u8 = 40;
+    const GTID: u8 = 33;
+    const XID: u8 = 16;
+    let mut out = log[..4].to_vec();
+    let (mut position, mut inner) = (4, None::<Vec<u8>>);
+    while position + HEADER < log.len() {
+        let size = u32::from_le_bytes(log[position + 9..position + 13].try_into().unwrap()) as usize;
+        let event = &log[position..position + size];
+        position += size;
+        let Some(events) = &mut inner else {
+            out.extend_from_slice(event);
+            inner = (event[4] == GTID).then(Vec::new);
+            continue;
+        };
+        let start = events.len();
+        events.extend_from_slice(&event[..size - CHECKSUM]);
+        events[start + 9..start + 13].copy_from_slice(&((size - CHECKSUM) as u32).to_le_bytes());
+        if event[4] != XID {
+            continue;
+        }
+        // Compression type 255: none; then the end of the fields.
+        let mut payload = event[..HEADER].to_vec();
+        payload[4] = PAYLOAD;
+        payload.extend_from_slice(&[2, 3, 0xfc, 0xff, 0, 0]);
+        payload.extend_from_slice(events);
+        let length = (payload.len() + CHECKSUM) as u32;
+        payload[9..13].copy_from_slice(&length.to_le_bytes());
+        let checksum = crc32fast::hash(&payload).to_le_bytes();
+        payload.extend_from_slice(&checksum);
+        out.extend_from_slice(&payload);
+        inner = None;
+    }
+    out
+}
+
+#[test]
+fn packed_transactions_have_the_same_messages() {
+    let log = LOGS[1];
+    assert!(packed(log).len() != log.len());
+    for format in [("maxwell", "{}"), ("debezium", "{\"provide_transaction_metadata\": true}")] {
+        assert_eq!(messages(&packed(log), format), messages(log, format));
+    }
+}
+
 proptest! {
     #[test]
     fn damaged_logs_give_json_or_errors(

@@ -514,9 +514,9 @@ class LogEncoder:
         tables: Sequence[tuple[str, str]] = (),
     ) -> None: ...
     def read(self, bytes: int = 1 << 20) -> EncodedMessages | list[dict[str, Any]] | None:
-        """Messages of whole transactions, about `bytes` bytes; or the statements of one transaction that may
-        define tables or change rows without row events: the fields of `EncodedMessages.transactions`, and
-        `{database, sql, event, timestamp, server_id, sql_mode}`. None: at the end.
+        """Messages, about `bytes` bytes and those of one event more; or the statements of one transaction
+        that may define tables or change rows without row events: the fields of
+        `EncodedMessages.transactions`, and `{database, sql, event, timestamp, server_id, sql_mode}`. None: at
 
         Rows behind a statement are not encoded before the next call. `DecodeError` is raised once, after
         everything before it."""
@@ -535,8 +535,10 @@ class EncodedMessages:
         """Number of the table (None: the begin or end of a transaction), key, value (None: a tombstone), and
         the offset of the change."""
     def transactions(self) -> list[dict[str, Any]]:
-        """`{id, commit_us, xid, thread_id, file, position, start, end, messages_end}` of each transaction.
-        `messages_end`: the number of messages up to its end."""
+        """`{id, commit_us, xid, thread_id, file, position, start, end, messages_end}` of each transaction
+        that ends here. `messages_end`: the number of messages up to its end. Messages behind the last one are
+        of a transaction that goes on in the next step."""
+
     def lines(self, keys: bool = False) -> bytes:
         """One message a line; with its key and a tab before it."""
 

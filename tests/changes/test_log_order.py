@@ -99,8 +99,15 @@ def test_ranges_decoded_side_by_side_are_joined_in_order(
     server, _ = source
     one, other = reading(source, format="maxwell"), reading(source, format="maxwell")
     for number in range(40):
-        server.execute(f"INSERT INTO shop.orders VALUES ({number}, REPEAT('x', 300))")
+        server.execute(
+            "BEGIN",
+            f"INSERT INTO shop.orders VALUES ({number}, REPEAT('x', 300))",
+            f"INSERT INTO shop.others VALUES ({number})",
+            "COMMIT",
+        )
     whole = one()
+    # Also where the messages of a transaction are in several pieces.
+    monkeypatch.setattr(log_order, "READ_BYTES", 100)
     monkeypatch.setattr(log_order, "PART_BYTES", 2000)
     assert other() == whole
     assert [json.loads(one.messages[0].value)["data"]["id"] for one in whole] == list(range(40))
@@ -110,3 +117,19 @@ def test_ranges_decoded_side_by_side_are_joined_in_order(
 def test_a_format_that_does_not_exist_is_refused(source: Source) -> None:
     with pytest.raises(ConfigError, match="no format `nonsense`"):
         reading(source, format="nonsense")
+
+
+def test_rows_of_an_xa_transaction_come_once_at_its_commit(source: Source) -> None:
+    server, _ = source
+    read = reading(source)
+    server.execute(
+        "XA START 'x'",
+        "INSERT INTO shop.orders VALUES (1, 'prepared')",
+        "XA END 'x'",
+        "XA PREPARE 'x'",
+    )
+    server.execute("INSERT INTO shop.orders VALUES (2, 'before the commit')")
+    server.execute("XA COMMIT 'x'")
+    found = read()
+    rows = [json.loads(message.value)["after"]["note"] for one in found for message in one.messages]
+    assert rows == ["before the commit", "prepared"]

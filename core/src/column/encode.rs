@@ -15,14 +15,20 @@ pub fn write_hex(value: &[u8], zeros: usize, out: &mut Vec<u8>) {
 /// it.
 pub fn write_base64(value: &[u8], zeros: usize, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let length = value.len() + zeros;
-    out.reserve(length.div_ceil(3) * 4);
+    let digit = |bits: u32| DIGITS[(bits & 63) as usize];
+    out.reserve((value.len() + zeros).div_ceil(3) * 4);
+    let whole = value.chunks_exact(3);
+    let rest = whole.remainder();
+    for group in whole {
+        let bits = u32::from(group[0]) << 16 | u32::from(group[1]) << 8 | u32::from(group[2]);
+        out.extend_from_slice(&[digit(bits >> 18), digit(bits >> 12), digit(bits >> 6), digit(bits)]);
+    }
+    let length = rest.len() + zeros;
     for start in (0..length).step_by(3) {
-        let byte = |place: usize| u32::from(value.get(start + place).copied().unwrap_or(0));
-        let group = byte(0) << 16 | byte(1) << 8 | byte(2);
+        let byte = |place: usize| u32::from(rest.get(start + place).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
         for place in 0..4 {
-            let digit = DIGITS[(group >> (18 - 6 * place) & 63) as usize];
-            out.push(if place <= length - start { digit } else { b'=' });
+            out.push(if place <= length - start { digit(bits >> (18 - 6 * place)) } else { b'=' });
         }
     }
 }

@@ -11,7 +11,7 @@ use super::messages::Messages;
 use crate::error::{DecodeError, Result};
 use crate::event::{EventKind, FormatDescription};
 use crate::json::Style;
-use crate::log_order::{LogOrder, LoggedStatement, Part, Seen, Selection, Survey, Transaction};
+use crate::log_order::{LogOrder, LoggedStatement, Part, Seen, Selection, Survey, Transaction, Walked};
 use crate::rows::RowsEvent;
 use crate::scan::is_dummy;
 use crate::schema::TableSchema;
@@ -19,22 +19,31 @@ use crate::table_map::TableMap;
 
 /// What comes next in the log.
 pub enum Step {
-    /// Messages of whole transactions.
     Messages(Batch),
     /// Statements outside of transactions, or before the rows of the next one.
     Statements(Transaction, Vec<LoggedStatement>),
 }
 
-/// Messages, and the transactions they are of, each with the number of messages up to its end.
+/// Messages, and the transactions that end among them, each with the number of messages up to its end. A
+/// large transaction begins in one batch and ends in another.
 #[derive(Default)]
 pub struct Batch {
     pub messages: Messages,
     pub transactions: Vec<(Transaction, usize)>,
 }
 
+impl Batch {
+    fn is_empty(&self) -> bool {
+        self.transactions.is_empty() && self.messages.is_empty()
+    }
+}
+
 pub struct Encoder {
     order: LogOrder,
     waiting: Option<Survey>,
+    /// A transaction of which a part has been encoded, the place to go on from, and the text of the present
+    /// statement.
+    partial: Option<(Survey, Walked, Option<String>)>,
     format: Box<dyn Format>,
     tables: Tables,
     row: Row,
@@ -108,6 +117,7 @@ impl Encoder {
         Self {
             order: LogOrder::new(parts, selection.clone()),
             waiting: None,
+            partial: None,
             format,
             tables: Tables { selection, known, ..Tables::default() },
             row: Row::default(),
@@ -135,7 +145,7 @@ impl Encoder {
     pub fn next_step(&mut self, bytes: usize) -> Result<Option<Step>> {
         let mut batch = Batch::default();
         while batch.messages.bytes.len() < bytes && self.failed.is_none() {
-            match self.advance(&mut batch) {
+            match self.advance(&mut batch, bytes) {
                 Ok(Some(Step::Statements(transaction, statements))) => {
                     return Ok(Some(Step::Statements(transaction, statements)));
                 }
@@ -147,7 +157,7 @@ impl Encoder {
                 break;
             }
         }
-        if !batch.transactions.is_empty() {
+        if !batch.is_empty() {
             return Ok(Some(Step::Messages(batch)));
         }
         match self.failed.take() {
@@ -157,15 +167,20 @@ impl Encoder {
         }
     }
 
-    /// Encodes the next transaction. Statements are returned only if the batch is empty; otherwise they wait.
-    fn advance(&mut self, batch: &mut Batch) -> Result<Option<Step>> {
+    /// Encodes the next transaction, or a part of it. Statements are returned only if the batch is empty;
+    /// otherwise they wait.
+    fn advance(&mut self, batch: &mut Batch, limit: usize) -> Result<Option<Step>> {
+        if let Some((survey, from, query)) = self.partial.take() {
+            self.go_on(survey, from, query, (batch, limit))?;
+            return Ok(Some(Step::Messages(Batch::default())));
+        }
         let Some(mut survey) =
             self.waiting.take().map_or_else(|| self.order.next_group(), |one| Ok(Some(one)))?
         else {
             return Ok(None);
         };
         if !survey.statements.is_empty() {
-            if !batch.transactions.is_empty() {
+            if !batch.is_empty() {
                 self.waiting = Some(survey);
                 return Ok(Some(Step::Messages(Batch::default())));
             }
@@ -177,54 +192,72 @@ impl Encoder {
             }
             return Ok(Some(Step::Statements(transaction, statements)));
         }
-        let (bytes, entries) = (batch.messages.bytes.len(), batch.messages.entries.len());
-        if let Err(error) = self.encode(&survey, &mut batch.messages) {
-            // Of a transaction that cannot be encoded, nothing is returned.
-            batch.messages.bytes.truncate(bytes);
-            batch.messages.entries.truncate(entries);
-            return Err(error);
-        }
-        batch.transactions.push((survey.transaction, batch.messages.len()));
+        self.go_on(survey, Walked::default(), None, (batch, limit))?;
         Ok(Some(Step::Messages(Batch::default())))
     }
 
-    fn encode(&mut self, survey: &Survey, out: &mut Messages) -> Result<()> {
-        let Self { order, format, tables, row, .. } = self;
-        let Some(last) = survey.last_rows else { return Ok(()) };
-        let transaction = &survey.transaction;
-        format.begin(transaction, out);
-        let mut query: Option<String> = None;
-        order.walk(survey, &mut |seen, description| {
-            let event = &seen.event;
-            match event.header.kind {
-                EventKind::TABLE_MAP => tables.note_map(seen, description),
-                EventKind::ROWS_QUERY => {
-                    // One byte with a length, which is cut to that byte.
-                    query =
-                        Some(String::from_utf8_lossy(event.body.get(1..).unwrap_or_default()).into_owned());
-                    Ok(())
-                }
-                EventKind::MARIADB_ANNOTATE_ROWS => {
-                    query = Some(String::from_utf8_lossy(event.body).into_owned());
-                    Ok(())
-                }
-                _ => {
-                    let is_last = seen.number == last;
-                    rows(
-                        seen,
-                        description,
-                        (transaction, query.as_deref(), is_last),
-                        tables,
-                        row,
-                        &mut **format,
-                        out,
-                    )
-                }
+    /// Encodes a transaction from a place on, until the batch has `limit` bytes.
+    fn go_on(
+        &mut self,
+        survey: Survey,
+        from: Walked,
+        mut query: Option<String>,
+        (batch, limit): (&mut Batch, usize),
+    ) -> Result<()> {
+        if survey.last_rows.is_none() {
+            return Ok(());
+        }
+        let (bytes, entries) = (batch.messages.bytes.len(), batch.messages.entries.len());
+        match self.encode(&survey, from, &mut query, (&mut batch.messages, limit)) {
+            Ok(Some(place)) => self.partial = Some((survey, place, query)),
+            Ok(None) => batch.transactions.push((survey.transaction, batch.messages.len())),
+            Err(error) => {
+                // Nothing is returned of what was begun here, so that no message is cut.
+                batch.messages.bytes.truncate(bytes);
+                batch.messages.entries.truncate(entries);
+                return Err(error);
             }
-        })?;
-        format.end(transaction, out);
+        }
         Ok(())
     }
+
+    /// Returns the place to go on from; None: the transaction is complete.
+    fn encode(
+        &mut self,
+        survey: &Survey,
+        from: Walked,
+        query: &mut Option<String>,
+        (out, limit): (&mut Messages, usize),
+    ) -> Result<Option<Walked>> {
+        let Self { order, format, tables, row, .. } = self;
+        let Some(last) = survey.last_rows else { return Ok(None) };
+        let transaction = &survey.transaction;
+        if from == Walked::default() {
+            format.begin(transaction, out);
+        }
+        let left = order.walk(survey, from, &mut |seen, description| {
+            let event = &seen.event;
+            match event.header.kind {
+                EventKind::TABLE_MAP => tables.note_map(seen, description)?,
+                // One byte with a length, which is cut to that byte, is before the text.
+                EventKind::ROWS_QUERY => *query = Some(text(event.body.get(1..).unwrap_or_default())),
+                EventKind::MARIADB_ANNOTATE_ROWS => *query = Some(text(event.body)),
+                _ => {
+                    let facts = (transaction, query.as_deref(), seen.number == last);
+                    rows(seen, description, facts, tables, row, &mut **format, out)?;
+                }
+            }
+            Ok(out.bytes.len() < limit)
+        })?;
+        if left.is_none() {
+            format.end(transaction, out);
+        }
+        Ok(left)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Encodes one row event.

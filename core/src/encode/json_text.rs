@@ -51,37 +51,53 @@ fn write_special(bytes: &[u8], out: &mut Vec<u8>) {
     escape(&text, out);
 }
 
+/// How many bytes from the start need no escape, but for some of the last eight.
+#[inline(always)]
+fn plain_bytes(text: &[u8]) -> usize {
+    let words = text.chunks_exact(8);
+    let plain = words.take_while(|bytes| {
+        let word = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        let zero = |word: u64| word.wrapping_sub(ONES) & !word;
+        let control = word.wrapping_sub(ONES * 0x20) & !word;
+        let quote = zero(word ^ (ONES * u64::from(b'"')));
+        let backslash = zero(word ^ (ONES * u64::from(b'\\')));
+        // A borrow from the byte below can only make more bytes special.
+        (control | quote | backslash) & HIGHS == 0
+    });
+    8 * plain.count()
+}
+
 /// Appends valid UTF-8 with escapes.
-fn escape(text: &[u8], out: &mut Vec<u8>) {
+fn escape(mut text: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut plain = 0;
-    for (at, byte) in text.iter().enumerate() {
+    out.reserve(text.len() + 16);
+    loop {
+        let skipped = plain_bytes(text);
+        let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+        let Some(at) = text[skipped..].iter().position(special).map(|at| skipped + at) else {
+            out.extend_from_slice(text);
+            return;
+        };
+        out.extend_from_slice(&text[..at]);
+        let byte = text[at];
         let short = match byte {
-            b'"' => b'"',
-            b'\\' => b'\\',
+            b'"' | b'\\' => byte,
             b'\n' => b'n',
             b'\r' => b'r',
             b'\t' => b't',
             8 => b'b',
             12 => b'f',
-            0..=0x1f => 0,
-            _ => continue,
+            _ => 0,
         };
-        out.extend_from_slice(&text[plain..at]);
-        plain = at + 1;
-        match short {
-            0 => out.extend_from_slice(&[
-                b'\\',
-                b'u',
-                b'0',
-                b'0',
-                DIGITS[usize::from(byte >> 4)],
-                DIGITS[usize::from(byte & 15)],
-            ]),
-            short => out.extend_from_slice(&[b'\\', short]),
+        if short == 0 {
+            let digits = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+            out.extend_from_slice(b"\\u00");
+            out.extend_from_slice(&digits);
+        } else {
+            out.extend_from_slice(&[b'\\', short]);
         }
+        text = &text[at + 1..];
     }
-    out.extend_from_slice(&text[plain..]);
 }
 
 pub fn write_text(text: &str, out: &mut Vec<u8>) {

@@ -22,14 +22,16 @@ pub struct Seen<'a> {
 const ROWS_HEAD: usize = 8;
 
 /// Gives the events from `position` to `take`, until that returns false. Returns the position behind the last
-/// one; None: the file ended before. `light`: row events have only their first bytes.
+/// one; None: the file ended before. `light`: row events have only their first bytes. `number`: of the event
+/// before.
 pub fn each(
     file: &mut LogFile,
     (mut position, limit): (u64, u64),
+    mut number: u64,
     light: bool,
     take: &mut dyn FnMut(&Seen<'_>) -> Result<bool>,
 ) -> Result<Option<u64>> {
-    let (mut number, mut unpacked) = (0, Vec::new());
+    let mut unpacked = Vec::new();
     while position < limit {
         let header = file.header(position, limit)?;
         let end = position + u64::from(header.size);

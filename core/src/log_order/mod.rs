@@ -93,6 +93,16 @@ pub struct LogOrder {
     prepared: HashMap<String, Survey>,
 }
 
+/// A place in the walk over a transaction. The default is its begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Walked {
+    position: u64,
+    number: u64,
+}
+
+/// Takes an event, and returns whether to go on.
+pub type Take<'a> = dyn FnMut(&Seen<'_>, &FormatDescription) -> Result<bool> + 'a;
+
 struct Open {
     part: Arc<Part>,
     file: LogFile,
@@ -147,24 +157,21 @@ impl LogOrder {
         Ok(Some(rows))
     }
 
-    /// Gives the row events of a transaction, and the events that they need (table maps, the text of
-    /// statements), in order.
-    pub fn walk(
-        &mut self,
-        survey: &Survey,
-        take: &mut dyn FnMut(&Seen<'_>, &FormatDescription) -> Result<()>,
-    ) -> Result<()> {
+    /// Gives the row events of a transaction from a place on, and the events that they need (table maps, the
+    /// text of statements), in order, until `take` returns false. Returns the place to go on from; None:
+    /// there are no more rows.
+    pub fn walk(&mut self, survey: &Survey, from: Walked, take: &mut Take<'_>) -> Result<Option<Walked>> {
         let name = survey.part.file.name();
         let here = self
             .open
             .as_mut()
             .filter(|open| open.part.base == survey.part.base && open.part.file.name() == name);
         let walked = match here {
-            Some(open) => survey.walk(&mut open.file, &open.format, take),
+            Some(open) => survey.walk(&mut open.file, &open.format, from, take),
             // An XA transaction that was prepared in another file.
             None => {
                 let mut open = Open::new(survey.part.clone())?;
-                survey.walk(&mut open.file, &open.format, take)
+                survey.walk(&mut open.file, &open.format, from, take)
             }
         };
         walked.map_err(|error| error.in_file(name))

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::events::{each, Seen};
-use super::{Open, Part, Selection, Transaction};
+use super::{Open, Part, Selection, Take, Transaction, Walked};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{EventHeader, EventKind, FormatDescription};
@@ -99,7 +99,7 @@ impl Open {
     pub(super) fn survey(&mut self, selection: &Selection) -> Result<Option<Survey>> {
         let (start, end) = (self.position, self.end);
         let mut surveyor = Surveyor::new(self.part.clone(), start, selection, &self.format);
-        let found = each(&mut self.file, (start, end), true, &mut |seen| surveyor.take(seen))?;
+        let found = each(&mut self.file, (start, end), 0, true, &mut |seen| surveyor.take(seen))?;
         let Some(end) = found else {
             let (open, began) = (!surveyor.group.is_idle(), surveyor.found.start);
             self.position = self.end;
@@ -301,24 +301,31 @@ impl Survey {
         !self.taken_back.iter().any(|(first, last)| (*first..*last).contains(&number))
     }
 
+    /// Gives events from a place on, until `take` returns false. Returns the place to go on from; None: there
+    /// are no more rows.
     pub(super) fn walk(
         &self,
         file: &mut LogFile,
         format: &FormatDescription,
-        take: &mut dyn FnMut(&Seen<'_>, &FormatDescription) -> Result<()>,
-    ) -> Result<()> {
-        let Some(last) = self.last_rows else { return Ok(()) };
-        each(file, (self.start, self.end), false, &mut |seen| {
+        from: Walked,
+        take: &mut Take<'_>,
+    ) -> Result<Option<Walked>> {
+        let Some(last) = self.last_rows else { return Ok(None) };
+        let start = self.start.max(from.position);
+        let (mut more, mut number) = (true, from.number);
+        let stopped = each(file, (start, self.end), from.number, false, &mut |seen| {
             let kind = seen.event.header.kind;
             let needed = matches!(
                 kind,
                 EventKind::TABLE_MAP | EventKind::ROWS_QUERY | EventKind::MARIADB_ANNOTATE_ROWS
             ) || kind.is_rows() && self.counts(seen.number);
             if needed {
-                take(seen, format)?;
+                more &= take(seen, format)?;
             }
-            Ok(seen.number < last)
+            number = seen.number;
+            Ok(more && seen.number < last)
         })?;
-        Ok(())
+        let left = stopped.filter(|_| number < last);
+        Ok(left.map(|position| Walked { position, number }))
     }
 }

@@ -86,28 +86,36 @@ class LogOrderReader(ChangeReader):
             tables=[(table.database, table.table) for table in self._live],
         )  # fmt: skip
         found: list[Transaction] = []
+        begun: list[Message] = []
         try:
             while (step := encoder.read(READ_BYTES)) is not None:
                 # What statements do is known before (`_effects`).
                 if isinstance(step, EncodedMessages):
                     tables = [TableId(*name) for name in encoder.tables]
-                    found += _transactions(step, tables)
+                    found += _transactions(step, tables, begun)
         except DecodeError as error:
             raise explained(error, getattr(error, "table", ""), error.path or "") from error
         return found
 
 
-def _transactions(step: EncodedMessages, tables: list[TableId]) -> Iterator[Transaction]:
+def _transactions(
+    step: EncodedMessages, tables: list[TableId], begun: list[Message]
+) -> Iterator[Transaction]:
+    """The transactions that end in a step. `begun`: messages of one that began in an earlier step, and then
+    those of one that ends in a later step."""
     begin = 0
     for fields in step.transactions():
         end = fields["messages_end"]
-        messages = tuple(
-            Message(None if number is None else tables[number], key, value, sequence)
-            for number, key, value, sequence in step.messages(begin, end)
-        )
+        messages = (*begun, *_messages(step, tables, begin, end))
+        begun.clear()
         begin = end
-        if messages:
-            yield Transaction(
-                Offset(fields["end"]), fields["id"], fields["commit_us"], fields["xid"],
-                fields["thread_id"], fields["file"], fields["position"], messages,
-            )  # fmt: skip
+        yield Transaction(
+            Offset(fields["end"]), fields["id"], fields["commit_us"], fields["xid"],
+            fields["thread_id"], fields["file"], fields["position"], messages,
+        )  # fmt: skip
+    begun += _messages(step, tables, begin, len(step))
+
+
+def _messages(step: EncodedMessages, tables: list[TableId], begin: int, end: int) -> Iterator[Message]:
+    for number, key, value, sequence in step.messages(begin, end):
+        yield Message(None if number is None else tables[number], key, value, sequence)
