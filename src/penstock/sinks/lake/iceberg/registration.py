@@ -58,7 +58,7 @@ class IcebergOptions(NamespaceOptions):
     name is a Hadoop catalog at `path`, unless `spark.conf` configures another."""
     key_index: bool = True
     """Small epochs are committed without a Spark job. They find the rows that they replace in an index of
-    the table's keys, in the state directory: 16 bytes for each row of the table. `false`: small epochs are
+    the table's keys, in the state directory: 15 bytes for each row of the table. `false`: small epochs are
     merged like larger ones."""
     fold_commits: int = Field(64, ge=1)
     """Number of small commits to a table after which its small files are merged."""

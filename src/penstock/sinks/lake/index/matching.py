@@ -1,9 +1,9 @@
 """Decides which rows of a table have some keys: looks them up, leaves out what is deleted already, and looks
 at the keys themselves where hashes may deceive.
 
-An entry holds a hash of about 80 bits, so two keys of one table hardly ever have the same: in a table of any
-size, a key that the table does not have meets an entry of another one in one of 3 * 10^17 look-ups. A table
-has each key at most once. So if exactly one live row is found, it is the row of the key. If several are
+An entry holds a hash of 88 bits, so two keys of one table hardly ever have the same: in a table of a hundred
+million rows, a key that the table does not have meets the hash of another one in one of 3 * 10^18 look-ups. A
+table has each key at most once. So if exactly one live row is found, it is the row of the key. If several are
 found, their keys are read and compared.
 """
 
