@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Literal
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
@@ -75,6 +75,10 @@ _PROPERTIES = {
 }
 
 
+LOG = "_delta_log"
+Held = Literal["nothing", "table", "something else"]
+
+
 class DeltaFormat:
     """`LocalDelta` and `StoredDelta` are its two kinds."""
 
@@ -94,10 +98,10 @@ class DeltaFormat:
 
     def find(self, table: TableId) -> Any | Missing | Foreign:
         place = self.place(table)
-        names = self._names(place)
-        if not names:
+        held = self._held(place)
+        if held == "nothing":
             return Missing()
-        if "_delta_log" not in names:
+        if held == "something else":
             cure = "Name another `sink.path`, or move what is there away."
             return Foreign(place, "it holds something that is not a Delta table", cure)
         snapshot = self.load(table)
@@ -147,8 +151,8 @@ class DeltaFormat:
         self._forget_paths()
         return True
 
-    def _names(self, place: str) -> list[str]:
-        """What is in a directory, or below a URL. A file there counts, too; empty: there is nothing."""
+    def _held(self, place: str) -> Held:
+        """What is in a directory, or below a URL."""
         raise NotImplementedError
 
     def _delete(self, place: str) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from penstock.disk.replace import sync
 from penstock.model.plan import Move
 from penstock.model.schema import TableId
-from penstock.sinks.lake.delta.format import DeltaFormat
+from penstock.sinks.lake.delta.format import LOG, DeltaFormat, Held
 from penstock.sinks.lake.delta.registration import DeltaOptions
 from penstock.sinks.refusals import check_directory
 
@@ -32,11 +32,11 @@ class LocalDelta(DeltaFormat):
         """The directory of a table's target."""
         return Path(self.place(table))
 
-    def _names(self, place: str) -> list[str]:
+    def _held(self, place: str) -> Held:
         path = Path(place)
-        if not path.exists():
-            return []
-        return [one.name for one in path.iterdir()] if path.is_dir() else [path.name]
+        if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+            return "nothing"
+        return "table" if (path / LOG).is_dir() else "something else"
 
     def _delete(self, place: str) -> None:
         with suppress(FileNotFoundError):

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
 from penstock.failures.messages import advice_of, text_of
-from penstock.sinks.lake.delta.format import DeltaFormat
+from penstock.sinks.lake.delta.format import LOG, DeltaFormat, Held
 from penstock.sinks.lake.delta.location import hadoop_url
 from penstock.sinks.lake.delta.registration import DeltaOptions
 from penstock.store.base import Store
@@ -23,8 +23,7 @@ from penstock.store.probe import check_conditions
 
 _IMPATIENT = Retries(seconds_max=20)
 """At the start, a store that does not answer is probably named wrongly."""
-_LOG = "_delta_log"
-_FIRST = f"{_LOG}/{0:020d}.json"
+_FIRST = f"{LOG}/{0:020d}.json"
 """The log entry that made the table. It says whose it is."""
 
 
@@ -39,10 +38,10 @@ class StoredDelta(DeltaFormat):
         if store is not None:
             check_conditions(store)
         with _explained(self._root):
-            names = self._names(self._root)
-        if _LOG in names:
+            held = self._held(self._root)
+        if held == "table":
             raise ConfigError(
-                f"The sink's path {self._root} holds something else: {_LOG}.",
+                f"The sink's path {self._root} holds something else: {LOG}.",
                 hint="Give `sink.path` a directory of its own.",
                 path=self._root,
             )
@@ -61,15 +60,14 @@ class StoredDelta(DeltaFormat):
         self._delete(place)
         self._forget_paths()
 
-    def _names(self, place: str) -> list[str]:
+    def _held(self, place: str) -> Held:
+        """A large table is not listed for it."""
         path = self._path(place)
-        try:
-            found = path.getFileSystem(self._hadoop).listStatus(path)
-        except Py4JJavaError as error:
-            if error.java_exception.getClass().getName() == "java.io.FileNotFoundException":
-                return []
-            raise
-        return [str(one.getPath().getName()) for one in found]
+        system = path.getFileSystem(self._hadoop)
+        if system.exists(self._path(f"{place}/{LOG}")):
+            return "table"
+        empty = not system.exists(path) or not len(system.listStatus(path))
+        return "nothing" if empty else "something else"
 
     def _delete(self, place: str) -> None:
         """If the process is killed, what is left of a table is an older version of it, or no table: data
@@ -77,8 +75,8 @@ class StoredDelta(DeltaFormat):
         store = self._store(place)
         if store is not None:
             keys = [one.key for one in store.objects()]
-            log = sorted((key for key in keys if key.startswith(f"{_LOG}/")), reverse=True)
-            store.delete_many(key for key in keys if not key.startswith(f"{_LOG}/"))
+            log = sorted((key for key in keys if key.startswith(f"{LOG}/")), reverse=True)
+            store.delete_many(key for key in keys if not key.startswith(f"{LOG}/"))
             store.delete_many(key for key in log if key != _FIRST)
             store.delete_many(key for key in log if key == _FIRST)
         path = self._path(place)
