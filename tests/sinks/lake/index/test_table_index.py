@@ -256,7 +256,8 @@ class History:
         self.index = opened(self.directory)
 
     def damaged(self) -> None:
-        runs = sorted([*self.directory.glob("*.run"), *self.directory.glob(NAME)])
+        found = [*self.directory.glob("*.run"), *self.directory.glob(NAME)]
+        runs = sorted(path for path in found if path.stat().st_size)
         if not runs:
             return
         path = self.choose.choice(runs)
