@@ -1,9 +1,9 @@
 """The index of one table: its runs, and the data files that they cover.
 
-A run is a sorted file of entries, which is mapped into memory. Each commit adds a small run, and a look-up
-asks every run. So runs of about the same size are merged in the background, eight at a time. A merge leaves
-out data files that are no longer live. Should they come back, by a rollback, they are not covered, and read
-again.
+A run is a sorted file of entries, of which only the directory is in memory. Each commit adds a small run, and
+a look-up asks every run. So runs of about the same size are merged in the background, eight at a time. A
+merge leaves out data files that are no longer live. Should they come back, by a rollback, they are not
+covered, and read again.
 
 A run that is damaged is left out, too: its data files are then not covered.
 """
@@ -98,13 +98,13 @@ class TableIndex:
             return
         numbers = self._reserve(len(missing))
         try:
-            run, mapped = self._write(missing, numbers, read)
+            run, opened = self._write(missing, numbers, read)
         except BaseException:
             with self._guard:
                 self._used -= set(numbers)
             raise
         with self._guard:
-            self._runs[run.name] = run, mapped
+            self._runs[run.name] = run, opened
             for file, number in zip(missing, numbers, strict=True):
                 self._files[file.location] = number, file.rows
                 self._locations[number] = file.location
@@ -154,8 +154,8 @@ class TableIndex:
         with self._guard:
             first = 0
             for batch in keys:
-                for run, mapped in list(self._runs.values()):
-                    numbers, files, rows = (one.to_numpy() for one in self._looked_up(run, mapped, batch))
+                for run, opened in list(self._runs.values()):
+                    numbers, files, rows = (one.to_numpy() for one in self._looked_up(run, opened, batch))
                     if len(numbers):
                         found.append((numbers + first, files, rows))
                 first += batch.num_rows
@@ -172,9 +172,9 @@ class TableIndex:
                     matches[location] = Matches(numbers[start:end], rows[start:end])
             return matches
 
-    def _looked_up(self, run: RunOf, mapped: KeyRun, keys: pa.RecordBatch) -> tuple[Any, Any, Any]:
+    def _looked_up(self, run: RunOf, opened: KeyRun, keys: pa.RecordBatch) -> tuple[Any, Any, Any]:
         try:
-            return mapped.find(keys)
+            return opened.find(keys)
         except (ValueError, OSError) as error:
             self._forget(run)
             raise DamagedRun(one_sentence(error)) from error
@@ -242,7 +242,7 @@ class TableIndex:
                 return
             for run in runs:
                 del self._runs[run.name]
-            self._runs |= {run.name: (run, mapped) for run, mapped in merged}
+            self._runs |= {run.name: (run, opened) for run, opened in merged}
             for number in present - left:
                 self._used.discard(number)
                 if (location := self._locations.pop(number, None)) is not None:
@@ -274,12 +274,12 @@ class TableIndex:
             self._seed = found.seed
             for run in found.runs:
                 try:
-                    mapped = KeyRun(str(self._directory / run.name))
+                    opened = KeyRun(str(self._directory / run.name))
                 except (OSError, ValueError) as error:
                     log.info("A part of a key index is read again: %s", one_sentence(error))
                     continue
-                if len(mapped) == run.entries:
-                    self._runs[run.name] = run, mapped
+                if len(opened) == run.entries:
+                    self._runs[run.name] = run, opened
             self._used = {number for run, _ in self._runs.values() for number in run.files}
             self._files = {location: one for location, one in found.files.items() if one[0] in self._used}
             self._locations = {number: location for location, (number, _) in self._files.items()}
