@@ -3,7 +3,7 @@ gives."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,11 +19,11 @@ def test_a_package_gives_the_sha256_of_its_own_jars_and_cannot_replace_ours(
 ) -> None:
     asked: dict[str, Mapping[str, str]] = {}
 
-    def fetch(coordinates: str, *, pins: Mapping[str, str] = SHA256) -> list[Path]:
-        asked[coordinates] = pins
-        return [Path(coordinates.split(":")[1])]
+    def fetch_all(wanted: Sequence[str], *, pins: Mapping[str, str]) -> list[Path]:
+        asked.update(dict.fromkeys(wanted, pins))
+        return [Path(one.split(":")[1]) for one in wanted]
 
-    monkeypatch.setattr(jars, "fetch", fetch)
+    monkeypatch.setattr(jars, "fetch_all", fetch_all)
     ours = next(iter(SHA256))
     console = registry.kind("console")
     other = replace(
@@ -35,6 +35,5 @@ def test_a_package_gives_the_sha256_of_its_own_jars_and_cannot_replace_ours(
     monkeypatch.setattr(registry, "kind", lambda name: other)
     found = jars.jars([console.example(Path("unused"))])
     assert [path.name for path in found] == ["hadoop-bare-naked-local-fs", "driver", "console"]
+    assert list(asked) == [jars.LOCAL_FILES, "org.other:driver:1.0", "org.other:console:1.0"]
     assert asked["org.other:driver:1.0"] == {**SHA256, "driver-1.0.jar": "a"}
-    assert asked["org.other:console:1.0"] == asked["org.other:driver:1.0"]
-    assert asked[jars.LOCAL_FILES] == SHA256

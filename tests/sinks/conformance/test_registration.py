@@ -13,6 +13,7 @@ from tests.sinks.conformance import registered
 
 from penstock import config as configuration
 from penstock.errors import ConfigError
+from penstock.secret import REVEALED
 from penstock.sinks import registry
 from penstock.sinks.base import ChangeSink, Readable, Sink, TableSink
 
@@ -38,7 +39,7 @@ def test_a_sink_is_of_the_kind_that_it_registers(name: str, spark: SparkSession,
 def test_its_options_are_the_section_of_the_pipeline_file(name: str, tmp_path: Path) -> None:
     kind = registry.kind(name)
     assert get_args(kind.options.model_fields["type"].annotation) == (name,)
-    section = kind.example(tmp_path).model_dump(mode="json")
+    section = kind.example(tmp_path).model_dump(mode="json", context=REVEALED)
     config = configuration.parse({**BASE, "sink": section})
     assert config.sink == kind.example(tmp_path) and config.sink_kind is kind
     configuration.save(config, tmp_path / "file.yaml")

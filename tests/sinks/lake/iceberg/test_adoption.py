@@ -178,7 +178,7 @@ def test_files_of_other_formats_are_merged_by_spark(place: Make, form: str) -> N
     it.spark.sql(f"ALTER TABLE {it.sink.name(it.table)} UNSET TBLPROPERTIES ('write.format.default')")
     adopted(it)
     it.sink.merge(it.table, newer(it, (2, "eu", 20, False, 6)), it.key, it.commit(2))
-    assert it.sink.merge(it.table, few(it, (3, None, None, True, 7)), it.key, it.commit(3))
+    assert it.sink.merge(it.table, newer(it, (3, None, None, True, 7)), it.key, it.commit(3))
     assert it.rows() == [(1, "eu", 1, None), (2, "eu", 20, 6)]
     it.sink.compact(it.table)
     assert it.rows() == [(1, "eu", 1, None), (2, "eu", 20, 6)]

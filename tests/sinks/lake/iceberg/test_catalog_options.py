@@ -12,6 +12,7 @@ from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
 from penstock.sinks import registry
 from penstock.sinks.lake.iceberg.catalog_options import Storage, storage_of
+from penstock.sinks.lake.iceberg.registration import INDEX_DIRECTORY
 
 BASE = {"name": "shop", "source": {"user": "cdc"}, "tables": ["shop.*"], "state": "state"}
 REST = {"type": "rest", "uri": "http://host/iceberg"}
@@ -32,6 +33,7 @@ def options(**catalog: Any) -> dict[str, str]:
     assert found.pop("spark.sql.extensions").endswith("IcebergSparkSessionExtensions")
     assert found.pop(prefix) == "org.apache.iceberg.spark.SparkCatalog"
     assert found.pop(f"{prefix}.cache-enabled") == "false"
+    assert found.pop(INDEX_DIRECTORY) == "/state/index"
     return {name.removeprefix(f"{prefix}."): value for name, value in found.items()}
 
 

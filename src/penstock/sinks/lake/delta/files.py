@@ -98,6 +98,8 @@ def partitions(spark: SparkSession, snapshot: Any) -> list[str]:
 def clustering(spark: SparkSession, snapshot: Any) -> tuple[str, ...]:
     """The columns by which OPTIMIZE clusters the table, by their names in files. Source: PROTOCOL.md,
     "Clustered Table": writers give their statistics in each file."""
+    if "clustering" not in _features(snapshot):
+        return ()  # to read the domains is a Spark job
     convert: Any = spark._jvm.scala.jdk.javaapi.CollectionConverters  # type: ignore[union-attr]
     for one in convert.asJava(snapshot.domainMetadata()):
         if one.domain() == "delta.clustering" and not one.removed():
@@ -159,11 +161,19 @@ def location_of(folder: Folder, path: str) -> str | None:
     return f"{folder.location}/{unquote(url.path)}"
 
 
+def _protocol(snapshot: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(snapshot.protocol().json())["protocol"]
+    return found
+
+
+def _features(snapshot: Any) -> set[str]:
+    protocol = _protocol(snapshot)
+    return {*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())}
+
+
 def _is_plain(spark: SparkSession, snapshot: Any) -> bool:
     """Whether the table needs nothing from writers but what is done here."""
-    protocol = json.loads(snapshot.protocol().json())["protocol"]
-    features = {*protocol.get("readerFeatures", ()), *protocol.get("writerFeatures", ())}
-    if protocol["minWriterVersion"] != 7 or features - _KNOWN_FEATURES:
+    if _protocol(snapshot)["minWriterVersion"] != 7 or _features(snapshot) - _KNOWN_FEATURES:
         return False
     convert = spark._jvm.scala.jdk.javaapi.CollectionConverters  # type: ignore[union-attr]
     properties = java_map(spark, convert.asJava(snapshot.metadata().configuration()))
