@@ -40,20 +40,24 @@ def _threads() -> ThreadPoolExecutor:
 
 
 class ReadAhead:
-    """Wraps the `fetch` of a `_core.RangedFile` whose main part ends at `end`. Thread-safe."""
+    """Wraps the `fetch` of a `_core.RangedFile` whose main part is from `start` to `end`, in blocks of
+    `block_bytes`. What is outside of it (the file's head, single events) is read in smaller pieces, and not
+    ahead. Thread-safe."""
 
-    def __init__(self, fetch: Fetch, *, end: int, block_bytes: int) -> None:
+    def __init__(self, fetch: Fetch, *, start: int, end: int, block_bytes: int) -> None:
         self._fetch = fetch
+        self._start = start
         self._end = end
         self._block_bytes = block_bytes
         self._next = -1
-        self._coming: dict[int, Future[Any]] = {}
+        self._coming: dict[tuple[int, int], Future[Any]] = {}
+        """By the first byte and the one after the last."""
         self._guard = threading.Lock()
 
     def __call__(self, start: int, end: int) -> Any:
         with self._guard:
-            found = self._coming.pop(start, None)
-            if start == self._next:
+            found = self._coming.pop((start, end), None)
+            if start == self._next and start >= self._start:
                 self._prefetch(end)
             elif found is None:
                 self._coming.clear()  # the reader is somewhere else
@@ -65,6 +69,6 @@ class ReadAhead:
             end = min(start + self._block_bytes, self._end)
             if end <= start:
                 return
-            if start not in self._coming:
-                self._coming[start] = _threads().submit(self._fetch, start, end)
+            if (start, end) not in self._coming:
+                self._coming[start, end] = _threads().submit(self._fetch, start, end)
             start = end

@@ -176,7 +176,7 @@ def _ranged(
             _open.move_to_end(key)
             return found
         start, end = min(part.start, size), min(part.end, size)
-        fetch = ReadAhead(fetch, end=end, block_bytes=BLOCK_BYTES)
+        fetch = ReadAhead(fetch, start=start, end=end, block_bytes=BLOCK_BYTES)
         file = RangedFile(
             name,
             size,
