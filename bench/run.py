@@ -197,6 +197,9 @@ def run_latency(options: argparse.Namespace, console: Console) -> None:
             outcomes.append(outcome)
             console.print(f"  {latency_run.line(outcome)}", markup=False)
     report.write_json(report.Results(outcomes), options.latency_out)
+    if options.latency_out == latency_run.RESULTS:
+        on_s3 = [one for one in outcomes if one.system == latency_run.PIPELINE_S3]
+        report.write_json(report.Results(on_s3), latency_run.S3_RESULTS)
     latency_run.show(report.Results(outcomes), people())
     if options.docs:
         latency_run.write_docs(report.Results(outcomes))

@@ -73,7 +73,7 @@ def measured() -> Costs:
     large = _outcome(json.loads(backlog.RESULTS.read_text()), backlog.MERGE["512MiB"])
     orders = json.loads(report.RESULTS.read_text())["orders"]
     many = _outcome(json.loads(report.RESULTS.read_text())["many_tables"]["outcomes"], "merge into Iceberg")
-    latency = json.loads(latency_run.RESULTS.read_text())
+    latency = json.loads(latency_run.S3_RESULTS.read_text())
     store = next(one for one in latency if one["system"] == latency_run.PIPELINE_S3)
     return Costs(
         bytes_per_change=_bytes_of(orders["about"]),
