@@ -5,22 +5,17 @@ from __future__ import annotations
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self
 
-from penstock.model.pattern import TablePattern
-from penstock.model.schema import TableId
-from penstock.model.section import Section
-from penstock.sinks.lake.iceberg.table_options import Property, Texts
+from penstock.sinks.lake.table_entries import Property, TableEntry, Texts
 from penstock.sinks.names import OWN_COLUMNS
 
 CLUSTER_COLUMNS_MAX = 4
 """Delta's own limit."""
 
 
-class DeltaShape(Section):
+class DeltaShape(TableEntry):
     """How new targets are laid out whose source tables match. For a table, the first entry that matches
     counts. Targets that exist stay as they are."""
 
-    match: Texts
-    """Patterns as in `tables`. For `merge_shards`, the name of the target (`into`) must match."""
     partition_by: Texts = ()
     """Columns of which each combination of values gets files of its own: whole numbers, dates and booleans.
     Delta has no transforms, and stores an empty text in such a column as NULL."""
@@ -30,16 +25,6 @@ class DeltaShape(Section):
     properties: dict[str, Property] = Field(default_factory=dict)
     """Table properties, such as `delta.deletedFileRetentionDuration`. Those that Penstock itself sets cannot
     be set."""
-
-    @field_validator("match")
-    @classmethod
-    def _is_patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not value:
-            raise ValueError("name at least one table")
-        for pattern in value:
-            if "." not in pattern:
-                raise ValueError(f"{pattern!r} names no database; write it as database.table")
-        return value
 
     @field_validator("partition_by", "cluster_by")
     @classmethod
@@ -71,6 +56,3 @@ class DeltaShape(Section):
         if len(self.cluster_by) > CLUSTER_COLUMNS_MAX:
             raise ValueError(f"`cluster_by` takes at most {CLUSTER_COLUMNS_MAX} columns")
         return self
-
-    def matches(self, table: TableId) -> bool:
-        return any(TablePattern.of(pattern).matches(table) for pattern in self.match)

@@ -9,7 +9,7 @@ A `_sequence` that another pipeline has left counts in the offsets of another re
 a new column, and all properties of that pipeline are removed.
 
 A partitioned table also gets a spec without partitions into its history, and then its own again, which
-Iceberg recognises. Equality deletes of small commits need it (`shaping.py`).
+Iceberg recognises. Equality deletes, which earlier versions of Penstock wrote, needed it.
 """
 
 from __future__ import annotations

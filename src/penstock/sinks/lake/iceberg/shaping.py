@@ -1,9 +1,6 @@
 """Gives new targets their partitions and their sort order, as `sink.tables` says.
 
-A partitioned target begins with a spec without partitions, which its own replaces at once, in the commit that
-creates the table. Equality deletes of small commits need that first spec: Iceberg applies an equality delete
-to the rows of all partitions only if the delete's own spec has none, and a row may have been in any
-partition before.
+A partitioned target is created without partitions, and gets its own in the commit that creates the table.
 """
 
 from __future__ import annotations

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self
 
-from penstock.model.pattern import TablePattern, is_wild, named_database
+from penstock.model.pattern import is_wild, named_database
 from penstock.model.schema import TableId
-from penstock.model.section import Section
+from penstock.sinks.lake.table_entries import Property, TableEntry, Texts
 from penstock.sinks.names import OWN_COLUMNS, directory_name
 
 Transform = Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"]
@@ -97,27 +97,10 @@ def _name(match: re.Match[str]) -> str:
     return name
 
 
-def _as_list(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-def _as_text(value: Any) -> Any:
-    """Properties are texts. YAML reads `true` and `3` as other types."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, (int, float)) else value
-
-
-Texts = Annotated[tuple[str, ...], BeforeValidator(_as_list, json_schema_input_type=str | tuple[str, ...])]
-Property = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | bool | int | float)]
-
-
-class TableShape(Section):
+class TableShape(TableEntry):
     """How new targets are laid out whose source tables match. For a table, the first entry that matches
     counts. Targets that exist stay as they are: change them with `ALTER TABLE` in Spark."""
 
-    match: Texts
-    """Patterns as in `tables`. For `merge_shards`, the name of the target (`into`) must match."""
     partition_by: Texts = ()
     """Partitions, as in Iceberg's SQL: `region`, `days(created)` (also `years`, `months`, `hours`),
     `bucket(16, id)`, `truncate(4, code)`."""
@@ -139,16 +122,6 @@ class TableShape(Section):
     location: str | None = None
     """Where the table's files are: a URL, in which `{database}` and `{table}` are the target's names. None:
     where the catalog puts the table."""
-
-    @field_validator("match")
-    @classmethod
-    def _is_patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not value:
-            raise ValueError("name at least one table")
-        for pattern in value:
-            if "." not in pattern:
-                raise ValueError(f"{pattern!r} names no database; write it as database.table")
-        return value
 
     @field_validator("partition_by")
     @classmethod
@@ -192,9 +165,6 @@ class TableShape(Section):
     @property
     def order(self) -> tuple[Order, ...]:
         return tuple(map(Order.parse, self.sort_by))
-
-    def matches(self, table: TableId) -> bool:
-        return any(TablePattern.of(pattern).matches(table) for pattern in self.match)
 
     def location_of(self, table: TableId) -> str | None:
         """The location for a target. Its names are written as in directory names."""
