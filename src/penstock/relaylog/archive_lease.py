@@ -19,10 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from penstock.disk.replace import replace_file
 from penstock.errors import LeaseHeld
 from penstock.store.base import Store, Version
-from penstock.store.errors import ObjectMissing
+from penstock.store.lease import folder_id, read_lease
 
 LEASE = "lease.json"
 RENEW_SECONDS = 15.0
@@ -36,31 +35,12 @@ _IDENTITY = "archive-id"
 
 def identity(folder: Path) -> str:
     """The id of a relay log's folder. It does not belong to the log: a copy elsewhere gets another one."""
-    path = folder / _IDENTITY
-    status = folder.stat()
-    place = f"{socket.gethostname()} {status.st_dev} {status.st_ino}"
-    try:
-        known = json.loads(path.read_text("utf-8"))
-        if known["place"] == place:
-            return str(known["id"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        pass
-    made = uuid.uuid4().hex
-    replace_file(path, json.dumps({"id": made, "place": place}).encode(), durable=True)
-    return made
+    return folder_id(folder, _IDENTITY, socket.gethostname())
 
 
 def read(store: Store) -> tuple[dict[str, Any], Version | None]:
     """The lease and its version; an empty one if there is none."""
-    try:
-        found = store.get(LEASE)
-    except ObjectMissing:
-        return {}, None
-    try:
-        fields = json.loads(found.data)
-    except ValueError:
-        fields = {}
-    return fields if isinstance(fields, dict) else {}, found.info.version
+    return read_lease(store, LEASE)
 
 
 def write(store: Store, owner: dict[str, Any], *, stopped: bool = False) -> None:

@@ -38,10 +38,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from penstock.disk.replace import replace_file
 from penstock.errors import DriverReplaced, LeaseHeld, PenstockError, TransientError
 from penstock.store.base import Store, Version
 from penstock.store.errors import ObjectChanged, ObjectExists, ObjectMissing
+from penstock.store.lease import folder_id, read_lease
 
 log = logging.getLogger(__name__)
 
@@ -60,19 +60,8 @@ _IDENTITY = "driver-id"
 def identity(folder: Path) -> str:
     """The id of a state directory under this kernel. A copy, and the same directory on another machine or
     after a reboot, have another one."""
-    path = folder / _IDENTITY
-    status = folder.stat()
     boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    place = f"{boot} {status.st_dev} {status.st_ino}"
-    try:
-        known = json.loads(path.read_text("utf-8"))
-        if known["place"] == place:
-            return str(known["id"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        pass
-    made = uuid.uuid4().hex
-    replace_file(path, json.dumps({"id": made, "place": place}).encode(), durable=True)
-    return made
+    return folder_id(folder, _IDENTITY, boot)
 
 
 def _clock() -> float:
@@ -138,15 +127,7 @@ class DriverLease:
         return fields, version
 
     def _read(self) -> tuple[dict[str, Any], Version | None]:
-        try:
-            found = self._store.get(LEASE)
-        except ObjectMissing:
-            return {}, None
-        try:
-            fields = json.loads(found.data)
-        except ValueError:
-            fields = {}
-        return fields if isinstance(fields, dict) else {}, found.info.version
+        return read_lease(self._store, LEASE)
 
     def _put(self, seen: Version | None, *, stopped: bool = False) -> None:
         """Writes the lease in place of the version `seen`; None: of nothing."""
