@@ -5,10 +5,10 @@ use super::columns::Table;
 use super::debezium_form::DebeziumForm;
 use super::debezium_options::Options;
 use super::format::{Change, EventFacts, Format};
-use super::json_form::{write_fields, Tools};
+use super::json_form::Tools;
 use super::json_text::quoted;
 use super::messages::{About, Messages};
-use super::plain::{letter, write_key};
+use super::plain::{letter, write_images, write_key};
 use crate::digits::write_u64;
 use crate::error::Result;
 use crate::log_order::Transaction;
@@ -80,19 +80,7 @@ impl Format for CloudEvents {
         bytes.extend_from_slice(&self.head);
         write_u64(change.number.into(), bytes);
         bytes.extend_from_slice(&self.middle);
-        for (count, image) in [change.before(), change.after()].into_iter().enumerate() {
-            if count > 0 {
-                bytes.extend_from_slice(b",\"after\":");
-            }
-            match image {
-                Some(image) => {
-                    bytes.push(b'{');
-                    write_fields(&self.form, table, &image, &mut self.tools, bytes)?;
-                    bytes.push(b'}');
-                }
-                None => bytes.extend_from_slice(b"null"),
-            }
-        }
+        write_images(&self.form, table, change, &mut self.tools, bytes)?;
         bytes.extend_from_slice(b"}}");
         let middle = bytes.len();
         write_key(&self.form, table, &change.newest(), &mut self.tools, bytes)?;

@@ -63,6 +63,30 @@ impl Plain {
     }
 }
 
+/// Appends the row before a change, then `,"after":` and the row after it, each as an object or null.
+pub fn write_images<F: Form>(
+    form: &F,
+    table: &Table,
+    change: &Change<'_>,
+    tools: &mut Tools,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    for (count, image) in [change.before(), change.after()].into_iter().enumerate() {
+        if count > 0 {
+            out.extend_from_slice(b",\"after\":");
+        }
+        match image {
+            Some(image) => {
+                out.push(b'{');
+                write_fields(form, table, &image, tools, out)?;
+                out.push(b'}');
+            }
+            None => out.extend_from_slice(b"null"),
+        }
+    }
+    Ok(())
+}
+
 /// `{"key column":value,…}` of an image; nothing for a table without a key.
 pub fn write_key<F: Form>(
     form: &F,
@@ -117,19 +141,7 @@ impl Format for Plain {
         let start = out.start();
         let bytes = &mut out.bytes;
         bytes.extend_from_slice(&self.head);
-        for (count, image) in [change.before(), change.after()].into_iter().enumerate() {
-            if count > 0 {
-                bytes.extend_from_slice(b",\"after\":");
-            }
-            match image {
-                Some(image) => {
-                    bytes.push(b'{');
-                    write_fields(&self.form, table, &image, &mut self.tools, bytes)?;
-                    bytes.push(b'}');
-                }
-                None => bytes.extend_from_slice(b"null"),
-            }
-        }
+        write_images(&self.form, table, change, &mut self.tools, bytes)?;
         bytes.extend_from_slice(&self.tail);
         write_u64(change.sequence, bytes);
         bytes.push(b'}');
