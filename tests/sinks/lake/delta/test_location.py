@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +31,6 @@ def reached(options: DeltaOptions) -> S3Options | None:
     """How Penstock itself reaches the bucket, with the options that S3A has."""
     known = s3a(options)
     return hadoop_options(lambda name: known.get(name, ""))
-
-
-def test_the_log_store_in_the_package_is_the_one_of_the_source() -> None:
-    path = ROOT / "scripts" / "log_store.py"
-    spec = importlib.util.spec_from_file_location("log_store", path)
-    assert spec is not None and spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    assert script.compiled() == LOG_STORE_JAR.read_bytes(), "run scripts/log_store.py"
 
 
 def test_only_paths_on_s3_need_the_jars_for_s3() -> None:

@@ -12,13 +12,14 @@ from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
 from penstock.sinks import registry
 from penstock.sinks.lake.iceberg.catalog_options import Storage, storage_of
-from penstock.sinks.lake.iceberg.registration import INDEX_DIRECTORY
+from penstock.sinks.lake.iceberg.registration import INDEX_DIRECTORY, METADATA_CACHE_JAR
 
 BASE = {"name": "shop", "source": {"user": "cdc"}, "tables": ["shop.*"], "state": "state"}
 REST = {"type": "rest", "uri": "http://host/iceberg"}
 JDBC = {"type": "jdbc", "uri": "jdbc:sqlite:/x/c.db", "warehouse": "s3://bucket/wh"}
 LIMITS = {"rest.client.connection-timeout-ms": "10000", "rest.client.socket-timeout-ms": "120000"}
 S3_IO = "org.apache.iceberg.aws.s3.S3FileIO"
+CACHE = "penstock.iceberg.MetadataCache"
 
 
 def read(**catalog: Any) -> PipelineConfig:
@@ -42,14 +43,14 @@ def jars(**catalog: Any) -> list[str]:
     return [jar.split(":")[1] for jar in config.sink_kind.jars_for(config.sink)]
 
 
-def test_a_rest_catalog_chooses_the_file_io_and_is_asked_for_credentials() -> None:
+def test_a_rest_catalog_is_asked_for_credentials() -> None:
     found = options(
         **REST, warehouse="wh", credential="me:hunter2", scope="all", **{"oauth2-server-uri": "https://a"}
     )
     assert found == {
         "type": "rest", "uri": "http://host/iceberg", "warehouse": "wh", "credential": "me:hunter2",
         "scope": "all", "oauth2-server-uri": "https://a",
-        "header.X-Iceberg-Access-Delegation": "vended-credentials", **LIMITS,
+        "header.X-Iceberg-Access-Delegation": "vended-credentials", "io-impl": CACHE, **LIMITS,
     }  # fmt: skip
 
 
@@ -60,13 +61,14 @@ def test_a_user_with_keys_of_his_own_asks_a_rest_catalog_for_none() -> None:
         "uri": "http://host/iceberg",
         "s3.access-key-id": "k",
         "s3.path-style-access": "true",
+        "io-impl": CACHE,
         **LIMITS,
     }
 
 
 def test_a_jdbc_catalog_has_its_account_and_the_file_io_of_its_warehouse() -> None:
     assert options(**JDBC, user="me", password="hunter2", name="prod") == {
-        "type": "jdbc", "uri": "jdbc:sqlite:/x/c.db", "warehouse": "s3://bucket/wh", "io-impl": S3_IO,
+        "type": "jdbc", "uri": "jdbc:sqlite:/x/c.db", "warehouse": "s3://bucket/wh", "io-impl": CACHE,
         "jdbc.schema-version": "V1", "jdbc.user": "me", "jdbc.password": "hunter2",
     }  # fmt: skip
 
@@ -82,7 +84,18 @@ def test_a_metastore_a_directory_and_glue() -> None:
     hadoop = {"type": "hadoop", "warehouse": "/srv/lake"}
     assert options(**hadoop) == hadoop
     assert read(**hadoop).sink.directory == Path("/srv/lake")
-    assert options(type="glue", warehouse="s3://b/x")["io-impl"] == S3_IO
+    assert options(type="glue", warehouse="s3://b/x")["io-impl"] == CACHE
+
+
+def test_metadata_is_remembered_in_object_stores() -> None:
+    def own_jars(**catalog: Any) -> tuple[Path, ...]:
+        config = read(**catalog)
+        return config.sink_kind.own_jars(config.sink)
+
+    assert own_jars(**JDBC) == own_jars(**REST) == (METADATA_CACHE_JAR,)
+    for other in ({"type": "hadoop", "warehouse": "hdfs://h/lake"}, {**REST, "storage": "files"},
+                  {**JDBC, "properties": {"io-impl": S3_IO}}):  # fmt: skip
+        assert own_jars(**other) == () and options(**other).get("io-impl") != CACHE
 
 
 @pytest.mark.parametrize(

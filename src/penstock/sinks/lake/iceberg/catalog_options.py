@@ -30,6 +30,8 @@ _FILE_IO: dict[Storage, str] = {
     "gcs": "org.apache.iceberg.gcp.gcs.GCSFileIO",
     "azure": "org.apache.iceberg.azure.adlsv2.ADLSFileIO",
 }
+METADATA_CACHE = "penstock.iceberg.MetadataCache"
+"""Finds the FileIO of a location, and remembers metadata files: `java/MetadataCache.java`."""
 _PREFIXES: dict[str, Storage] = {"s3.": "s3", "client.": "s3", "gcs.": "gcs", "adls.": "azure"}
 """The beginnings of Iceberg's properties about a store."""
 _KEYS = ("s3.access-key-id", "gcs.oauth2.token", "adls.auth.", "adls.sas-token.", "adls.connection-string.")
@@ -92,14 +94,18 @@ class CatalogOptions(Section):
         place = urlsplit(warehouse)
         return Path(place.path) if place.scheme == "file" else None
 
+    @property
+    def remembers_metadata(self) -> bool:
+        """Whether metadata files are kept in memory (`METADATA_CACHE`): in object stores."""
+        return storage_of(self) in _FILE_IO and "io-impl" not in self.properties
+
     def iceberg_properties(self) -> dict[str, str]:
         """The properties of the Iceberg catalog. Contains secrets as text."""
         found = {"type": self.type}
         if self.warehouse is not None:
             found["warehouse"] = self.warehouse
-        file_io = _FILE_IO.get(storage_of(self))
-        if file_io is not None and not isinstance(self, RestCatalog):  # a REST catalog chooses it itself
-            found["io-impl"] = file_io
+        if self.remembers_metadata:
+            found["io-impl"] = METADATA_CACHE
         return {**found, **self._own(), **{name: one.reveal() for name, one in self.properties.items()}}
 
     def _own(self) -> dict[str, str]:

@@ -37,6 +37,7 @@ INDEX_DIRECTORY = "spark.penstock.index"
 _BUNDLES: dict[Storage, str] = {"s3": f"org.apache.iceberg:iceberg-aws-bundle:{_VERSION}"}
 """What the FileIO of a store needs. Those for Google Cloud Storage and Azure could not be fetched, and so not
 tried and pinned: users add them by `spark.conf`."""
+METADATA_CACHE_JAR = Path(__file__).with_name("metadata_cache.jar")
 _DRIVERS = {
     "sqlite": "org.xerial:sqlite-jdbc:3.50.3.0",
     "postgresql": "org.postgresql:postgresql:42.7.7",
@@ -142,6 +143,12 @@ def _jars_for(options: IcebergOptions) -> tuple[str, ...]:
     return tuple(jar for jar in (bundle, driver) if jar is not None)
 
 
+def _own_jars(options: IcebergOptions) -> tuple[Path, ...]:
+    catalog = options.catalog
+    remembers = not isinstance(catalog, str) and catalog.remembers_metadata
+    return (METADATA_CACHE_JAR,) if remembers else ()
+
+
 def _spark_options(options: IcebergOptions, conf: Mapping[str, str], state: Path) -> dict[str, str]:
     prefix = f"spark.sql.catalog.{options.catalog_name}"
     found = {
@@ -199,6 +206,7 @@ ICEBERG = SinkKind(
     merges_shards=True,
     jars=(f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{_VERSION}",),
     jars_for=_jars_for,
+    own_jars=_own_jars,
     spark_options=_spark_options,
     probe=_probe,
 )
