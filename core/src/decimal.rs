@@ -178,6 +178,62 @@ fn short() -> ValueError {
     ValueError::new("a decimal without all its bytes")
 }
 
+/// Appends the image of a DECIMAL(precision, scale) of at most 38 digits, from its number times 10^scale.
+/// None: the number has more digits.
+pub fn write_image(
+    negative: bool,
+    magnitude: u128,
+    precision: u8,
+    scale: u8,
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    let (mut digits, mut left) = ([0_u8; 65], magnitude);
+    let digits = digits.get_mut(..usize::from(precision))?;
+    for digit in digits.iter_mut().rev() {
+        *digit = (left % 10) as u8;
+        left /= 10;
+    }
+    (left == 0).then(|| write_digits(negative, digits, scale, out))
+}
+
+/// The same from text as SELECT prints it.
+pub fn write_image_of_text(text: &[u8], precision: u8, scale: u8, out: &mut Vec<u8>) -> Option<()> {
+    let negative = text.first() == Some(&b'-');
+    let text = &text[usize::from(negative)..];
+    let mut parts = text.splitn(2, |byte| *byte == b'.');
+    let (integral, fraction) = (parts.next()?, parts.next().unwrap_or_default());
+    let mut digits = [0_u8; 65];
+    let digits = digits.get_mut(..usize::from(precision))?;
+    let point = digits.len().checked_sub(scale.into())?;
+    let is_number = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
+    if !is_number(integral) || !is_number(fraction) || integral.is_empty() || fraction.len() > scale.into() {
+        return None;
+    }
+    let zeros = integral.iter().take_while(|byte| **byte == b'0').count();
+    let integral = &integral[zeros..];
+    let start = point.checked_sub(integral.len())?;
+    for (digit, byte) in digits[start..].iter_mut().zip(integral.iter().chain(fraction)) {
+        *digit = byte - b'0';
+    }
+    write_digits(negative && digits.iter().any(|digit| *digit != 0), digits, scale, out);
+    Some(())
+}
+
+/// `digits`: as many as the precision says.
+fn write_digits(negative: bool, digits: &[u8], scale: u8, out: &mut Vec<u8>) {
+    let start = out.len();
+    let (integral, fraction) = digits.split_at(digits.len() - usize::from(scale));
+    let (head, whole) = integral.split_at(integral.len() % 9);
+    for group in std::iter::once(head).chain(whole.chunks(9)).chain(fraction.chunks(9)) {
+        let value = group.iter().fold(0_u32, |value, digit| value * 10 + u32::from(*digit));
+        out.extend_from_slice(&value.to_be_bytes()[4 - GROUP_BYTES[group.len()]..]);
+    }
+    if negative {
+        out[start..].iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    out[start] ^= 0x80;
+}
+
 /// The double nearest to a decimal written as text.
 pub fn nearest_double(text: &[u8]) -> Result<f64, ValueError> {
     let value = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());

@@ -33,6 +33,20 @@ impl Network {
         }
         Ok(())
     }
+
+    /// The bytes of a UUID as they are stored and logged: see `write_uuid`.
+    pub fn stored_uuid(plain: [u8; 16]) -> [u8; 16] {
+        let mut stored = plain;
+        // The version and the variant, where they are in the text.
+        if (0x01..0x60).contains(&plain[6]) && plain[8] & 0x80 != 0 {
+            stored[..6].copy_from_slice(&plain[10..]);
+            stored[6..8].copy_from_slice(&plain[8..10]);
+            stored[8..10].copy_from_slice(&plain[6..8]);
+            stored[10..12].copy_from_slice(&plain[4..6]);
+            stored[12..].copy_from_slice(&plain[..4]);
+        }
+        stored
+    }
 }
 
 fn write_inet4(bytes: &[u8], out: &mut Vec<u8>) {

@@ -63,6 +63,16 @@ impl Date {
         }
     }
 
+    /// From `YYYY-MM-DD`.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let [year @ .., b'-', m, n, b'-', d, e] = text else { return None };
+        Some(Self {
+            year: u16::try_from(number(year)?).ok()?,
+            month: number(&[*m, *n])? as u8,
+            day: number(&[*d, *e])? as u8,
+        })
+    }
+
     pub fn write_text(self, out: &mut Vec<u8>) {
         write_padded(self.year.into(), 4, out);
         out.push(b'-');
@@ -92,6 +102,27 @@ impl DateTime {
         }
         let seconds = (i64::from(self.hour) * 60 + i64::from(self.minute)) * 60 + i64::from(self.second);
         Some(days * DAY_US + seconds * 1_000_000 + i64::from(self.micros))
+    }
+
+    pub fn from_micros(micros: i64) -> Self {
+        let of_day = (micros.rem_euclid(DAY_US) / 1_000_000) as u32;
+        Self {
+            date: Date::from_days(micros.div_euclid(DAY_US) as i32),
+            hour: (of_day / 3600) as u8,
+            minute: (of_day / 60 % 60) as u8,
+            second: (of_day % 60) as u8,
+            micros: micros.rem_euclid(1_000_000) as u32,
+        }
+    }
+
+    /// From `YYYY-MM-DD hh:mm:ss` with up to six digits behind a point.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let (date, clock) = (text.get(..10)?, text.get(11..)?);
+        let Time { negative: false, hours, minutes, seconds, micros } = Time::parse(clock)? else {
+            return None;
+        };
+        let date = Date::parse(date)?;
+        Some(Self { date, hour: u8::try_from(hours).ok()?, minute: minutes, second: seconds, micros })
     }
 
     /// The fields of a TIMESTAMP, in UTC. `seconds` 0 is the zero date '0000-00-00 00:00:00'.
@@ -128,6 +159,34 @@ impl Time {
         }
     }
 
+    pub fn from_micros(micros: i64) -> Option<Self> {
+        let magnitude = micros.unsigned_abs();
+        let seconds = magnitude / 1_000_000;
+        Some(Self {
+            negative: micros < 0,
+            hours: u32::try_from(seconds / 3600).ok().filter(|hours| *hours < 1000)?,
+            minutes: (seconds / 60 % 60) as u8,
+            seconds: (seconds % 60) as u8,
+            micros: (magnitude % 1_000_000) as u32,
+        })
+    }
+
+    /// From text as SELECT prints it.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let negative = text.first() == Some(&b'-');
+        let text = &text[usize::from(negative)..];
+        let point = text.iter().position(|byte| *byte == b'.');
+        let (clock, fraction) = match point {
+            Some(point) => (&text[..point], &text[point + 1..]),
+            None => (text, &b""[..]),
+        };
+        let [hours @ .., b':', m, n, b':', s, t] = clock else { return None };
+        let missing = 6_usize.checked_sub(fraction.len())?;
+        let micros = if fraction.is_empty() { 0 } else { number(fraction)? * 10_u32.pow(missing as u32) };
+        let (minutes, seconds) = (number(&[*m, *n])? as u8, number(&[*s, *t])? as u8);
+        Some(Self { negative, hours: number(hours).filter(|hours| *hours < 1000)?, minutes, seconds, micros })
+    }
+
     /// As SELECT prints it: at least two digits of hours, `fsp` digits after the point.
     #[inline]
     pub fn write_text(self, fsp: u8, out: &mut Vec<u8>) {
@@ -137,6 +196,12 @@ impl Time {
         write_clock(self.hours, self.minutes, self.seconds, out);
         write_fraction(self.micros, fsp, out);
     }
+}
+
+/// Of one to six digits.
+fn number(digits: &[u8]) -> Option<u32> {
+    let is_number = (1..=6).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
+    is_number.then(|| digits.iter().fold(0, |value, digit| value * 10 + u32::from(digit - b'0')))
 }
 
 fn write_clock(hours: u32, minutes: u8, seconds: u8, out: &mut Vec<u8>) {

@@ -498,11 +498,18 @@ LogPart = tuple[File, int, int, int | None, Sequence[tuple[int, str, int]]]
 """A part of the log between two transactions: file, base, start and end (positions in the file; None: its
 end), and places of the source: offset, file and position. Without places, the file is the source's own."""
 
+SchemaIds = Callable[[dict[str, Any]], int]
+"""Gives the schema of keys or values of a binary format its id: `{table, is_key, name, type, schema}`.
+`table`: database and name; None: of the messages about transactions. `name`: the full name of its record.
+`type`: AVRO or PROTOBUF. What it raises comes out of `read` or `encode` as it is."""
+
 class LogEncoder:
     """Reads whole transactions in log order, and encodes their rows as messages of a format.
 
     `format` and `options` (a JSON object): docs/formats.md. `schemas` (`TableSchema.to_json()`) are true
-    where the log begins. `tables`: only these (database and name); none: all but those of the server."""
+    where the log begins. `tables`: only these (database and name); none: all but those of the server.
+    `schema_ids`: of `avro` and `protobuf`, for example `penstock.encode.registry.SchemaIds`. Without it,
+    schemas have ids from 1 on."""
 
     def __init__(
         self,
@@ -512,6 +519,7 @@ class LogEncoder:
         options: str = "{}",
         schemas: Sequence[str] = (),
         tables: Sequence[tuple[str, str]] = (),
+        schema_ids: SchemaIds | None = None,
     ) -> None: ...
     def read(self, bytes: int = 1 << 20) -> EncodedMessages | list[dict[str, Any]] | None:
         """Messages, about `bytes` bytes and those of one event more; or the statements of one transaction
@@ -526,6 +534,53 @@ class LogEncoder:
     @property
     def tables(self) -> list[tuple[str, str]]:
         """Database and name of each table, by its number in messages."""
+    @property
+    def message_schemas(self) -> list[dict[str, Any]]:
+        """The schemas of the messages so far: the fields that `schema_ids` gets, and `id`."""
+
+class RowEncoder:
+    """Encodes rows that a snapshot read, as messages of a format: Debezium's `op: r`, Maxwell's
+    `bootstrap-insert` (begin and end: `penstock.encode.bootstrap`), Canal's INSERT, `op: r` in `json` and
+    CloudEvents. Values and keys have the bytes that the same row has in a message of the log.
+
+    `table`: `TableSchema.to_json()`. A batch has the table's columns by their names, with the types of
+    `arrow_schema`, so that chunks of the staging can be given as they are. Other columns are not read, but
+    for `_sequence`. The type options must keep all values: `decimal: double`, `binary: base64` and `hex`, and
+    `tinyint1: boolean` are refused; with `zero_dates: null` a NULL in a NOT NULL column counts as the zero
+    date, so use `zero_dates: text` where partial dates matter.
+    """
+
+    def __init__(
+        self, table: str, format: str, *, options: str = "{}", schema_ids: SchemaIds | None = None
+    ) -> None: ...
+    @property
+    def message_schemas(self) -> list[dict[str, Any]]:
+        """See `LogEncoder`."""
+    def encode(
+        self,
+        batch: pa.RecordBatch,
+        *,
+        at_us: int,
+        snapshot: str = "true",
+        first: str | None = None,
+        last: str | None = None,
+        file: str = "",
+        position: int = 0,
+        gtid: str | None = None,
+        server_id: int = 0,
+        sequence: int = 0,
+        first_row: int = 0,
+    ) -> EncodedMessages:
+        """A message for each row (Canal without `single_rows`: for about 64 KiB of rows). The table's number
+        in messages is 0.
+
+        `at_us`: when the rows were read. `snapshot`, and `first` and `last` for the first and the last row of
+        the batch: Debezium's `source.snapshot` (`true`, `first`, `first_in_data_collection`,
+        `last_in_data_collection`, `last`, `incremental`). `file`, `position`, `gtid`: the place of the
+        source's log at which the rows were read. `sequence`: of rows without a column `_sequence`.
+        `first_row`: the number of the first row, which is part of a CloudEvent's id.
+
+        Raises `SchemaMismatch` for columns that are missing or do not fit."""
 
 class EncodedMessages:
     def __len__(self) -> int: ...
@@ -539,8 +594,8 @@ class EncodedMessages:
         that ends here. `messages_end`: the number of messages up to its end. Messages behind the last one are
         of a transaction that goes on in the next step."""
 
-    def lines(self, keys: bool = False) -> bytes:
-        """One message a line; with its key and a tab before it."""
+    def lines(self, keys: bool = False, base64: bool = False) -> bytes:
+        """One message a line; with its key and a tab before it. `base64`: both are written so."""
 
 # inspect/ -----------------------------------------------------------------------------------------
 

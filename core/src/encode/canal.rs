@@ -23,6 +23,8 @@ use crate::schema::ColumnType;
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
     pub faithful: bool,
+    /// A message for each row, with a key, for consumers that spread rows over partitions.
+    pub single_rows: bool,
 }
 
 struct CanalForm {
@@ -177,6 +179,7 @@ fn mysql_type(column: &Column) -> String {
 pub struct Canal {
     form: CanalForm,
     tools: Tools,
+    single_rows: bool,
     /// From the end of `data` to the begin of `old`, and behind `old`.
     middle: Vec<u8>,
     tail: Vec<u8>,
@@ -201,6 +204,7 @@ impl Canal {
         Self {
             form: CanalForm { faithful: options.faithful },
             tools: Tools::default(),
+            single_rows: options.single_rows,
             middle: Vec::new(),
             tail: Vec::new(),
             old: Vec::new(),
@@ -235,6 +239,18 @@ impl Canal {
         &self.described[&table.number]
     }
 
+    /// What is behind the rows.
+    fn write_tail(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.middle);
+        if self.old.is_empty() {
+            out.extend_from_slice(b"null");
+        } else {
+            out.extend_from_slice(&self.old);
+            out.push(b']');
+        }
+        out.extend_from_slice(&self.tail);
+    }
+
     /// The columns that the update changed, as they were.
     fn write_old(&mut self, table: &Table, before: &Image<'_>, after: &Image<'_>) -> Result<()> {
         self.old.push(if self.old.is_empty() { b'[' } else { b',' });
@@ -265,7 +281,7 @@ impl Canal {
 }
 
 impl Format for Canal {
-    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table) {
+    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table) -> Result<()> {
         self.tools.style = facts.style;
         self.old.clear();
         self.changed.clear();
@@ -292,6 +308,7 @@ impl Format for Canal {
             transaction.commit_us / 1000,
         );
         (self.middle, self.tail) = (middle.into_bytes(), tail.into_bytes());
+        Ok(())
     }
 
     fn change(&mut self, table: &Table, change: &Change<'_>, out: &mut Messages) -> Result<()> {
@@ -307,6 +324,15 @@ impl Format for Canal {
         if let (Some(before), Some(after)) = (change.before(), change.after()) {
             self.write_old(table, &before, &after)?;
         }
+        if self.single_rows {
+            let start = std::mem::replace(&mut self.start, usize::MAX);
+            self.write_tail(&mut out.bytes);
+            self.old.clear();
+            let middle = out.start();
+            let image = change.newest();
+            super::plain::write_key(&self.form, table, &image, &mut self.tools, &mut out.bytes)?;
+            out.finish(About::Table(table.number), start, middle, change.sequence);
+        }
         Ok(())
     }
 
@@ -314,14 +340,7 @@ impl Format for Canal {
         if self.start == usize::MAX {
             return;
         }
-        out.bytes.extend_from_slice(&self.middle);
-        if self.old.is_empty() {
-            out.bytes.extend_from_slice(b"null");
-        } else {
-            out.bytes.extend_from_slice(&self.old);
-            out.bytes.push(b']');
-        }
-        out.bytes.extend_from_slice(&self.tail);
+        self.write_tail(&mut out.bytes);
         let end = out.start();
         out.finish(About::Table(table.number), self.start, end, self.sequence);
     }

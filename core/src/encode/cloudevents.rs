@@ -36,7 +36,7 @@ impl CloudEvents {
 }
 
 impl Format for CloudEvents {
-    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table) {
+    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table) -> Result<()> {
         self.tools.style = facts.style;
         let prefix = &self.options.topic_prefix;
         let name = |text: String| quoted(&text);
@@ -56,15 +56,16 @@ impl Format for CloudEvents {
              \"type\":\"io.debezium.connector.mysql.DataChangeEvent\",\
              \"time\":\"{}Z\",\"datacontenttype\":\"application/json\",\"iodebeziumop\":\"{}\",\
              \"iodebeziumversion\":\"{}\",\"iodebeziumconnector\":\"mysql\",\"iodebeziumname\":{},\
-             \"iodebeziumtsms\":\"{}\",\"iodebeziumsnapshot\":\"false\",\"iodebeziumdb\":{},\
+             \"iodebeziumtsms\":\"{}\",\"iodebeziumsnapshot\":\"{}\",\"iodebeziumdb\":{},\
              \"iodebeziumtable\":{},\"iodebeziumserverid\":\"{}\",\"iodebeziumgtid\":{gtid},\
              \"iodebeziumfile\":{},\"iodebeziumpos\":\"{}\",\"data\":{{\"before\":",
             name(format!("/debezium/mysql/{prefix}")),
             String::from_utf8_lossy(&time),
-            letter(facts.kind),
+            letter(facts),
             env!("CARGO_PKG_VERSION"),
             quoted(prefix),
             transaction.source_us(facts.timestamp) / 1000,
+            facts.snapshot.unwrap_or("false"),
             quoted(&table.database),
             quoted(&table.name),
             facts.server_id,
@@ -72,6 +73,7 @@ impl Format for CloudEvents {
             facts.position,
         )
         .into_bytes();
+        Ok(())
     }
 
     fn change(&mut self, table: &Table, change: &Change<'_>, out: &mut Messages) -> Result<()> {

@@ -66,7 +66,7 @@ impl Table {
     }
 }
 
-fn column(schema: &ColumnSchema, map: &MapColumn) -> std::result::Result<Column, String> {
+pub fn column(schema: &ColumnSchema, map: &MapColumn) -> std::result::Result<Column, String> {
     let kind = schema.column_type()?;
     let labels = match &kind {
         ColumnType::Enum { labels, .. } | ColumnType::Set { labels, .. } => labels.as_slice(),
@@ -76,7 +76,7 @@ fn column(schema: &ColumnSchema, map: &MapColumn) -> std::result::Result<Column,
         head: format!("{}:", quoted(&schema.name)).into_bytes(),
         labels: labels.iter().map(|label| quoted(label).into_bytes()).collect(),
         fsp: schema.fsp.unwrap_or(0),
-        is_point: schema.kind == "point" || map.geometry == Some(1),
+        is_point: schema.kind == "point" || schema.column_type == "point" || map.geometry == Some(1),
         schema: schema.clone(),
         kind,
     })

@@ -16,6 +16,7 @@ use super::image::Image;
 use super::json_form::{write_fields, Tools};
 use super::json_text::quoted;
 use super::messages::{About, Messages};
+use super::transaction_order::TransactionOrder;
 use crate::digits::{write_padded, write_u64};
 use crate::error::Result;
 use crate::event::RowsKind;
@@ -40,8 +41,9 @@ pub struct Debezium {
     /// Behind the operation.
     times: Vec<u8>,
     transaction_id: Vec<u8>,
-    counts: Vec<(String, u64)>,
-    total: u64,
+    order: TransactionOrder,
+    /// Rows of a snapshot have no transaction.
+    of_snapshot: bool,
 }
 
 impl Debezium {
@@ -55,8 +57,8 @@ impl Debezium {
             behind_row: Vec::new(),
             times: Vec::new(),
             transaction_id: Vec::new(),
-            counts: Vec::new(),
-            total: 0,
+            order: TransactionOrder::default(),
+            of_snapshot: false,
         }
     }
 
@@ -107,19 +109,15 @@ impl Debezium {
     /// The message's place in its transaction.
     fn write_order(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"transaction\":");
-        if !self.form.options.provide_transaction_metadata {
+        if !self.form.options.provide_transaction_metadata || self.of_snapshot {
             out.extend_from_slice(b"null");
             return;
         }
-        self.total += 1;
-        let of_table = self.counts.last_mut().map_or(0, |(_, count)| {
-            *count += 1;
-            *count
-        });
+        let (total, of_table) = self.order.count();
         out.extend_from_slice(b"{\"id\":");
         out.extend_from_slice(&self.transaction_id);
         out.extend_from_slice(b",\"total_order\":");
-        write_u64(self.total, out);
+        write_u64(total, out);
         out.extend_from_slice(b",\"data_collection_order\":");
         write_u64(of_table, out);
         out.push(b'}');
@@ -170,8 +168,9 @@ impl Debezium {
         let id = String::from_utf8_lossy(&self.transaction_id).into_owned();
         let (mut count, mut collections) = ("null".to_owned(), "null".to_owned());
         if status == "END" {
-            count = self.total.to_string();
+            count = self.order.total.to_string();
             let counted: Vec<String> = self
+                .order
                 .counts
                 .iter()
                 .map(|(name, count)| {
@@ -228,43 +227,33 @@ fn write_times(out: &mut Vec<u8>, micros: u64, tail: &str) {
 }
 
 impl Format for Debezium {
-    fn begin(&mut self, transaction: &Transaction, out: &mut Messages) {
-        (self.total, self.counts) = (0, Vec::new());
-        let id = match &transaction.gtid {
-            Some(gtid) => quoted(gtid),
-            None => quoted(&format!("file={},pos={}", transaction.file, transaction.position)),
-        };
-        self.transaction_id = id.into_bytes();
+    fn begin(&mut self, transaction: &Transaction, out: &mut Messages) -> Result<()> {
+        self.order.begin(transaction);
+        self.transaction_id = self.order.id_json().into_bytes();
         if self.options().provide_transaction_metadata {
             self.boundary(transaction, "BEGIN", out);
         }
+        Ok(())
     }
 
-    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table) {
+    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table) -> Result<()> {
         self.tools.style = facts.style;
+        self.of_snapshot = facts.snapshot.is_some();
         if self.options().schemas {
             self.prepare_schemas(table);
         }
-        // The order of tables in the END message is that of their last events, which needs no look-up for
-        // each row.
-        if self.options().provide_transaction_metadata {
-            let name = format!("{}.{}", table.database, table.name);
-            match self.counts.iter().position(|(known, _)| *known == name) {
-                Some(at) => {
-                    let known = self.counts.remove(at);
-                    self.counts.push(known);
-                }
-                None => self.counts.push((name, 0)),
-            }
+        if self.options().provide_transaction_metadata && !self.of_snapshot {
+            self.order.event(table);
         }
         let micros = transaction.source_us(facts.timestamp);
         let gtid = transaction.gtid.as_deref().map_or_else(|| "null".to_owned(), quoted);
         let mut source = format!(
             ",\"source\":{{\"version\":\"{}\",\"connector\":\"mysql\",\"name\":{},\"ts_ms\":{},\
-             \"snapshot\":\"false\",\"db\":{},\"sequence\":null,",
+             \"snapshot\":\"{}\",\"db\":{},\"sequence\":null,",
             env!("CARGO_PKG_VERSION"),
             self.name,
             micros / 1000,
+            facts.snapshot.unwrap_or("false"),
             quoted(&table.database)
         )
         .into_bytes();
@@ -284,6 +273,7 @@ impl Format for Debezium {
         let mut times = format!("\",\"ts_ms\":{},", transaction.commit_us / 1000).into_bytes();
         write_times(&mut times, transaction.commit_us, "}");
         self.times = times;
+        Ok(())
     }
 
     fn change(&mut self, table: &Table, change: &Change<'_>, out: &mut Messages) -> Result<()> {
@@ -297,14 +287,18 @@ impl Format for Debezium {
                 self.message(table, change, (None, after), b'c', out)
             }
             (RowsKind::Update, ..) => self.message(table, change, (before, after), b'u', out),
-            (RowsKind::Insert, ..) => self.message(table, change, (None, after), b'c', out),
+            (RowsKind::Insert, ..) => {
+                let operation = if self.of_snapshot { b'r' } else { b'c' };
+                self.message(table, change, (None, after), operation, out)
+            }
             (RowsKind::Delete, ..) => self.message(table, change, (before, None), b'd', out),
         }
     }
 
-    fn end(&mut self, transaction: &Transaction, out: &mut Messages) {
+    fn end(&mut self, transaction: &Transaction, out: &mut Messages) -> Result<()> {
         if self.options().provide_transaction_metadata {
             self.boundary(transaction, "END", out);
         }
+        Ok(())
     }
 }

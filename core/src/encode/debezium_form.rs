@@ -5,6 +5,7 @@ use super::debezium_options::{BigintUnsigned, Binaries, Decimals, Options, TimeP
 use super::geometry;
 use super::json_form::{write_double, write_floats, Form};
 use super::json_text::{write_base64, write_utf8};
+use super::unscaled;
 use crate::column::encode::write_hex;
 use crate::decimal::{self, DecimalImage};
 use crate::digits::{write_i64, write_u64};
@@ -61,58 +62,12 @@ impl DebeziumForm {
     }
 }
 
-/// The unscaled number in the fewest bytes, big-endian, as base64: Connect's Decimal.
-fn write_unscaled(value: i128, out: &mut Vec<u8>) {
-    let bytes = value.to_be_bytes();
-    let fill = if value < 0 { 0xff } else { 0 };
-    let mut start = bytes.iter().take_while(|byte| **byte == fill).count().min(15);
-    // The first bit is the sign.
-    if start > 0 && (bytes[start] ^ fill) & 0x80 != 0 {
-        start -= 1;
-    }
-    write_base64(&bytes[start..], 0, out);
-}
-
-/// A number of more than 38 digits, from its text.
-fn write_unscaled_text(text: &[u8], out: &mut Vec<u8>) {
-    // Base 256, the lowest byte first.
-    let mut bytes: Vec<u8> = vec![0];
-    for digit in text.iter().filter(|byte| byte.is_ascii_digit()) {
-        let mut carry = u32::from(digit - b'0');
-        for byte in &mut bytes {
-            let value = u32::from(*byte) * 10 + carry;
-            *byte = value as u8;
-            carry = value >> 8;
-        }
-        if carry > 0 {
-            bytes.push(carry as u8);
-        }
-    }
-    bytes.push(0);
-    if text.first() == Some(&b'-') {
-        let mut carry = true;
-        for byte in &mut bytes {
-            let (value, over) = (!*byte).overflowing_add(u8::from(carry));
-            (*byte, carry) = (value, over);
-        }
-    }
-    while let [.., below, top] = bytes.as_slice() {
-        if (*top == 0 && below & 0x80 == 0) || (*top == 0xff && below & 0x80 != 0) {
-            bytes.pop();
-        } else {
-            break;
-        }
-    }
-    bytes.reverse();
-    write_base64(&bytes, 0, out);
-}
-
 impl Form for DebeziumForm {
     fn uint(&self, column: &Column, value: u64, out: &mut Vec<u8>) {
         let precise = self.options.bigint_unsigned_handling_mode == BigintUnsigned::Precise;
         if precise && matches!(column.kind, ColumnType::Integer { width: 8, .. }) {
             return match self.options.decimal_handling_mode {
-                Decimals::Precise => write_unscaled(value.into(), out),
+                Decimals::Precise => unscaled::of_number(value.into(), |bytes| write_base64(bytes, 0, out)),
                 Decimals::Double => write_double(value as f64, out),
                 Decimals::String => {
                     out.push(b'"');
@@ -129,9 +84,9 @@ impl Form for DebeziumForm {
             Decimals::Precise if matches!(column.kind, ColumnType::Decimal { precision: 39.., .. }) => {
                 let mut text = Vec::with_capacity(68);
                 image.write_text(&mut text)?;
-                write_unscaled_text(&text, out);
+                write_base64(&unscaled::of_text(&text), 0, out);
             }
-            Decimals::Precise => write_unscaled(image.unscaled()?, out),
+            Decimals::Precise => unscaled::of_number(image.unscaled()?, |bytes| write_base64(bytes, 0, out)),
             Decimals::Double => {
                 let mut text = Vec::with_capacity(68);
                 image.write_text(&mut text)?;
@@ -253,40 +208,5 @@ fn write_nanos(micros: i64, out: &mut Vec<u8>) {
     write_i64(micros, out);
     if micros != 0 {
         out.extend_from_slice(b"000");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn text(write: impl Fn(&mut Vec<u8>)) -> String {
-        let mut out = Vec::new();
-        write(&mut out);
-        String::from_utf8(out).unwrap()
-    }
-
-    #[test]
-    fn unscaled_numbers_have_the_fewest_bytes_and_a_sign() {
-        for (value, expected) in [
-            (0, "AA=="),
-            (127, "fw=="),
-            (128, "AIA="),
-            (-1, "/w=="),
-            (-128, "gA=="),
-            (-129, "/38="),
-            (15_795, "PbM="),
-        ] {
-            assert_eq!(text(|out| write_unscaled(value, out)), format!("\"{expected}\""));
-            assert_eq!(
-                text(|out| write_unscaled_text(value.to_string().as_bytes(), out)),
-                format!("\"{expected}\"")
-            );
-        }
-        assert_eq!(text(|out| write_unscaled(u64::MAX.into(), out)), "\"AP//////////\"");
-        assert_eq!(
-            text(|out| write_unscaled_text(b"-18446744073709551615.0", out)),
-            text(|out| write_unscaled(-184_467_440_737_095_516_150, out))
-        );
     }
 }

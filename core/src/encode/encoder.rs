@@ -8,6 +8,7 @@ use super::format::{is_whole, Change, EventFacts, Format};
 use super::image::Row;
 use super::json_form::whole_images_needed;
 use super::messages::Messages;
+use super::schema_ids::MessageSchema;
 use crate::error::{DecodeError, Result};
 use crate::event::{EventKind, FormatDescription};
 use crate::json::Style;
@@ -125,6 +126,11 @@ impl Encoder {
         }
     }
 
+    /// The schemas of the messages so far, and their ids.
+    pub fn schemas(&self) -> &[(MessageSchema, u32)] {
+        self.format.schemas()
+    }
+
     /// The database and the name of a table, by the number in `About::Table`.
     pub fn tables(&self) -> &[(String, String)] {
         &self.tables.names
@@ -233,7 +239,7 @@ impl Encoder {
         let Some(last) = survey.last_rows else { return Ok(None) };
         let transaction = &survey.transaction;
         if from == Walked::default() {
-            format.begin(transaction, out);
+            format.begin(transaction, out)?;
         }
         let left = order.walk(survey, from, &mut |seen, description| {
             let event = &seen.event;
@@ -250,7 +256,7 @@ impl Encoder {
             Ok(out.bytes.len() < limit)
         })?;
         if left.is_none() {
-            format.end(transaction, out);
+            format.end(transaction, out)?;
         }
         Ok(left)
     }
@@ -291,8 +297,9 @@ fn rows(
         position: position_of(seen, transaction),
         query,
         style: Style::of(description),
+        snapshot: None,
     };
-    format.event(transaction, &facts, table);
+    format.event(transaction, &facts, table)?;
     let mut number = 0;
     while !rows.images.is_empty() {
         let start = rows.images;

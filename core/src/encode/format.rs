@@ -9,6 +9,7 @@ use crate::rows::RowsEvent;
 use super::columns::Table;
 use super::image::{Image, Row};
 use super::messages::Messages;
+use super::schema_ids::MessageSchema;
 
 /// One row of a row event.
 #[derive(Clone, Copy)]
@@ -57,15 +58,19 @@ pub struct EventFacts<'a> {
     pub query: Option<&'a str>,
     /// How the server prints JSON.
     pub style: Style,
+    /// The rows were read by a snapshot: what `source.snapshot` of Debezium's messages says of them.
+    pub snapshot: Option<&'a str>,
 }
 
 /// A format of messages.
 pub trait Format: Send + Sync {
     /// Before the first row of a transaction.
-    fn begin(&mut self, _transaction: &Transaction, _out: &mut Messages) {}
+    fn begin(&mut self, _transaction: &Transaction, _out: &mut Messages) -> Result<()> {
+        Ok(())
+    }
 
     /// Before the rows of an event.
-    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table);
+    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table) -> Result<()>;
 
     fn change(&mut self, table: &Table, change: &Change<'_>, out: &mut Messages) -> Result<()>;
 
@@ -73,7 +78,14 @@ pub trait Format: Send + Sync {
     fn end_event(&mut self, _table: &Table, _out: &mut Messages) {}
 
     /// Behind the last row of a transaction.
-    fn end(&mut self, _transaction: &Transaction, _out: &mut Messages) {}
+    fn end(&mut self, _transaction: &Transaction, _out: &mut Messages) -> Result<()> {
+        Ok(())
+    }
+
+    /// The schemas of the messages so far, and their ids.
+    fn schemas(&self) -> &[(MessageSchema, u32)] {
+        &[]
+    }
 
     /// Whether images must have all columns.
     fn needs_whole_images(&self) -> bool {

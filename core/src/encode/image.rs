@@ -19,6 +19,11 @@ pub enum Place {
         start: u32,
         end: u32,
     },
+    /// The text of a JSON document.
+    Text {
+        start: u32,
+        end: u32,
+    },
     /// Changes of a JSON document, and the document, if the image before has it.
     Changed {
         changes: (u32, u32),

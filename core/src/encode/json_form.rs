@@ -19,8 +19,8 @@ use crate::temporal::{Date, DateTime, Time};
 #[derive(Default)]
 pub struct Tools {
     pub style: Style,
-    shapes: Shapes,
-    scratch: Vec<u8>,
+    pub(super) shapes: Shapes,
+    pub(super) scratch: Vec<u8>,
 }
 
 pub trait Form {
@@ -175,12 +175,12 @@ pub fn each_label(column: &Column, bits: u64, mut take: impl FnMut(usize, &[u8])
 }
 
 #[cold]
-fn unknown_label(value: u64) -> ValueError {
+pub fn unknown_label(value: u64) -> ValueError {
     ValueError::new(format!("label number or bits {value}, which the definition does not have"))
 }
 
 #[cold]
-fn unfit(form: &str, column: &Column) -> ValueError {
+pub fn unfit(form: &str, column: &Column) -> ValueError {
     ValueError::new(format!("{form} in a column of type {}", column.schema.kind))
 }
 
@@ -335,7 +335,7 @@ pub fn write_value<F: Form>(
     }
 }
 
-#[cold]
+#[inline(never)]
 fn write_rare<F: Form>(
     place: Place,
     table: &Table,
@@ -344,6 +344,10 @@ fn write_rare<F: Form>(
     value: &mut Value<'_, F>,
 ) -> Result<()> {
     let taken = match place {
+        Place::Text { start, end } => {
+            value.form.json(value.column, image.slice((start, end)), value.out);
+            Ok(())
+        }
         Place::Changed { changes, document } => {
             // The document has its length before it, as in its image.
             let document = document.map(|(start, end)| image.slice((start.saturating_add(4).min(end), end)));

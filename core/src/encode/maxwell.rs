@@ -133,6 +133,8 @@ pub struct Maxwell {
     head: Vec<u8>,
     middle: Vec<u8>,
     xoffset: u64,
+    /// Rows of a snapshot have no transaction.
+    of_snapshot: bool,
     /// `{"database":…,"table":…` of keys.
     key_head: Vec<u8>,
     key_names: Vec<Vec<u8>>,
@@ -148,6 +150,7 @@ impl Maxwell {
             head: Vec::new(),
             middle: Vec::new(),
             xoffset: 0,
+            of_snapshot: false,
             key_head: Vec::new(),
             key_names: Vec::new(),
             primary_key_columns: Vec::new(),
@@ -235,13 +238,16 @@ impl Maxwell {
 }
 
 impl Format for Maxwell {
-    fn begin(&mut self, _: &Transaction, _: &mut Messages) {
+    fn begin(&mut self, _: &Transaction, _: &mut Messages) -> Result<()> {
         self.xoffset = 0;
+        Ok(())
     }
 
-    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table) {
+    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table) -> Result<()> {
         self.tools.style = facts.style;
+        self.of_snapshot = facts.snapshot.is_some();
         let kind = match facts.kind {
+            _ if self.of_snapshot => "bootstrap-insert",
             RowsKind::Insert => "insert",
             RowsKind::Update => "update",
             RowsKind::Delete => "delete",
@@ -257,15 +263,15 @@ impl Format for Maxwell {
         }
         self.head = head.into_bytes();
         let mut middle = String::new();
-        if self.options.output_binlog_position {
+        if self.options.output_binlog_position && !self.of_snapshot {
             middle +=
                 &format!(",\"position\":{}", quoted(&format!("{}:{}", transaction.file, facts.position)));
         }
-        if self.options.output_gtid_position {
+        if self.options.output_gtid_position && !self.of_snapshot {
             let gtid = transaction.gtid.as_deref().map_or_else(|| "null".to_owned(), quoted);
             middle += &format!(",\"gtid\":{gtid}");
         }
-        if self.options.output_server_id {
+        if self.options.output_server_id && !self.of_snapshot {
             middle += &format!(",\"server_id\":{}", facts.server_id);
         }
         if let (true, Some(thread)) = (self.options.output_thread_id, transaction.thread_id) {
@@ -273,13 +279,14 @@ impl Format for Maxwell {
         }
         self.middle = middle.into_bytes();
         self.prepare_key(table);
+        Ok(())
     }
 
     fn change(&mut self, table: &Table, change: &Change<'_>, out: &mut Messages) -> Result<()> {
         let start = out.start();
         let bytes = &mut out.bytes;
         bytes.extend_from_slice(&self.head);
-        if self.options.output_commit_info {
+        if self.options.output_commit_info && !self.of_snapshot {
             if change.last {
                 bytes.extend_from_slice(b",\"commit\":true");
             } else if self.options.output_xoffset {

@@ -1,5 +1,7 @@
 //! Messages in one piece of memory: value and key of each, one behind the other.
 
+use crate::column::encode::write_base64;
+
 /// What a message is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About {
@@ -78,17 +80,22 @@ impl Messages {
     }
 
     /// The messages as lines, `keys`: each with its key and a tab before the value. A tombstone has no value.
-    pub fn lines(&self, keys: bool) -> Vec<u8> {
+    /// `base64`: keys and values are written so.
+    pub fn lines(&self, keys: bool, base64: bool) -> Vec<u8> {
+        let write = |bytes: Option<&[u8]>, lines: &mut Vec<u8>| match base64 {
+            true => write_base64(bytes.unwrap_or_default(), 0, lines),
+            false => lines.extend_from_slice(bytes.unwrap_or_default()),
+        };
         let mut lines = Vec::with_capacity(self.bytes.len() + 2 * self.entries.len());
         for index in 0..self.entries.len() {
             let Some(message) = self.get(index) else { continue };
             if keys {
-                lines.extend_from_slice(message.key.unwrap_or_default());
+                write(message.key, &mut lines);
                 lines.push(b'\t');
             } else if message.value.is_none() {
                 continue;
             }
-            lines.extend_from_slice(message.value.unwrap_or_default());
+            write(message.value, &mut lines);
             lines.push(b'\n');
         }
         lines

@@ -3,6 +3,12 @@
 //! A message is written straight from the row image: nothing is allocated for a value, and what all rows of
 //! an event share is written once. Formats get whole transactions in log order (`log_order`).
 
+pub mod arrow_image;
+pub mod avro_schema;
+pub mod binary;
+pub mod binary_debezium;
+pub mod binary_field;
+pub mod binary_form;
 pub mod canal;
 pub mod cloudevents;
 pub mod columns;
@@ -20,3 +26,8 @@ pub mod json_text;
 pub mod maxwell;
 pub mod messages;
 pub mod plain;
+pub mod protobuf_schema;
+pub mod row_encoder;
+pub mod schema_ids;
+pub mod transaction_order;
+pub mod unscaled;

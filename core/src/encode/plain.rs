@@ -110,8 +110,10 @@ pub fn write_key<F: Form>(
     Ok(())
 }
 
-pub fn letter(kind: RowsKind) -> &'static str {
-    match kind {
+/// What happened to the row: Debezium's letters.
+pub fn letter(facts: &EventFacts<'_>) -> &'static str {
+    match facts.kind {
+        _ if facts.snapshot.is_some() => "r",
         RowsKind::Insert => "c",
         RowsKind::Update => "u",
         RowsKind::Delete => "d",
@@ -119,13 +121,11 @@ pub fn letter(kind: RowsKind) -> &'static str {
 }
 
 impl Format for Plain {
-    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table) {
+    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table) -> Result<()> {
         self.tools.style = facts.style;
         let (database, name) = (quoted(&table.database), quoted(&table.name));
-        let head = format!(
-            "{{\"database\":{database},\"table\":{name},\"op\":\"{}\",\"before\":",
-            letter(facts.kind)
-        );
+        let head =
+            format!("{{\"database\":{database},\"table\":{name},\"op\":\"{}\",\"before\":", letter(facts));
         self.head = head.into_bytes();
         let gtid = transaction.gtid.as_deref().map_or_else(|| "null".to_owned(), quoted);
         let tail = format!(
@@ -135,6 +135,7 @@ impl Format for Plain {
             facts.position
         );
         self.tail = tail.into_bytes();
+        Ok(())
     }
 
     fn change(&mut self, table: &Table, change: &Change<'_>, out: &mut Messages) -> Result<()> {

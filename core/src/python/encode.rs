@@ -1,16 +1,23 @@
-//! `LogEncoder`.
+//! `LogEncoder` and `RowEncoder`.
 
+use arrow_array::RecordBatch;
+use arrow_pyarrow::PyArrowType;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use super::segment_file::FileArgument;
 use crate::encode::encoder::{Batch, Encoder, Step};
+use crate::encode::format::Format;
+use crate::encode::row_encoder::{self, Read};
+use crate::encode::schema_ids::{MessageSchema, SchemaIds};
 use crate::encode::{formats, messages::About};
+use crate::error::DecodeError;
 use crate::log_order::{LoggedStatement, Part, Selection, SourceNames, Transaction};
 use crate::schema::TableSchema;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LogEncoder>()?;
+    module.add_class::<RowEncoder>()?;
     module.add_class::<EncodedMessages>()
 }
 
@@ -23,13 +30,16 @@ struct LogEncoder(Encoder);
 #[pymethods]
 impl LogEncoder {
     #[new]
-    #[pyo3(signature = (parts, format, *, options = "{}", schemas = Vec::new(), tables = Vec::new()))]
+    #[pyo3(signature = (
+        parts, format, *, options = "{}", schemas = Vec::new(), tables = Vec::new(), schema_ids = None
+    ))]
     fn new(
         parts: Vec<PartArgument>,
         format: &str,
         options: &str,
         schemas: Vec<String>,
         tables: Vec<(String, String)>,
+        schema_ids: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let parts = parts.into_iter().map(|(file, base, start, end, known)| {
             let names = match known.is_empty() {
@@ -45,7 +55,8 @@ impl LogEncoder {
         });
         let schemas = schemas.iter().map(|json| TableSchema::from_json(json)).collect::<Result<_, _>>()?;
         let selection = Selection { tables: tables.into_iter().collect() };
-        Ok(Self(Encoder::new(parts.collect(), formats::by_name(format, options)?, schemas, selection)))
+        let format = named_format(format, options, schema_ids)?;
+        Ok(Self(Encoder::new(parts.collect(), format, schemas, selection)))
     }
 
     #[pyo3(signature = (bytes = 1 << 20))]
@@ -73,6 +84,56 @@ impl LogEncoder {
     #[getter]
     fn tables(&self) -> Vec<(String, String)> {
         self.0.tables().to_vec()
+    }
+
+    #[getter]
+    fn message_schemas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        schema_list(py, self.0.schemas())
+    }
+}
+
+#[pyclass(module = "penstock._core")]
+struct RowEncoder(row_encoder::RowEncoder);
+
+#[pymethods]
+impl RowEncoder {
+    #[new]
+    #[pyo3(signature = (table, format, *, options = "{}", schema_ids = None))]
+    fn new(table: &str, format: &str, options: &str, schema_ids: Option<Py<PyAny>>) -> PyResult<Self> {
+        let (table, format) = (TableSchema::from_json(table)?, named_format(format, options, schema_ids)?);
+        Ok(Self(row_encoder::RowEncoder::new(table, format)?))
+    }
+
+    #[pyo3(signature = (
+        batch, *, at_us, snapshot = "true", first = None, last = None, file = "", position = 0, gtid = None,
+        server_id = 0, sequence = 0, first_row = 0
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+    fn encode(
+        &mut self,
+        py: Python<'_>,
+        batch: PyArrowType<RecordBatch>,
+        at_us: u64,
+        snapshot: &str,
+        first: Option<&str>,
+        last: Option<&str>,
+        file: &str,
+        position: u64,
+        gtid: Option<&str>,
+        server_id: u32,
+        sequence: u64,
+        first_row: u32,
+    ) -> PyResult<EncodedMessages> {
+        let (first, last) = (first.unwrap_or(snapshot), last.unwrap_or(snapshot));
+        let others = snapshot;
+        let read = Read { at_us, file, position, gtid, server_id, first, last, others, sequence, first_row };
+        let messages = py.detach(|| self.0.encode(&batch.0, &read))?;
+        Ok(EncodedMessages(Batch { messages, transactions: Vec::new() }))
+    }
+
+    #[getter]
+    fn message_schemas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        schema_list(py, self.0.schemas())
     }
 }
 
@@ -116,10 +177,47 @@ impl EncodedMessages {
         Ok(list)
     }
 
-    #[pyo3(signature = (keys = false))]
-    fn lines<'py>(&self, py: Python<'py>, keys: bool) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &py.detach(|| self.0.messages.lines(keys)))
+    #[pyo3(signature = (keys = false, base64 = false))]
+    fn lines<'py>(&self, py: Python<'py>, keys: bool, base64: bool) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &py.detach(|| self.0.messages.lines(keys, base64)))
     }
+}
+
+fn named_format(name: &str, options: &str, schema_ids: Option<Py<PyAny>>) -> PyResult<Box<dyn Format>> {
+    Ok(match schema_ids {
+        Some(function) => formats::with_ids(name, options, Box::new(IdsOf(function)))?,
+        None => formats::by_name(name, options)?,
+    })
+}
+
+/// The ids that a function of Python gives to schemas.
+struct IdsOf(Py<PyAny>);
+
+impl SchemaIds for IdsOf {
+    fn id(&mut self, schema: &MessageSchema) -> Result<u32, DecodeError> {
+        Python::attach(|py| self.0.bind(py).call1((schema_fields(py, schema)?,))?.extract())
+            .map_err(|error: PyErr| DecodeError::of_io("the id of a schema", std::io::Error::other(error), 0))
+    }
+}
+
+fn schema_fields<'py>(py: Python<'py>, schema: &MessageSchema) -> PyResult<Bound<'py, PyDict>> {
+    let fields = PyDict::new(py);
+    fields.set_item("table", schema.table.clone())?;
+    fields.set_item("is_key", schema.is_key)?;
+    fields.set_item("name", &schema.name)?;
+    fields.set_item("type", schema.kind)?;
+    fields.set_item("schema", &schema.text)?;
+    Ok(fields)
+}
+
+fn schema_list<'py>(py: Python<'py>, schemas: &[(MessageSchema, u32)]) -> PyResult<Bound<'py, PyList>> {
+    let list = PyList::empty(py);
+    for (schema, id) in schemas {
+        let fields = schema_fields(py, schema)?;
+        fields.set_item("id", id)?;
+        list.append(fields)?;
+    }
+    Ok(list)
 }
 
 fn transaction_fields<'py>(py: Python<'py>, transaction: &Transaction) -> PyResult<Bound<'py, PyDict>> {

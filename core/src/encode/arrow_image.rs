@@ -1,0 +1,345 @@
+//! Values of Arrow batches as values of row images, so that every format writes rows that were read by SELECT
+//! as it writes rows of the log.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Decimal128Type, Float32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
+};
+use arrow_array::{Array, BinaryArray, BooleanArray, PrimitiveArray, StringArray};
+use arrow_schema::{DataType, TimeUnit};
+
+use super::columns::Column;
+use super::image::Place;
+use crate::decimal;
+use crate::error::ValueError;
+use crate::network::Network;
+use crate::schema::ColumnType;
+use crate::temporal::{Date, DateTime, Time};
+use crate::wire::WireType;
+
+/// The form of the values of one column in images made from Arrow.
+pub fn wire_of(kind: &ColumnType) -> WireType {
+    match *kind {
+        ColumnType::Integer { width, unsigned } => WireType::Int { width, unsigned },
+        ColumnType::Decimal { precision, scale } => WireType::Decimal { precision, scale },
+        ColumnType::Float => WireType::Float,
+        ColumnType::Double => WireType::Double,
+        ColumnType::Bit { bits } => WireType::Bit { bits: bits.into() },
+        ColumnType::Year => WireType::Year,
+        ColumnType::Date => WireType::Date,
+        ColumnType::DateTime { fsp } => WireType::DateTime { fsp },
+        ColumnType::Timestamp { fsp } => WireType::Timestamp { fsp },
+        ColumnType::Time { fsp } => WireType::Time { fsp },
+        ColumnType::Enum { .. } => WireType::Enum { width: 2 },
+        ColumnType::Set { .. } => WireType::Set { width: 8 },
+        ColumnType::Json => WireType::Json { prefix: 4 },
+        ColumnType::Geometry => WireType::Geometry { prefix: 4 },
+        ColumnType::Vector => WireType::Vector { prefix: 4 },
+        ColumnType::Text { .. } | ColumnType::Binary { .. } | ColumnType::Network(_) => {
+            WireType::Blob { prefix: 4 }
+        }
+    }
+}
+
+/// One column of a batch.
+pub enum Values<'a> {
+    Bool(&'a BooleanArray),
+    Int32(&'a PrimitiveArray<Int32Type>),
+    Int64(&'a PrimitiveArray<Int64Type>),
+    Decimal(&'a PrimitiveArray<Decimal128Type>),
+    Float(&'a PrimitiveArray<Float32Type>),
+    Double(&'a PrimitiveArray<Float64Type>),
+    Date(&'a PrimitiveArray<Date32Type>),
+    Micros(&'a PrimitiveArray<TimestampMicrosecondType>),
+    Text(&'a StringArray),
+    Bytes(&'a BinaryArray),
+}
+
+type Result<T> = std::result::Result<T, ValueError>;
+
+impl<'a> Values<'a> {
+    /// None: no column of a table has this type.
+    pub fn of(array: &'a dyn Array) -> Option<Self> {
+        Some(match array.data_type() {
+            DataType::Boolean => Self::Bool(array.as_boolean()),
+            DataType::Int32 => Self::Int32(array.as_primitive()),
+            DataType::Int64 => Self::Int64(array.as_primitive()),
+            DataType::Decimal128(..) => Self::Decimal(array.as_primitive()),
+            DataType::Float32 => Self::Float(array.as_primitive()),
+            DataType::Float64 => Self::Double(array.as_primitive()),
+            DataType::Date32 => Self::Date(array.as_primitive()),
+            DataType::Timestamp(TimeUnit::Microsecond, _) => Self::Micros(array.as_primitive()),
+            DataType::Utf8 => Self::Text(array.as_string()),
+            DataType::Binary => Self::Bytes(array.as_binary()),
+            _ => return None,
+        })
+    }
+
+    fn is_null(&self, row: usize) -> bool {
+        match self {
+            Self::Bool(array) => array.is_null(row),
+            Self::Int32(array) => array.is_null(row),
+            Self::Int64(array) => array.is_null(row),
+            Self::Decimal(array) => array.is_null(row),
+            Self::Float(array) => array.is_null(row),
+            Self::Double(array) => array.is_null(row),
+            Self::Date(array) => array.is_null(row),
+            Self::Micros(array) => array.is_null(row),
+            Self::Text(array) => array.is_null(row),
+            Self::Bytes(array) => array.is_null(row),
+        }
+    }
+
+    /// A whole number. Layouts have them in three types, and by option as text.
+    fn integer(&self, row: usize) -> Option<i128> {
+        Some(match self {
+            Self::Bool(array) => array.value(row).into(),
+            Self::Int32(array) => array.value(row).into(),
+            Self::Int64(array) => array.value(row).into(),
+            Self::Decimal(array) if array.scale() == 0 => array.value(row),
+            Self::Text(array) => array.value(row).parse().ok()?,
+            _ => return None,
+        })
+    }
+
+    fn text(&self, row: usize) -> Option<&'a str> {
+        match self {
+            Self::Text(array) => Some(array.value(row)),
+            _ => None,
+        }
+    }
+
+    fn bytes(&self, row: usize) -> Option<&'a [u8]> {
+        match self {
+            Self::Text(array) => Some(array.value(row).as_bytes()),
+            Self::Bytes(array) => Some(array.value(row)),
+            _ => None,
+        }
+    }
+
+    fn date(&self, row: usize) -> Option<Date> {
+        match self {
+            Self::Date(array) => Some(Date::from_days(array.value(row))),
+            _ => Date::parse(self.text(row)?.as_bytes()),
+        }
+    }
+
+    fn datetime(&self, row: usize) -> Option<DateTime> {
+        match self {
+            Self::Micros(array) => Some(DateTime::from_micros(array.value(row))),
+            _ => DateTime::parse(self.text(row)?.as_bytes()),
+        }
+    }
+
+    /// Seconds since 1970, 0 for the zero date, and microseconds.
+    fn timestamp(&self, row: usize) -> Option<(u32, u32)> {
+        let micros = match self {
+            Self::Micros(array) => array.value(row),
+            _ => {
+                let value = DateTime::parse(self.text(row)?.as_bytes())?;
+                if value.date == Date::default() {
+                    return Some((0, value.micros));
+                }
+                value.micros_since_1970()?
+            }
+        };
+        Some((u32::try_from(micros.div_euclid(1_000_000)).ok()?, micros.rem_euclid(1_000_000) as u32))
+    }
+
+    fn time(&self, row: usize) -> Option<Time> {
+        match self {
+            Self::Int64(array) => Time::from_micros(array.value(row)),
+            _ => Time::parse(self.text(row)?.as_bytes()),
+        }
+    }
+}
+
+/// Numbers of the labels of one column, from 1.
+pub type Labels = HashMap<String, u64>;
+
+pub fn labels_of(kind: &ColumnType) -> Labels {
+    match kind {
+        ColumnType::Enum { labels, .. } | ColumnType::Set { labels, .. } => {
+            labels.iter().cloned().zip(1..).collect()
+        }
+        _ => Labels::new(),
+    }
+}
+
+/// Appends a value in the form that `wire_of` says, and returns its place.
+pub fn append(
+    column: &Column,
+    labels: &Labels,
+    values: &Values<'_>,
+    row: usize,
+    out: &mut Vec<u8>,
+) -> Result<Place> {
+    let start = out.len() as u32;
+    if values.is_null(row) {
+        // The zero date, which became null on its way (`ZeroDates::Null`).
+        let zeros = match column.kind {
+            _ if column.schema.nullable => 0,
+            ColumnType::Date => 3,
+            ColumnType::DateTime { fsp } => 5 + fsp.div_ceil(2),
+            ColumnType::Timestamp { fsp } => 4 + fsp.div_ceil(2),
+            _ => 0,
+        };
+        if zeros == 0 {
+            return Ok(Place::Null);
+        }
+        out.resize(out.len() + usize::from(zeros), 0);
+        return Ok(Place::Value { start, end: out.len() as u32 });
+    }
+    if let ColumnType::Json = column.kind {
+        out.extend_from_slice(values.bytes(row).ok_or_else(|| unfit(column))?);
+        return Ok(Place::Text { start, end: out.len() as u32 });
+    }
+    if append_value(column, labels, values, row, out).is_none() {
+        return Err(unfit(column));
+    }
+    Ok(Place::Value { start, end: out.len() as u32 })
+}
+
+#[cold]
+fn unfit(column: &Column) -> ValueError {
+    ValueError::new(format!(
+        "a value that is not one of type {}, or a type option that loses values (decimal: double, binary: \
+         base64 or hex, tinyint1: boolean)",
+        column.schema.kind
+    ))
+}
+
+/// None: the value does not fit the column.
+fn append_value(
+    column: &Column,
+    labels: &Labels,
+    values: &Values<'_>,
+    row: usize,
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    match &column.kind {
+        ColumnType::Integer { width, .. } => {
+            // A boolean is not the number that it was.
+            let value = (!matches!(values, Values::Bool(_))).then(|| values.integer(row)).flatten()?;
+            out.extend_from_slice(&value.to_le_bytes()[..usize::from(*width)]);
+        }
+        ColumnType::Decimal { precision, scale } => match values {
+            Values::Decimal(array) if array.scale() == *scale as i8 => {
+                let value = array.value(row);
+                decimal::write_image(value < 0, value.unsigned_abs(), *precision, *scale, out)?;
+            }
+            _ => decimal::write_image_of_text(values.text(row)?.as_bytes(), *precision, *scale, out)?,
+        },
+        ColumnType::Float => match values {
+            Values::Float(array) => out.extend_from_slice(&array.value(row).to_le_bytes()),
+            _ => return None,
+        },
+        ColumnType::Double => match values {
+            Values::Double(array) => out.extend_from_slice(&array.value(row).to_le_bytes()),
+            _ => return None,
+        },
+        ColumnType::Bit { bits } => {
+            let bytes = u64::try_from(values.integer(row)?).ok()?.to_be_bytes();
+            out.extend_from_slice(&bytes[8 - usize::from(*bits).div_ceil(8).min(8)..]);
+        }
+        ColumnType::Year => {
+            let year = values.integer(row)?;
+            out.push(if year == 0 { 0 } else { u8::try_from(year - 1900).ok()? });
+        }
+        ColumnType::Date => {
+            let Date { year, month, day } = values.date(row)?;
+            let bits = u32::from(year) << 9 | u32::from(month) << 5 | u32::from(day);
+            out.extend_from_slice(&bits.to_le_bytes()[..3]);
+        }
+        ColumnType::DateTime { fsp } => append_datetime(values.datetime(row)?, *fsp, out),
+        ColumnType::Timestamp { fsp } => {
+            let (seconds, micros) = values.timestamp(row)?;
+            out.extend_from_slice(&seconds.to_be_bytes());
+            append_fraction(micros, *fsp, out);
+        }
+        ColumnType::Time { fsp } => append_time(values.time(row)?, *fsp, out),
+        ColumnType::Enum { .. } => {
+            let label = values.text(row)?;
+            let number = labels.get(label).copied().or((label.is_empty()).then_some(0))?;
+            out.extend_from_slice(&(number as u16).to_le_bytes());
+        }
+        ColumnType::Set { .. } => {
+            let mut bits = 0_u64;
+            for label in values.text(row)?.split(',').filter(|label| !label.is_empty()) {
+                bits |= 1 << (labels.get(label)? - 1);
+            }
+            out.extend_from_slice(&bits.to_le_bytes());
+        }
+        ColumnType::Network(network) => {
+            append_prefixed(out, |out| append_network(*network, values.text(row)?, out))?;
+        }
+        ColumnType::Text { .. } => append_bytes(values.text(row)?.as_bytes(), out)?,
+        ColumnType::Binary { .. } | ColumnType::Geometry | ColumnType::Vector => match values {
+            Values::Bytes(array) => append_bytes(array.value(row), out)?,
+            _ => return None,
+        },
+        ColumnType::Json => return None,
+    }
+    Some(())
+}
+
+fn append_bytes(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    out.extend_from_slice(&u32::try_from(bytes.len()).ok()?.to_le_bytes());
+    out.extend_from_slice(bytes);
+    Some(())
+}
+
+/// Writes what `write` appends with its length before it.
+fn append_prefixed(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Option<()>) -> Option<()> {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    write(out)?;
+    let length = u32::try_from(out.len() - start - 4).ok()?;
+    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    Some(())
+}
+
+fn append_fraction(micros: u32, fsp: u8, out: &mut Vec<u8>) {
+    match fsp {
+        0 => {}
+        1 | 2 => out.push((micros / 10_000) as u8),
+        3 | 4 => out.extend_from_slice(&((micros / 100) as u16).to_be_bytes()),
+        _ => out.extend_from_slice(&micros.to_be_bytes()[1..]),
+    }
+}
+
+fn append_datetime(value: DateTime, fsp: u8, out: &mut Vec<u8>) {
+    let DateTime { date, hour, minute, second, micros } = value;
+    let months = u64::from(date.year) * 13 + u64::from(date.month);
+    let day = months << 5 | u64::from(date.day);
+    let clock = u64::from(hour) << 12 | u64::from(minute) << 6 | u64::from(second);
+    let bits = 1 << 39 | day << 17 | clock;
+    out.extend_from_slice(&bits.to_be_bytes()[3..]);
+    append_fraction(micros, fsp, out);
+}
+
+fn append_time(value: Time, fsp: u8, out: &mut Vec<u8>) {
+    let fraction_bytes = usize::from(fsp.div_ceil(2));
+    let whole = i64::from(value.hours) << 12 | i64::from(value.minutes) << 6 | i64::from(value.seconds);
+    let fraction = i64::from(value.micros / [1_000_000, 10_000, 100, 1][fraction_bytes]);
+    let magnitude = whole << (8 * fraction_bytes) | fraction;
+    let bits = if value.negative { -magnitude } else { magnitude } + (1 << (23 + 8 * fraction_bytes));
+    out.extend_from_slice(&bits.to_be_bytes()[5 - fraction_bytes..]);
+}
+
+/// From the text of SELECT to the bytes of the log: see `Network`.
+fn append_network(network: Network, text: &str, out: &mut Vec<u8>) -> Option<()> {
+    match network {
+        Network::Inet4 => out.extend_from_slice(&text.parse::<Ipv4Addr>().ok()?.octets()),
+        Network::Inet6 => out.extend_from_slice(&text.parse::<Ipv6Addr>().ok()?.octets()),
+        Network::Uuid => {
+            let digits = text.bytes().filter(|byte| *byte != b'-').collect::<Vec<_>>();
+            let plain = u128::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?.to_be_bytes();
+            out.extend_from_slice(&Network::stored_uuid(plain));
+        }
+    }
+    Some(())
+}

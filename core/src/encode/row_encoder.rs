@@ -1,0 +1,191 @@
+//! Rows that a snapshot read, as messages. Each row becomes a row image, and a format writes it like an
+//! inserted row of the log, but says that a snapshot read it.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use arrow_array::{Array, RecordBatch};
+
+use super::arrow_image::{append, labels_of, wire_of, Labels, Values};
+use super::columns::{column, Table};
+use super::format::{Change, EventFacts, Format};
+use super::image::{Place, Row};
+use super::messages::Messages;
+use super::schema_ids::MessageSchema;
+use crate::charset::Charset;
+use crate::column::SEQUENCE;
+use crate::error::{DecodeError, Result};
+use crate::event::RowsKind;
+use crate::json::Style;
+use crate::log_order::Transaction;
+use crate::schema::{ColumnType, TableSchema};
+use crate::table_map::{MapColumn, TableMap};
+
+/// A format that puts several rows into a message begins a new one after so many bytes.
+const MESSAGE_BYTES: usize = 64 * 1024;
+
+pub struct RowEncoder {
+    table: Table,
+    labels: Vec<Labels>,
+    format: Box<dyn Format>,
+}
+
+/// What is known of the rows of a batch.
+pub struct Read<'a> {
+    /// When they were read, in microseconds since 1970.
+    pub at_us: u64,
+    /// The place of the source's log at which they were read.
+    pub file: &'a str,
+    pub position: u64,
+    pub gtid: Option<&'a str>,
+    pub server_id: u32,
+    /// `source.snapshot` of Debezium's messages: of the first row, of the last one, and of the others.
+    pub first: &'a str,
+    pub last: &'a str,
+    pub others: &'a str,
+    /// Of rows without a column `_sequence`.
+    pub sequence: u64,
+    /// The number of the first row, for formats that number them.
+    pub first_row: u32,
+}
+
+impl RowEncoder {
+    pub fn new(schema: TableSchema, format: Box<dyn Format>) -> Result<Self> {
+        let table = table_of(schema)?;
+        let labels = table.columns.iter().map(|column| labels_of(&column.kind)).collect();
+        Ok(Self { table, labels, format })
+    }
+
+    /// The table's columns are found by their names; others but `_sequence` are not read.
+    pub fn encode(&mut self, batch: &RecordBatch, read: &Read<'_>) -> Result<Messages> {
+        let Self { table, labels, format } = self;
+        let name = table.schema.name();
+        let columns = table.columns.iter().map(|column| {
+            let found = batch.column_by_name(&column.schema.name).map(|array| (array, Values::of(array)));
+            let reason = match found {
+                Some((_, Some(values))) => return Ok(values),
+                Some((array, None)) => format!("has type {}", array.data_type()),
+                None => "is missing".to_owned(),
+            };
+            let reason = format!("rows of {name}: column `{}` {reason}", column.schema.name);
+            Err(DecodeError::of_table(name.clone(), reason, 0))
+        });
+        let columns: Vec<Values<'_>> = columns.collect::<Result<_>>()?;
+        let sequences = batch
+            .column_by_name(SEQUENCE)
+            .and_then(|array| array.as_primitive_opt::<Int64Type>())
+            .filter(|array| array.null_count() == 0);
+        let transaction = Transaction {
+            gtid: read.gtid.map(str::to_owned),
+            commit_us: read.at_us,
+            commit_is_exact: true,
+            file: read.file.to_owned(),
+            position: read.position,
+            end: read.sequence,
+            ..Transaction::default()
+        };
+        let (mut out, mut row, mut bytes) = (Messages::default(), Row::default(), Vec::new());
+        let (mut mark, mut begun) = ("", 0);
+        for number in 0..batch.num_rows() {
+            let wanted = match number {
+                0 => read.first,
+                _ if number + 1 == batch.num_rows() => read.last,
+                _ => read.others,
+            };
+            if wanted != mark || out.bytes.len() - begun > MESSAGE_BYTES {
+                if number > 0 {
+                    format.end_event(table, &mut out);
+                }
+                format.event(&transaction, &facts(read, wanted), table)?;
+                (mark, begun) = (wanted, out.bytes.len());
+            }
+            let sequence = sequences.map_or(read.sequence, |array| array.value(number) as u64);
+            let fields = table.columns.iter().zip(labels.iter()).zip(&columns);
+            read_row(fields, number, (&mut bytes, &mut row.after))
+                .map_err(|(column, error)| error.at(&name, column, sequence))?;
+            let change = Change {
+                kind: RowsKind::Insert,
+                row: &row,
+                bytes: &bytes,
+                number: read.first_row + number as u32,
+                sequence,
+                last: false,
+            };
+            format.change(table, &change, &mut out)?;
+        }
+        if batch.num_rows() > 0 {
+            format.end_event(table, &mut out);
+        }
+        Ok(out)
+    }
+
+    /// The schemas of the messages so far, and their ids.
+    pub fn schemas(&self) -> &[(MessageSchema, u32)] {
+        self.format.schemas()
+    }
+}
+
+type Field<'a, 'b> = ((&'b super::columns::Column, &'b Labels), &'b Values<'a>);
+
+/// Makes the image of a row. The error comes with the name of its column.
+fn read_row<'a: 'b, 'b>(
+    fields: impl Iterator<Item = Field<'a, 'b>>,
+    number: usize,
+    (bytes, places): (&mut Vec<u8>, &mut Vec<Place>),
+) -> std::result::Result<(), (&'b str, crate::error::ValueError)> {
+    bytes.clear();
+    places.clear();
+    for ((column, labels), values) in fields {
+        let place = append(column, labels, values, number, bytes);
+        places.push(place.map_err(|error| (column.schema.name.as_str(), error))?);
+    }
+    Ok(())
+}
+
+fn facts<'a>(read: &Read<'a>, mark: &'a str) -> EventFacts<'a> {
+    EventFacts {
+        kind: RowsKind::Insert,
+        timestamp: (read.at_us / 1_000_000) as u32,
+        server_id: read.server_id,
+        position: read.position,
+        query: None,
+        style: Style::default(),
+        snapshot: Some(mark),
+    }
+}
+
+/// The table with the images that `arrow_image` makes: texts are UTF-8 there.
+fn table_of(schema: TableSchema) -> Result<Table> {
+    let fail = |reason: String| DecodeError::of_table(schema.name(), reason, 0);
+    let (mut columns, mut in_map) = (Vec::new(), Vec::new());
+    for of_schema in &schema.columns {
+        let kind = of_schema.column_type().map_err(fail)?;
+        let of_map = MapColumn {
+            wire: wire_of(&kind),
+            nullable: of_schema.nullable,
+            unsigned: None,
+            name: Some(of_schema.name.clone()),
+            collation: None,
+            labels: None,
+            geometry: None,
+            visible: None,
+        };
+        let mut column = column(of_schema, &of_map).map_err(fail)?;
+        if let ColumnType::Text { charset, .. } = &mut column.kind {
+            *charset = Charset::Utf8;
+        }
+        columns.push(column);
+        in_map.push(of_map);
+    }
+    let (database, name) = (schema.database.clone(), schema.table.clone());
+    let key = schema.key_positions();
+    let map = TableMap {
+        table_id: 0,
+        database: database.clone(),
+        table: name.clone(),
+        columns: in_map,
+        primary_key: Some(key.clone()),
+    };
+    Ok(Table { number: 0, database, name, columns, key, map, schema: Arc::new(schema) })
+}

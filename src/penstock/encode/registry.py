@@ -1,0 +1,300 @@
+"""A client of a schema registry, over the REST API that Confluent's has and others offer.
+
+A schema is looked up first. If its subject does not have it, the registry is asked whether it is compatible
+with the newest version, and only then it is registered. So a change that consumers cannot read is refused
+before the first message of it, with the registry's reasons.
+
+All methods may be called by several threads. Ids are remembered: a subject never gives one schema two ids.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from penstock.backoff import Backoff, Schedule
+from penstock.errors import ConfigError, TableError, TransientError
+from penstock.model.schema import TableId
+from penstock.secret import Secret
+
+_CONTENT = "application/vnd.schemaregistry.v1+json"
+_RETRIES = Schedule(first_s=0.2, max_s=5.0, jitter=0.5)
+_REASON_CHARACTERS_MAX = 1000
+"""Characters of a registry's reason in a message: some send a whole page of HTML."""
+
+Strategy = Literal["topic", "record", "topic-record"]
+
+
+class RegistryUnreachable(TransientError):
+    """The registry does not answer, or says that it cannot now."""
+
+
+class SchemaRefused(TableError):
+    """The registry does not take a schema. Details: `table`, `subject`."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Another schema that one needs: the name it is imported by, and where it is registered."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Schema:
+    """`type`: AVRO or PROTOBUF."""
+
+    text: str
+    type: str = "AVRO"
+    references: tuple[Reference, ...] = ()
+
+    def body(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"schema": self.text}
+        if self.type != "AVRO":
+            found["schemaType"] = self.type
+        if self.references:
+            found["references"] = [vars(reference) for reference in self.references]
+        return found
+
+
+@dataclass(frozen=True)
+class RegistrySettings:
+    """Pickles if the password may be."""
+
+    url: str
+    user: str = ""
+    password: Secret = field(default_factory=Secret)
+    ca_file: str = ""
+    """Certificates that sign the registry's, as PEM; empty: those of the system."""
+    certificate_file: str = ""
+    key_file: str = ""
+    """Of this client."""
+    register: bool = True
+    """False: schemas that are not registered are refused."""
+    compatibility: bool = True
+    """Whether the registry is asked before a schema is registered. It asks itself, too, but gives fewer
+    reasons."""
+    timeout_s: float = 10.0
+    attempts: int = 5
+
+    def __post_init__(self) -> None:
+        parts = urllib.parse.urlsplit(self.url)
+        if parts.username or parts.password:
+            raise ConfigError(
+                "The registry's URL has a user or a password.", hint="Give them as user and password."
+            )
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                f"`{self.url}` is not the URL of a registry.", hint="Write it as http://host:8081."
+            )
+
+
+class Registry:
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._settings = settings
+        self._known: dict[tuple[str, Schema], int] = {}
+        self._lock = threading.Lock()
+        self._opener = urllib.request.build_opener(
+            _NoRedirects(), urllib.request.HTTPSHandler(context=_tls(settings))
+        )
+
+    def schema_id(self, subject: str, schema: Schema, *, table: str = "") -> int:
+        """The id of a schema, which is registered under the subject if it is not yet.
+
+        Raises `SchemaRefused` if the registry does not take it, `RegistryUnreachable` after some attempts,
+        and `ConfigError` if the registry does not let this user in."""
+        with self._lock:
+            if (known := self._known.get((subject, schema))) is not None:
+                return known
+            found = self._looked_up(subject, schema, table)
+            if found is None:
+                found = self._registered(subject, schema, table)
+            self._known[subject, schema] = found
+            return found
+
+    def subjects(self) -> list[str]:
+        return list(self._ask("GET", "/subjects"))
+
+    def _looked_up(self, subject: str, schema: Schema, table: str) -> int | None:
+        try:
+            return int(self._ask("POST", f"/subjects/{_quoted(subject)}", schema.body())["id"])
+        except _Answered as error:
+            if error.status == 404:
+                return None
+            raise self._refused(subject, error, table) from error
+
+    def _registered(self, subject: str, schema: Schema, table: str) -> int:
+        if not self._settings.register:
+            raise SchemaRefused(
+                f"The schema of {table or subject} is not registered under the subject `{subject}`.",
+                hint="Register it, or let Penstock do it (`register`).", table=table, subject=subject,
+            )  # fmt: skip
+        if self._settings.compatibility:
+            self._require_compatible(subject, schema, table)
+        try:
+            answer = self._ask("POST", f"/subjects/{_quoted(subject)}/versions", schema.body())
+        except _Answered as error:
+            raise self._refused(subject, error, table) from error
+        return int(answer["id"])
+
+    def _require_compatible(self, subject: str, schema: Schema, table: str) -> None:
+        place = f"/compatibility/subjects/{_quoted(subject)}/versions/latest?verbose=true"
+        try:
+            answer = self._ask("POST", place, schema.body())
+        except _Answered as error:
+            if error.status == 404:  # the subject has no version yet
+                return
+            raise self._refused(subject, error, table) from error
+        if not answer.get("is_compatible", True):
+            reasons = "; ".join(str(message) for message in answer.get("messages") or [])
+            raise _incompatible(subject, reasons, table)
+
+    def _refused(self, subject: str, error: _Answered, table: str) -> Exception:
+        if error.status == 409:
+            return _incompatible(subject, error.reason, table)
+        if error.status in (401, 403):
+            return ConfigError(
+                f"The schema registry {self._settings.url} refuses the user "
+                f"`{self._settings.user}` (HTTP {error.status}): {error.reason}.",
+                hint=f"Check user and password, and the rights to read and write the subject `{subject}`.",
+            )
+        return SchemaRefused(
+            f"The schema registry refuses the schema of {table or subject} for the subject `{subject}` "
+            f"(HTTP {error.status}): {error.reason}.",
+            hint="Check that the registry supports this type of schema, and the options of the format.",
+            table=table, subject=subject,
+        )  # fmt: skip
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The answer. Raises `_Answered` for one that says no."""
+        backoff = Backoff(_RETRIES)
+        while True:
+            try:
+                return self._ask_once(method, path, body)
+            except RegistryUnreachable:
+                backoff.failed()
+                if backoff.failures >= self._settings.attempts:
+                    raise
+                backoff.wait()
+
+    def _ask_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        settings = self._settings
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(settings.url.rstrip("/") + path, data, method=method)
+        request.add_header("Accept", f"{_CONTENT}, application/json")
+        if data is not None:
+            request.add_header("Content-Type", _CONTENT)
+        if settings.user:
+            account = f"{settings.user}:{settings.password.reveal()}".encode()
+            request.add_header("Authorization", f"Basic {base64.b64encode(account).decode()}")
+        try:
+            with self._opener.open(request, timeout=settings.timeout_s) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                reason = _reason(error.read())
+            if error.code >= 500 or error.code in (408, 429):
+                raise self._unreachable(f"HTTP {error.code}: {reason}") from None
+            raise _Answered(error.code, reason) from None
+        except (OSError, ValueError) as error:
+            cause = error.reason if isinstance(error, urllib.error.URLError) else error
+            raise self._unreachable(str(cause)) from error
+
+    def _unreachable(self, reason: str) -> RegistryUnreachable:
+        return RegistryUnreachable(
+            f"The schema registry {self._settings.url} cannot be used: {reason}.",
+            hint="Check its address, and whether it runs.",
+        )
+
+
+class _Answered(Exception):
+    """The registry's answer is an error."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(status, reason)
+        self.status = status
+        self.reason = reason
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Another place must not get the password."""
+
+    def redirect_request(self, *arguments: Any) -> None:
+        return None
+
+
+def _reason(body: bytes) -> str:
+    try:
+        text = str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        text = body.decode(errors="replace").strip()
+    return text[:_REASON_CHARACTERS_MAX].rstrip(".") or "no reason given"
+
+
+def _incompatible(subject: str, reasons: str, table: str) -> SchemaRefused:
+    why = f": {reasons.rstrip('.')[:_REASON_CHARACTERS_MAX]}" if reasons else ""
+    return SchemaRefused(
+        f"The new schema of {table or subject} is not compatible with the newest version of the subject "
+        f"`{subject}`{why}.",
+        hint="Change the compatibility of the subject at the registry, or let the consumers go on and write "
+        "to another topic; then unpark the table.",
+        table=table, subject=subject,
+    )  # fmt: skip
+
+
+def _tls(settings: RegistrySettings) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=settings.ca_file or None)
+        if settings.certificate_file:
+            context.load_cert_chain(settings.certificate_file, settings.key_file or None)
+    except (OSError, ssl.SSLError) as error:
+        names = ", ".join(filter(None, (settings.ca_file, settings.certificate_file, settings.key_file)))
+        raise ConfigError(
+            f"The certificates for the schema registry cannot be read: {error} ({names}).",
+            hint="They have to be PEM files that this account can read.",
+        ) from error
+    return context
+
+
+def _quoted(subject: str) -> str:
+    return urllib.parse.quote(subject, safe="")
+
+
+def subject_of(strategy: Strategy, *, topic: str, record: str, is_key: bool) -> str:
+    """The subject of a schema, as Confluent's strategies name it."""
+    match strategy:
+        case "topic":
+            return f"{topic}-{'key' if is_key else 'value'}"
+        case "record":
+            return record
+        case "topic-record":
+            return f"{topic}-{record}"
+
+
+class SchemaIds:
+    """Gives the core the ids of schemas: `schema_ids` of `LogEncoder` and `RowEncoder`. `topic_of`: the topic
+    of a table's messages; of None: that of the messages about transactions."""
+
+    def __init__(
+        self, registry: Registry, topic_of: Callable[[TableId | None], str], strategy: Strategy = "topic"
+    ) -> None:
+        self._registry = registry
+        self._topic_of = topic_of
+        self._strategy = strategy
+
+    def __call__(self, wanted: Mapping[str, Any]) -> int:
+        table = None if wanted["table"] is None else TableId(*wanted["table"])
+        topic = self._topic_of(table)
+        subject = subject_of(self._strategy, topic=topic, record=wanted["name"], is_key=wanted["is_key"])
+        schema = Schema(wanted["schema"], wanted["type"])
+        return self._registry.schema_id(subject, schema, table="" if table is None else str(table))
