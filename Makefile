@@ -5,7 +5,7 @@ BIN := .venv/bin
 CARGO := $(or $(shell command -v cargo),$(HOME)/.cargo/bin/cargo)
 FUZZ_TARGETS := $(basename $(notdir $(filter-out %/log.rs,$(wildcard core/fuzz/fuzz_targets/*.rs))))
 # Files of tests side by side, at most four. Each worker has a MySQL and a Spark of its own. Those of quick tests wait a
-# third of the time, so there is one more than cores.
+# third of the time, so there are two more than cores.
 CORES := $(shell nproc)
 side_by_side = -n $(or $(WORKERS),$(shell echo $$(($(1) < 4 ? $(1) : 4)))) --dist loadfile --no-loadscope-reorder
 export PYTHONPATH := $(CURDIR)/src
@@ -19,7 +19,7 @@ demo: setup  ## Stream a private MySQL into an Iceberg table, with crashes, and 
 
 test: setup  ## Run the quick tests, of Rust and Python | ARGS="-k name" WORKERS=2
 	cd core && $(CARGO) test --release --quiet
-	$(BIN)/python -m pytest $(call side_by_side,$(CORES) + 1) -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest $(call side_by_side,$(CORES) + 2) -m "not slow" $(ARGS)
 
 test-all: setup  ## Run all tests, also the slow ones, or one part of them | PART=servers (parts: tests/parts.py) ARGS WORKERS
 	$(if $(filter-out units,$(PART)),,cd core && $(CARGO) test --release --quiet)

@@ -13,6 +13,7 @@ from tests import cpu, lake_catalogs
 from tests.parts import PARTS, parts_of
 
 from penstock.testing import servers
+from penstock.testing.scenario import SHORT_LIVED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +42,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Spark interprets its plans. Quick tests have few rows in each of them, so compiling a plan to Java takes
+longer than running it: a fifth of all their CPU. Slow tests compile plans, as Spark does for users."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if "not slow" in config.option.markexpr:
+        SHORT_LIVED.update(INTERPRETED)
     if config.getoption("--cpu"):
         config.pluginmanager.register(cpu.Cpu())
 

@@ -69,10 +69,7 @@ QUICK_PIPELINES = {
         "test_a_change_log_holds_every_change_once_also_of_a_table_without_a_key",
         "test_source_and_target_are_equal_after_snapshot_and_stream_under_writes",
     },
-    "scenarios/test_signals.py": {
-        "test_parts_of_tables_are_read_again_beside_the_log",
-        "test_signals_come_by_each_channel_once_though_the_driver_is_killed",
-    },
+    "scenarios/test_signals.py": {"test_signals_come_by_each_channel_once_though_the_driver_is_killed"},
     "scenarios/test_what_is_kept.py": {
         "test_only_loopback_is_listened_on_and_row_values_stay_where_they_belong"
     },

@@ -123,6 +123,7 @@ def test_an_adopted_partitioned_table_is_read_right_by_other_engines_while_it_is
     case.assert_equal("t")
 
 
+@pytest.mark.slow  # the sink has a quick one
 def test_a_table_that_does_not_fit_is_one_message_that_names_each_difference(scenario: Make) -> None:
     case = adopting(scenario)
     made_by_others(case, "t", "region")

@@ -180,6 +180,7 @@ def test_a_change_log_holds_every_change_once_also_of_a_table_without_a_key(scen
     ]
 
 
+@pytest.mark.slow
 def test_once_ends_by_itself_and_the_next_run_goes_on_with_a_table_added_to_the_file_from_its_beginning(
     scenario: Make,
 ) -> None:

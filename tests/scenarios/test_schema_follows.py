@@ -20,7 +20,7 @@ ROWS = (
     "INSERT INTO {t} VALUES (1, 10, 'x'), (2, 20, 'y')",
 )
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 HAZARDS = {
     "dropped_column": hazard(

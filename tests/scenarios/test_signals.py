@@ -77,6 +77,7 @@ def without_log(case: Scenario, *statements: str) -> None:
             cursor.execute(statement)
 
 
+@pytest.mark.slow
 def test_parts_of_tables_are_read_again_beside_the_log(scenario: Callable[..., Scenario]) -> None:
     """By condition, by keys and by a range; rows that no log tells of tell what was read."""
     case = scenario(snapshot={"chunk_rows": 400})
