@@ -38,7 +38,9 @@ def encode(
             help="Binlog files, relay logs, pipeline files, or URLs of archives.", show_default=False
         ),
     ],
-    format: Annotated[str, typer.Option(help="json, maxwell, debezium, canal or cloudevents.")] = "json",
+    format: Annotated[
+        str, typer.Option(help="json, maxwell, debezium, canal, cloudevents, avro or protobuf.")
+    ] = "json",
     option: Annotated[
         list[str] | None, typer.Option(help="An option of the format, as name=value. May be repeated.")
     ] = None,

@@ -3,6 +3,7 @@ the formats says."""
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -303,4 +304,27 @@ def test_a_password_on_the_command_line_is_refused(lines: Encode) -> None:
 def test_options_that_do_not_exist_are_refused(lines: Encode) -> None:
     for format, option in (("maxwell", "x=1"), ("debezium", "decimal.handling.mode=x"), ("nonsense", "x=1")):
         with pytest.raises(ConfigError):
+            lines([], format, option)
+
+
+def test_binary_messages_come_in_base64_behind_their_schemas(
+    mysql_factory: Callable[..., MySqlServer], lines: Encode
+) -> None:
+    server = begun(mysql_factory)
+    server.execute("INSERT INTO shop.orders VALUES (1, 'a', 'new')", "DELETE FROM shop.orders")
+    for format, kind in (("avro", "AVRO"), ("protobuf", "PROTOBUF")):
+        found = lines(server.binlog_files()[-1:], format)
+        schemas = [json.loads(key) for key, _ in found if key.startswith("{")]
+        assert [(one["id"], one["type"], one["table"], one["is_key"]) for one in schemas] == [
+            (1, kind, "shop.orders", False), (2, kind, "shop.orders", True),
+        ]  # fmt: skip
+        messages = [(base64.b64decode(key), base64.b64decode(value)) for key, value in found[2:]]
+        assert [key[:5] for key, _ in messages] == [b"\0\0\0\0\2"] * 3
+        # The last one is a tombstone.
+        assert [value[:5] for _, value in messages] == [b"\0\0\0\0\1"] * 2 + [b""]
+
+
+def test_options_that_a_format_does_not_have_are_named(lines: Encode) -> None:
+    for format, option in (("avro", "schemas=true"), ("protobuf", "time.precision.mode=connect")):
+        with pytest.raises(ConfigError, match=option.partition("=")[0].replace(".", r"\.")):
             lines([], format, option)

@@ -1,12 +1,14 @@
 """`penstock encode PATH… --format FORMAT`: prints the changes in binlog files and relay logs as messages of a
 format, one a line, offline.
 
-Messages are printed transaction by transaction, in bounded memory. A damaged file, or a table that cannot be
-decoded, ends the command with exit code 1, after everything before it.
+Messages are printed transaction by transaction, in bounded memory. Those of binary formats are in Base64,
+and before the first with a schema, that is printed as a JSON object. A damaged file, or a table that cannot
+be decoded, ends the command with exit code 1, after everything before it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,9 +21,10 @@ from penstock.commands.encode_statements import statement_messages
 from penstock.commands.inspect import log_files, relay_log_of
 from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import say, say_json
-from penstock.encode.options import check_format, options_json
+from penstock.encode.options import BINARY_FORMATS, check_format, options_json
 from penstock.errors import ConfigError
 from penstock.model.offset import LogRange
+from penstock.model.schema import TableId
 from penstock.model.statement_head import statement_head
 from penstock.printable import printable, printable_json
 from penstock.relaylog.log_parts import parts_of
@@ -74,6 +77,7 @@ def log_parts(name: str) -> list[LogPart]:
 
 
 def _print(encoder: LogEncoder, format: str, definitions: Definitions, *, keys: bool) -> None:
+    binary, schemas = format in BINARY_FORMATS, 0
     while (step := encoder.read(_BYTES_PER_STEP)) is not None:
         if isinstance(step, list):
             for statement in step:
@@ -82,8 +86,20 @@ def _print(encoder: LogEncoder, format: str, definitions: Definitions, *, keys: 
                 for message in statement_messages(format, statement):
                     _write(f"{chr(9) if keys else ''}{message}\n".encode())
         else:
-            _write(step.lines(keys))
+            if binary:
+                schemas = _print_schemas(encoder, schemas)
+            _write(step.lines(keys, base64=binary))
     sys.stdout.flush()
+
+
+def _print_schemas(encoder: LogEncoder, known: int) -> int:
+    """Prints the schemas behind the first `known` ones. Returns how many there are."""
+    schemas = encoder.message_schemas
+    for schema in schemas[known:]:
+        table = None if schema["table"] is None else str(TableId(*schema["table"]))
+        line = json.dumps({"id": schema["id"], **schema, "table": table}, ensure_ascii=False)
+        _write(f"{line}\n".encode())
+    return len(schemas)
 
 
 def _write(lines: bytes) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from penstock._core import DecodeError, LogEncoder
 from penstock.errors import ConfigError
 
-FORMATS = ("json", "maxwell", "debezium", "canal", "cloudevents")
+BINARY_FORMATS = ("avro", "protobuf")
+"""Formats whose messages are no text. They begin with the id of their schema."""
+FORMATS = ("json", "maxwell", "debezium", "canal", "cloudevents", *BINARY_FORMATS)
 
 
 def options_json(options: Iterable[str]) -> str:
