@@ -74,7 +74,7 @@ def seen(it: Place) -> Any:
 
 def merge_from(it: Place, state: Any, rows: Rows, commit: Commit) -> bool:
     assert isinstance(it.sink.format, (DeltaFormat, IcebergFormat))
-    return it.sink.format._merges.write(state, rows, it.key, commit)
+    return it.sink.format._merges.write(it.table, state, rows, it.key, commit)
 
 
 @both

@@ -12,7 +12,8 @@ from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
 from penstock.sinks import registry
 from penstock.sinks.lake.iceberg.catalog_options import Storage, storage_of
-from penstock.sinks.lake.iceberg.registration import INDEX_DIRECTORY, METADATA_CACHE_JAR
+from penstock.sinks.lake.iceberg.registration import METADATA_CACHE_JAR
+from penstock.sinks.lake.index.place import INDEX_DIRECTORY
 
 BASE = {"name": "shop", "source": {"user": "cdc"}, "tables": ["shop.*"], "state": "state"}
 REST = {"type": "rest", "uri": "http://host/iceberg"}

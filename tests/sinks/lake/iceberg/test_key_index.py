@@ -7,6 +7,7 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from tests.sinks.conftest import Place
 from tests.sinks.lake.iceberg.test_small_commit import few, iceberg, replaced_by_keys, summary, target
 from tests.sinks.lake.test_file_merge import newer
 
-from penstock.sinks.lake.iceberg import indexes
-from penstock.sinks.lake.iceberg.indexes import Indexes, TableKeys
+from penstock.sinks.lake.iceberg.format import IcebergFormat
+from penstock.sinks.lake.iceberg.live import LiveFiles
 from penstock.sinks.lake.iceberg.maintenance import rewrite
 from penstock.sinks.lake.iceberg.manifests import Content
 from penstock.sinks.lake.iceberg.small_commit import SMALL
+from penstock.sinks.lake.index import tables
+from penstock.sinks.lake.index.tables import Indexes, TableKeys
 
 Make = Callable[..., Place]
 Model = dict[int, tuple[str, int]]
@@ -32,6 +35,10 @@ def name(it: Place) -> str:
 def small(it: Place, epoch: int, *rows: tuple[Any, ...]) -> None:
     assert it.sink.merge(it.table, few(it, *rows), it.key, it.commit(epoch))
     assert summary(it)[SMALL] == "true"
+
+
+def indexes(directory: Path, form: IcebergFormat) -> Indexes[LiveFiles]:
+    return Indexes(directory, partial(LiveFiles, form._classes))
 
 
 def filled(place: Make) -> tuple[Place, Model]:
@@ -128,7 +135,7 @@ def before_the_commit(patch: pytest.MonkeyPatch, act: Callable[[], None]) -> Non
     """Does something once, after rows were looked up and before they are committed."""
     looked_up, left = TableKeys.rows_of, [act]
 
-    def rows_of(self: TableKeys, *args: Any) -> Any:
+    def rows_of(self: TableKeys[Any], *args: Any) -> Any:
         found = looked_up(self, *args)
         if left:
             left.pop()()
@@ -175,19 +182,19 @@ def test_an_index_is_used_again_by_the_next_process(
 ) -> None:
     it, model = filled(place)
     form = iceberg(it)
-    first = form._small._indexes = Indexes(tmp_path, form._classes)
+    first = form._small._indexes = indexes(tmp_path, form)
     small(it, 4, (1, "d", False, 4))
-    assert Indexes(tmp_path, form._classes)._place() != tmp_path, "it is in use"
+    assert indexes(tmp_path, form)._place() != tmp_path, "it is in use"
     first.close()
     read: list[str] = []
     cover = TableKeys.cover
 
-    def covers(self: TableKeys, files: list[Content]) -> None:
+    def covers(self: TableKeys[Any], files: list[Content]) -> None:
         read.extend(file.location for file in files)
         cover(self, files)
 
     monkeypatch.setattr(TableKeys, "cover", covers)
-    form._small._indexes = Indexes(tmp_path, form._classes)
+    form._small._indexes = indexes(tmp_path, form)
     small(it, 5, (1, "e", False, 5))
     assert len(read) == 1, "only its own file"
     assert_rows(it, model | {1: ("e", 5)})
@@ -197,7 +204,7 @@ def test_an_index_is_used_again_by_the_next_process(
 def test_a_damaged_run_is_read_again(place: Make, tmp_path: Path) -> None:
     it, model = filled(place)
     form = iceberg(it)
-    form._small._indexes = Indexes(tmp_path, form._classes)
+    form._small._indexes = indexes(tmp_path, form)
     small(it, 4, (1, "d", False, 4))
     small(it, 5, (2, "d", False, 5))
     runs = list(tmp_path.rglob("*.run"))
@@ -216,7 +223,7 @@ def test_while_a_large_index_is_built_rows_are_merged_by_files(
 ) -> None:
     it = place("iceberg").create()
     it.sink.append(it.table, it.latest(*[(n, "a", False, 1) for n in range(20)]), it.commit(1))
-    monkeypatch.setattr(indexes, "LOCAL_ROWS_MAX", 10)
+    monkeypatch.setattr(tables, "LOCAL_ROWS_MAX", 10)
     rows = replace(newer(it, (1, "b", False, 2)), kind=few(it, (1, "b", False, 2)).kind)
     assert it.sink.merge(it.table, rows, it.key, it.commit(2))
     assert SMALL not in summary(it)
@@ -232,7 +239,7 @@ def test_where_the_disk_of_the_index_is_full_rows_are_merged_by_files(
 ) -> None:
     it = place("iceberg").create()
 
-    def full(self: TableKeys, files: list[Content]) -> None:
+    def full(self: TableKeys[Any], files: list[Content]) -> None:
         raise OSError(28, "No space left on device")
 
     it.sink.append(it.table, it.latest((1, "a", False, 1), (2, "a", False, 1)), it.commit(1))

@@ -25,7 +25,7 @@ from penstock.sinks.lake.iceberg import maintenance
 from penstock.sinks.lake.iceberg.layout import Layout
 from penstock.sinks.lake.iceberg.maintenance import file_sizes
 from penstock.sinks.lake.iceberg.small_commit import SMALL
-from penstock.sinks.lake.iceberg.table_options import Order, Term
+from penstock.sinks.lake.terms import Order, Term
 from penstock.store.files import Folder, local_path
 
 Make = Callable[..., Place]

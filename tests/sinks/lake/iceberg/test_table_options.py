@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from penstock.model.schema import TableId
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
-from penstock.sinks.lake.iceberg.table_options import Order, TableShape, Term
+from penstock.sinks.lake.iceberg.table_options import TableShape
+from penstock.sinks.lake.terms import Order, Term
 
 ORDERS = TableId("shop", "orders")
 

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.sinks.lake.iceberg.layout import json_values
-from penstock.sinks.lake.iceberg.table_options import Term
 from penstock.sinks.lake.iceberg.transforms import is_supported, transformed
+from penstock.sinks.lake.terms import Term
 
 HOUR_US = 3_600_000_000
 TIMES = [datetime(1970, 1, 1) + timedelta(microseconds=us) for us in (0, -1, 1, HOUR_US, -HOUR_US)]

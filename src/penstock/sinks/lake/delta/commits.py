@@ -47,18 +47,19 @@ class Commits:
         scala = self._jvm.scala
         return snapshot.deltaLog().startTransaction(scala.Option.empty(), scala.Option.apply(snapshot))
 
-    def end(self, transaction: Any, commit: Commit | None, operation: Any, actions: Iterable[Any]) -> None:
-        """Commits the transaction, and records `commit` if there is one."""
+    def end(self, transaction: Any, commit: Commit | None, operation: Any, actions: Iterable[Any]) -> int:
+        """Commits the transaction, and records `commit` if there is one. Returns the new version."""
         found = list(actions)
         if commit is not None:
             kind = self._jvm.org.apache.spark.sql.delta.actions.SetTransaction
             # If a table limits how long identifiers are kept, Delta drops those without a time at once.
             written = self._jvm.scala.Option.apply(int(time.time() * 1000))
             found.append(kind(application(commit), transaction_version(commit), written))
-        transaction.commit(self._jvm.PythonUtils.toSeq(found), operation)
+        return int(transaction.commit(self._jvm.PythonUtils.toSeq(found), operation))
 
-    def write(self, snapshot: Any, commit: Commit, actions: Iterable[Action], *, reads: bool) -> None:
-        """Commits changes of files. `reads`: they depend on the rows in the table."""
+    def write(self, snapshot: Any, commit: Commit, actions: Iterable[Action], *, reads: bool) -> int:
+        """Commits changes of files. `reads`: they depend on the rows in the table. Returns the new
+        version."""
         transaction = self.begin(snapshot)
         # `txnVersion` does the same, but also looks up the version, for which it rebuilds the table's state.
         transaction.readTxn().addOne(application(commit))
@@ -66,7 +67,7 @@ class Commits:
             transaction.readWholeTable()
         parse = self._jvm.org.apache.spark.sql.delta.actions.Action.fromJson
         made = [parse(json.dumps(action)) for action in actions]
-        self.end(transaction, commit, self._update(commit), made)
+        return self.end(transaction, commit, self._update(commit), made)
 
     def _update(self, commit: Commit) -> Any:
         """The operation that DESCRIBE HISTORY shows."""

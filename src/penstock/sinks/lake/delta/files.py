@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -14,12 +14,13 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from penstock.sinks.base import GENERATION
 from penstock.sinks.files import BOUND_BYTES_MAX, FIELD_ID, FileWriter, Value, WrittenFile
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.delta.commits import Action
 from penstock.sinks.lake.iceberg.layout import Layout
-from penstock.sinks.lake.iceberg.table_options import Term
 from penstock.sinks.lake.sessions import java_map
+from penstock.sinks.lake.terms import Term
 from penstock.store.files import Folder
 
 STATS_TEXT_MAX = 32
@@ -138,6 +139,12 @@ def key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
     )
 
 
+def generation(snapshot: Any) -> int:
+    """The generation for which the table was fenced; 0: it never was."""
+    found = snapshot.metadata().configuration().get(GENERATION)
+    return int(found.get()) if found.isDefined() else 0
+
+
 def takes_vectors(snapshot: Any) -> bool:
     """Whether deletion vectors are enabled for the table."""
     wanted = snapshot.metadata().configuration().get("delta.enableDeletionVectors")
@@ -215,7 +222,7 @@ def _partition_text(value: Any) -> str | None:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def removed(file: dict[str, Any]) -> Action:
+def removed(file: Mapping[str, Any]) -> Action:
     """The log entry that removes a data file. `file`: the entry that added it."""
     kept = ("path", "partitionValues", "size", "tags", "deletionVector", "stats")
     known = {name: file[name] for name in kept if file.get(name) is not None}
@@ -223,7 +230,7 @@ def removed(file: dict[str, Any]) -> Action:
     return {"remove": {**known, **new}}
 
 
-def with_vector(file: dict[str, Any], stats: dict[str, Any], vector: dict[str, Any]) -> Action:
+def with_vector(file: Mapping[str, Any], stats: Mapping[str, Any], vector: dict[str, Any]) -> Action:
     """The log entry that gives a data file another deletion vector."""
     wider = {**stats, "tightBounds": False}
     return {"add": {**file, "dataChange": True, "stats": json.dumps(wider), "deletionVector": vector}}

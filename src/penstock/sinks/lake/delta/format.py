@@ -36,11 +36,21 @@ from penstock.sinks.base import GENERATION, Commit, Compacted, Foreign, Missing
 from penstock.sinks.files import WRITTEN, written
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.delta.commits import Commits, application, property_of, transaction_version
-from penstock.sinks.lake.delta.files import PHYSICAL_NAME, added, clustering, file_writer, partitions
+from penstock.sinks.lake.delta.files import (
+    PHYSICAL_NAME,
+    added,
+    clustering,
+    file_writer,
+    generation,
+    partitions,
+)
+from penstock.sinks.lake.delta.live import LiveFiles
 from penstock.sinks.lake.delta.merge import FileMerges
 from penstock.sinks.lake.delta.registration import DeltaOptions
 from penstock.sinks.lake.delta.shaping import layout_clause, refused, renamed
+from penstock.sinks.lake.delta.small_commit import SmallCommits
 from penstock.sinks.lake.evolve import Change, assignments
+from penstock.sinks.lake.index.tables import Indexes, index_directory
 from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.sessions import Sessions, java_map
 from penstock.sinks.names import OWN_COLUMNS, directory_name, namespace_levels
@@ -89,7 +99,9 @@ class DeltaFormat:
         self._spark = spark
         self._commits = Commits(spark, pipeline)
         self._access = Access(spark)
-        self._merges = FileMerges(spark, self._access, self._commits)
+        self._indexes = Indexes(index_directory(spark), lambda _: LiveFiles(self._commits.checksums))
+        self._small = SmallCommits(spark, self._access, self._commits, self._indexes, self.load)
+        self._merges = FileMerges(spark, self._access, self._commits, self._indexes)
         self._sessions = Sessions(spark)
         self._written: dict[TableId, int] = {}
 
@@ -178,8 +190,7 @@ class DeltaFormat:
         return self._commits.last(target, source)
 
     def generation(self, target: Any) -> int:
-        found = target.metadata().configuration().get(GENERATION)
-        return int(found.get()) if found.isDefined() else 0
+        return generation(target)
 
     def version(self, target: Any) -> str | None:
         return str(target.version())
@@ -198,7 +209,12 @@ class DeltaFormat:
     def commit_small(
         self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
     ) -> bool:
-        return False  # `append_files` and `merge_files` need no Spark job for few rows, either
+        if not key or not self._options.key_index:
+            return False  # `append_files` and `merge_files` need no Spark job for few rows, either
+        if not self._small.write(table, target, rows, key, commit):
+            return False
+        self._count_commit(table)
+        return True
 
     def append_files(self, table: TableId, target: Any, rows: Rows, commit: Commit) -> bool:
         writer = file_writer(self._spark, self._access, target)
@@ -234,7 +250,7 @@ class DeltaFormat:
     def merge_files(
         self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
     ) -> bool:
-        if not self._merges.write(target, rows, key, commit):
+        if not self._merges.write(table, target, rows, key, commit):
             return False
         self._count_commit(table)
         return True
@@ -364,6 +380,7 @@ class DeltaFormat:
         return int(self._spark.sql(f"DESCRIBE DETAIL {self.name(table)}").collect()[0]["numFiles"])
 
     def close(self) -> None:
+        self._indexes.close()
         self._access.close()
 
     # --------------------------------------------------------------------------------------------------------

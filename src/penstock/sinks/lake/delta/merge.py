@@ -9,42 +9,44 @@ files since.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from penstock.model.schema import TableId
 from penstock.sinks.base import Commit
 from penstock.sinks.files import MERGED, Merged, MergeWriter, WrittenFile, merged
 from penstock.sinks.lake.access import Access
-from penstock.sinks.lake.delta import vectors
-from penstock.sinks.lake.delta.commits import Action, Commits
+from penstock.sinks.lake.delta.commits import Commits
 from penstock.sinks.lake.delta.files import (
     added,
     clustering,
     file_writer,
     key_writer,
-    location_of,
-    removed,
     statistics,
     takes_vectors,
-    with_vector,
 )
-from penstock.sinks.lake.lookup import DataFile, Unsearchable, deleted_rows, key_files
+from penstock.sinks.lake.delta.live import File, Live, LiveFiles, table_keys
+from penstock.sinks.lake.delta.mark_rows import Changes, mark_rows
+from penstock.sinks.lake.index.replaced import replaced
+from penstock.sinks.lake.index.tables import Indexes, TableKeys
+from penstock.sinks.lake.lookup import Unsearchable
 from penstock.sinks.rows import Newer, Rows
-from penstock.store.files import Folder
 
 
 class FileMerges:
-    def __init__(self, spark: SparkSession, access: Access, commits: Commits) -> None:
+    def __init__(
+        self, spark: SparkSession, access: Access, commits: Commits, indexes: Indexes[LiveFiles]
+    ) -> None:
         self._spark = spark
         self._access = access
         self._commits = commits
+        self._indexes = indexes
 
-    def write(self, snapshot: Any, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
+    def write(self, table: TableId, snapshot: Any, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         """Replaces the target's rows that have the same keys as these, in the layout `latest`. False, with
         nothing done: the table or these rows need a MERGE."""
         if not isinstance(rows.kind, Newer) or not takes_vectors(snapshot):
@@ -65,57 +67,37 @@ class FileMerges:
         if found is None:
             return False
         try:
-            done = self._replace(snapshot, task, found, commit)
+            done = self._replace(table, snapshot, task, found, commit)
         finally:
             keys.remove(found.keys)
         if not done:
             writer.remove(found.rows)
         return done
 
-    def _replace(self, snapshot: Any, task: MergeWriter, found: Merged, commit: Commit) -> bool:
-        try:
-            deletes = list(self._deletes(snapshot, task, found)) if found.keys else []
-        except Unsearchable:
-            return False
-        clustered = clustering(self._spark, snapshot)
-        new = [added(file, task.rows, clustered) for file in found.rows]
-        self._commits.write(snapshot, commit, [*deletes, *new], reads=True)
+    def _replace(
+        self, table: TableId, snapshot: Any, task: MergeWriter, found: Merged, commit: Commit
+    ) -> bool:
+        index = table_keys(self._indexes, table, task.keys)
+        with index.changing:
+            try:
+                live = index.live.of(snapshot, task.rows.folder)
+                changes = self._changes(index, live, task, found) if found.keys else Changes()
+            except Unsearchable:
+                return False
+            clustered = clustering(self._spark, snapshot)
+            new = [added(file, task.rows, clustered) for file in found.rows]
+            version = self._commits.write(snapshot, commit, [*changes.actions, *new], reads=True)
+            if version == live.version + 1:  # nothing else was committed in between
+                stored = [File.of(action["add"], task.rows.folder) for action in new]
+                index.live.committed(live.after(version, [*changes.changed, *stored], changes.removed))
         return True
 
-    def _deletes(self, snapshot: Any, task: MergeWriter, found: Merged) -> Iterator[Action]:
-        """The log entries that delete the rows with these keys."""
+    def _changes(self, index: TableKeys[LiveFiles], live: Live, task: MergeWriter, found: Merged) -> Changes:
+        """What deletes the rows with these keys."""
         fields, folder = task.keys.fields, task.keys.folder
         span = KeySpan.of(found.keys, fields)
-        files, known, searched = {}, {}, []
-        for file in self._commits.checksums.files(snapshot):
-            stats = json.loads(file.get("stats") or "{}")
-            if span.may_be_in(stats):
-                location = file["path"]
-                files[location], known[location] = file, stats
-                searched.append(_data_file(folder, file, stats))
-        partly = []
-        for location, bitmap, count in deleted_rows(
-            self._spark, folder.files, searched, key_files(found.keys, fields)
-        ):
-            if not count:
-                continue
-            if count == known[location]["numRecords"]:
-                yield removed(files[location])
-            else:
-                partly.append((location, bitmap, count))
-        placed = vectors.write(folder, [(bitmap, count) for _, bitmap, count in partly]) if partly else []
-        for (location, _, _), vector in zip(partly, placed, strict=True):
-            yield removed(files[location])
-            yield with_vector(files[location], known[location], vector)
-
-
-def _data_file(folder: Folder, file: dict[str, Any], stats: dict[str, Any]) -> DataFile:
-    path, rows = location_of(folder, file["path"]), stats.get("numRecords")
-    if path is None or rows is None:
-        raise Unsearchable(f"{file['path']} is not in the table's directory, or has no row count")
-    descriptor = file.get("deletionVector")
-    vector = None if descriptor is None else vectors.place(folder, descriptor)
-    return DataFile(file["path"], path, file["size"], rows, vector)
+        searched = [file.searched() for file in live.files.values() if span.may_be_in(file.stats)]
+        return mark_rows(folder, live.files, replaced(self._spark, index, live, searched, found.keys))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from penstock.model.shards import Shards
 from penstock.sinks.kind import NamespaceOptions, Probe, Probed, SinkKind
 from penstock.sinks.lake.delta.location import LOG_STORE_JAR, S3_JARS, DeltaPlace, is_s3, spark_options
 from penstock.sinks.lake.delta.table_options import DeltaShape
+from penstock.sinks.lake.index.place import index_option
 from penstock.store.section import StoreSection
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ class DeltaOptions(NamespaceOptions):
     """Where the tables are: a directory, or a URL such as `s3://bucket/path`. For `gs://`, `abfss://` and
     `hdfs://`, Hadoop's file system must be configured in `spark.conf`."""
     store: StoreSection = StoreSection()
+    key_index: bool = True
+    """Small epochs find the rows that they replace in an index of the table's keys, in the state directory:
+    15 bytes for each row of the table. `false`: they read the keys of the table."""
     tables: tuple[DeltaShape, ...] = ()
     """How new targets are laid out, by the names of their tables."""
 
@@ -65,6 +69,7 @@ def _spark_options(options: DeltaOptions, conf: Mapping[str, str], state: Path) 
         "spark.databricks.delta.merge.materializeSource": "none",
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
         **spark_options(options.path, options.store),
+        **index_option(state),
     }
 
 

@@ -63,6 +63,13 @@ def place(folder: Folder, descriptor: Descriptor) -> Vector | Inline:
     return Vector(path, descriptor["offset"], size + _FRAME_BYTES)
 
 
+def location(folder: Folder, descriptor: Descriptor) -> str:
+    """Where the file is with a vector that `write` has returned."""
+    placed = place(folder, descriptor)
+    assert isinstance(placed, Vector)
+    return placed.location
+
+
 def z85(data: bytes) -> str:
     """Bytes in ZeroMQ's base 85 (RFC 32/Z85). Their number is a multiple of four."""
     return base64.b85encode(data).translate(bytes.maketrans(_RFC1924, _Z85)).decode()

@@ -7,9 +7,6 @@ not have, as after any resnapshot.
 
 A `_sequence` that another pipeline has left counts in the offsets of another relay log. So it is replaced by
 a new column, and all properties of that pipeline are removed.
-
-A partitioned table also gets a spec without partitions into its history, and then its own again, which
-Iceberg recognises. Equality deletes, which earlier versions of Penstock wrote, needed it.
 """
 
 from __future__ import annotations
@@ -111,8 +108,6 @@ def adopt(
         update.set(name, value)
     update.commit()
     _columns(classes, transaction, target, {name.lower() for name in kept})
-    if classes.unpartitioned(target) is None:
-        _pass_through_no_partitions(classes, transaction, target)
     transaction.commitTransaction()
 
 
@@ -131,19 +126,6 @@ def _columns(classes: Classes, transaction: Any, target: Any, kept: set[str]) ->
             update.makeColumnOptional(field["name"])
     update.addColumn(SEQUENCE, classes.long_type)
     update.commit()
-
-
-def _pass_through_no_partitions(classes: Classes, transaction: Any, target: Any) -> None:
-    """Gives the table a spec without partitions for a moment, and then its own again."""
-    fields = classes.spec_fields(target)
-    away = transaction.updateSpec()
-    for name, _ in fields:
-        away.removeField(name)
-    away.commit()
-    again = transaction.updateSpec()
-    for name, term in fields:
-        again.addField(name, term)
-    again.commit()
 
 
 def _is_ours(name: str) -> bool:

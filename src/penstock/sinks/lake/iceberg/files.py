@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from penstock.sinks.files import FIELD_ID, FileWriter, Value, WrittenFile, field_id
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.iceberg.layout import layout_of
-from penstock.sinks.lake.iceberg.table_options import Term
+from penstock.sinks.lake.terms import Term
 from penstock.store.files import Files, Folder, remove_quietly
 
 RESERVED_IDS = 2147483447
@@ -289,13 +289,6 @@ class Classes:
         """The partition spec and the sort order of a table."""
         return self.spec_json(target.spec()), self._order_json(target.sortOrder())
 
-    def unpartitioned(self, target: Any) -> Any | None:
-        """A spec of the table without partitions, the present one or an earlier one."""
-        present = target.spec()
-        if present.isUnpartitioned():
-            return present
-        return next((spec for spec in target.specs().values() if spec.isUnpartitioned()), None)
-
     def list_of(self, values: Sequence[str]) -> Any:
         """A Java list."""
         found = self._list()
@@ -306,14 +299,6 @@ class Classes:
     def identifiers(self, target: Any) -> list[str]:
         """Names of the identifier fields."""
         return list(java_items(target.schema().identifierFieldNames()))
-
-    def spec_fields(self, target: Any) -> list[tuple[str, Any]]:
-        """The fields of the present partition spec: name, and term, with any transform."""
-        schema, found = target.schema(), []
-        for field in java_items(target.spec().fields()):
-            column = schema.findColumnName(field.sourceId())
-            found.append((field.name(), self._expressions.transform(column, field.transform())))
-        return found
 
     def term(self, term: Term) -> Any:
         """A term of Iceberg's expressions."""

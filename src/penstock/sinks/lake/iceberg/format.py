@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +65,13 @@ from penstock.sinks.lake.iceberg.identifiers import (
     identify,
     with_required,
 )
-from penstock.sinks.lake.iceberg.indexes import Indexes, index_directory
+from penstock.sinks.lake.iceberg.live import LiveFiles
 from penstock.sinks.lake.iceberg.maintenance import Maintenance
 from penstock.sinks.lake.iceberg.merge import FileMerges
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
 from penstock.sinks.lake.iceberg.shaping import present_partitions, same_partitions, with_columns
 from penstock.sinks.lake.iceberg.small_commit import SmallCommits
+from penstock.sinks.lake.index.tables import Indexes, index_directory
 from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.sessions import Sessions, activate, java_map
 from penstock.sinks.refusals import check_directory, refuse_replaced
@@ -90,12 +92,12 @@ class IcebergFormat:
         self._catalog = Catalog(spark, options.catalog_name)
         self._access = Access(spark)
         self._classes = Classes(spark._jvm, self._access)
-        self._indexes = Indexes(index_directory(spark), self._classes)
+        self._indexes = Indexes(index_directory(spark), partial(LiveFiles, self._classes))
         self._maintenance = Maintenance(
             spark, self._classes, options, self._indexes, self.load, self.exclusive
         )
         self._small = SmallCommits(self._classes, self._commits, self._indexes, self._maintenance)
-        self._merges = FileMerges(spark, self._classes, self._commits)
+        self._merges = FileMerges(spark, self._classes, self._commits, self._indexes)
         self._sessions = Sessions(spark)
         self._locks: dict[TableId, threading.RLock] = {}
         self._guard = threading.Lock()
@@ -279,7 +281,9 @@ class IcebergFormat:
         fenced = self.generation(target)
         target = self.load(table)  # again, now that nobody else changes its files
         refuse_replaced(table, self.generation(target), fenced)
-        if self._classes.format_version(target) < 2 or not self._merges.write(target, rows, key, commit):
+        if self._classes.format_version(target) < 2 or not self._merges.write(
+            table, target, rows, key, commit
+        ):
             return False
         self._maintenance.count_commit(table, small=False)
         return True

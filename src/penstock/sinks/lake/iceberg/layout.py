@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.sinks.files import Partition
-from penstock.sinks.lake.iceberg.table_options import Order, Term, Transform
 from penstock.sinks.lake.iceberg.transforms import is_supported, transformed
+from penstock.sinks.lake.terms import Order, Term, Transform
 
 _TRANSFORMS = get_args(Transform)
 

@@ -12,8 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from penstock.sinks.lake.iceberg.files import Classes
+import pyarrow as pa
+
+from penstock.model.schema import TableId
+from penstock.sinks.files import FileWriter, field_id
+from penstock.sinks.lake.iceberg.files import Classes, schema_fields
 from penstock.sinks.lake.iceberg.manifests import Content, Deletes, data_files, deletes
+from penstock.sinks.lake.iceberg.row_reader import Reader
+from penstock.sinks.lake.index.tables import Indexes, TableKeys
+from penstock.sinks.lake.vectors import Deleted
 
 
 @dataclass(frozen=True)
@@ -25,10 +32,16 @@ class Live:
     files: Mapping[str, Content]
     """By location."""
     deletes: Deletes
+    bounded: frozenset[int] = frozenset()
+    """Ids of the columns whose bounds are kept of each file."""
 
     def of(self, target: Any) -> Any:
         """The snapshot, as an object of Iceberg."""
         return None if self.snapshot is None else target.snapshot(self.snapshot)
+
+    def vector(self, location: str) -> Deleted | None:
+        """What says which rows of a data file are deleted."""
+        return self.deletes.vector(location)
 
     def after(
         self,
@@ -40,7 +53,7 @@ class Live:
         """With further data files, with other vectors of the data files at these locations, and without some
         data files."""
         changed = {**self.deletes.vectors, **vectors}
-        files = {**self.files, **{one.location: one for one in added}}
+        files = {**self.files, **{one.location: one.short(self.bounded) for one in added}}
         for location in removed:
             del files[location]
             changed.pop(location, None)
@@ -50,8 +63,10 @@ class Live:
 class LiveFiles:
     """Remembers the files of one table. Not thread-safe."""
 
-    def __init__(self, classes: Classes) -> None:
+    def __init__(self, classes: Classes, key: pa.Schema) -> None:
+        """`key`: columns whose bounds are needed."""
         self._classes = classes
+        self._bounded = frozenset(number for field in key if (number := field_id(field)) is not None)
         self._known: Live | None = None
         self._expected: Live | None = None
 
@@ -92,6 +107,17 @@ class LiveFiles:
 
     def _read(self, target: Any, snapshot: Any) -> Live:
         if snapshot is None:
-            return Live(None, {}, Deletes((), {}))
-        files = {one.location: one.short() for one in data_files(self._classes, target, snapshot)}
-        return Live(int(snapshot.snapshotId()), files, deletes(self._classes, target, snapshot))
+            return Live(None, {}, Deletes((), {}), self._bounded)
+        found = data_files(self._classes, target, snapshot)
+        files = {one.location: one.short(self._bounded) for one in found}
+        present = deletes(self._classes, target, snapshot)
+        return Live(int(snapshot.snapshotId()), files, present, self._bounded)
+
+
+def table_keys(
+    indexes: Indexes[LiveFiles], classes: Classes, table: TableId, target: Any, keys: FileWriter
+) -> TableKeys[LiveFiles]:
+    """The index of a table by the columns of a writer of keys."""
+    files = keys.folder.files
+    reader = Reader.of(schema_fields(classes, target), keys.fields, files, pa.schema([]))
+    return indexes.of(table, keys.fields, files, reader)

@@ -27,11 +27,13 @@ from penstock.sinks.lake.iceberg.branch import OnBranch
 from penstock.sinks.lake.iceberg.expire import expire
 from penstock.sinks.lake.iceberg.files import Classes, closeable_items
 from penstock.sinks.lake.iceberg.fold_deletes import fold
-from penstock.sinks.lake.iceberg.indexes import Indexes, Stream
+from penstock.sinks.lake.iceberg.live import LiveFiles
 from penstock.sinks.lake.iceberg.manifests import data_files
 from penstock.sinks.lake.iceberg.orphans import remove_orphans
 from penstock.sinks.lake.iceberg.pack_files import Tier, by_partition, pack
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.iceberg.stream import Stream
+from penstock.sinks.lake.index.tables import Indexes
 from penstock.sinks.lake.lookup import Unsearchable
 
 log = logging.getLogger(__name__)
@@ -60,7 +62,7 @@ class Maintenance:
         spark: SparkSession,
         classes: Classes,
         options: IcebergOptions,
-        indexes: Indexes,
+        indexes: Indexes[LiveFiles],
         load: Callable[[TableId], Any],
         exclusive: Callable[[TableId], AbstractContextManager[None]],
     ) -> None:

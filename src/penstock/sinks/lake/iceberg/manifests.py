@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,6 +27,7 @@ FILE_PATH, POSITION = 2147483546, 2147483545
 IDs"."""
 
 _SHORT = ("spec-id", "content", "file-path", "file-format", "partition", "file-size-in-bytes", "record-count")
+_BOUNDS = ("lower-bounds", "upper-bounds")
 
 Key = int | bytes
 """A value of a key: an integer, or a text as UTF-8. Iceberg, Parquet and Python order these in the same
@@ -71,9 +72,14 @@ class Content:
     def upper(self) -> dict[int, bytes]:
         return _bounds(self.described.get("upper-bounds"))
 
-    def short(self) -> Content:
-        """Without what only readers of its rows need."""
-        return replace(self, described={name: self.described[name] for name in _SHORT})
+    def short(self, bounded: Container[int]) -> Content:
+        """Without what only readers of its rows need. `bounded`: ids of the columns whose bounds stay."""
+        kept = {name: self.described[name] for name in _SHORT}
+        for name in _BOUNDS:
+            if (found := self.described.get(name)) is not None:
+                pairs = zip(found["keys"], found["values"], strict=True)
+                kept[name] = _pairs([pair for pair in pairs if pair[0] in bounded])
+        return replace(self, described=kept)
 
     def to_iceberg(self, classes: Classes, target: Any) -> Any:
         """The file as a Java object of Iceberg."""
@@ -210,6 +216,10 @@ def comparable(columns: Iterable[Mapping[str, Any]]) -> dict[int, bool]:
         for column in columns
         if column["type"] in ("int", "long", "date", "string")
     }
+
+
+def _pairs(pairs: Sequence[tuple[int, str]]) -> dict[str, list[Any]]:
+    return {"keys": [number for number, _ in pairs], "values": [value for _, value in pairs]}
 
 
 def _bounds(described: Mapping[str, Any] | None) -> dict[int, bytes]:

@@ -16,30 +16,37 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from penstock.model.schema import TableId
 from penstock.sinks.base import Commit
 from penstock.sinks.files import MERGED, Merged, MergeWriter, merged
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
 from penstock.sinks.lake.iceberg.fence import row_delta
 from penstock.sinks.lake.iceberg.files import (
     Classes,
-    described,
+    description,
     file_writer,
     key_writer,
     removed_if_refused,
 )
-from penstock.sinks.lake.iceberg.manifests import KeySpan, data_files, deletes
+from penstock.sinks.lake.iceberg.live import Live, LiveFiles, table_keys
+from penstock.sinks.lake.iceberg.manifests import Content, KeySpan
 from penstock.sinks.lake.iceberg.mark_rows import Marks, add_vectors
-from penstock.sinks.lake.lookup import Unsearchable, deleted_rows, key_files
+from penstock.sinks.lake.index.replaced import replaced
+from penstock.sinks.lake.index.tables import Indexes, TableKeys
+from penstock.sinks.lake.lookup import Unsearchable
 from penstock.sinks.rows import Newer, Rows
 
 
 class FileMerges:
-    def __init__(self, spark: SparkSession, classes: Classes, commits: Commits) -> None:
+    def __init__(
+        self, spark: SparkSession, classes: Classes, commits: Commits, indexes: Indexes[LiveFiles]
+    ) -> None:
         self._spark = spark
         self._classes = classes
         self._commits = commits
+        self._indexes = indexes
 
-    def write(self, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
+    def write(self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         """Replaces the target's rows that have the same keys as these, in the layout `latest`. False, with
         nothing done: the table or these rows need a MERGE."""
         writer = file_writer(self._classes, target) if isinstance(rows.kind, Newer) else None
@@ -50,7 +57,6 @@ class FileMerges:
         keys = key_writer(writer, key)
         if keys is None:
             return False
-        seen = target.currentSnapshot()  # the one that lacks the commit
         task = MergeWriter(writer, keys)
         found = merged(rows.through(task, MERGED), task)
         if found is None:
@@ -58,7 +64,7 @@ class FileMerges:
         locations = [file.location for file in found.rows]
         try:
             with removed_if_refused(writer.folder.files, locations):
-                done = self._replace(target, seen, task, found, locations, commit)
+                done = self._replace(table, target, task, found, locations, commit)
         finally:
             keys.remove(found.keys)
         if not done:
@@ -67,45 +73,50 @@ class FileMerges:
 
     def _replace(
         self,
+        table: TableId,
         target: Any,
-        seen: Any,
         task: MergeWriter,
         found: Merged,
         locations: list[str],
         commit: Commit,
     ) -> bool:
-        transaction = target.newTransaction()
-        if found.rows or found.keys:
-            change = row_delta(self._classes, transaction, seen)
-            spec, order = target.spec(), target.sortOrder().orderId()
-            for file in found.rows:
-                change.addRows(described(self._classes, spec, file, task.rows.fields, sort_order=order))
-            if found.keys and seen is not None:
-                try:
-                    self._mark(target, seen, change, task, found, locations)
-                except Unsearchable:
-                    return False
-            change.set(COMMIT, str(commit)).commit()
-        self._commits.record(transaction, transaction.table(), commit)
-        transaction.commitTransaction()
+        index = table_keys(self._indexes, self._classes, table, target, task.keys)
+        with index.changing:
+            try:
+                live = index.live.of(target)
+                marks = self._marks(index, live, task, found)
+            except Unsearchable:
+                return False
+            seen = target.currentSnapshot()  # the one that lacks the commit
+            transaction = target.newTransaction()  # loads the table again
+            if found.rows or found.keys:
+                change = row_delta(self._classes, transaction, seen)
+                spec, order = target.spec(), target.sortOrder().orderId()
+                fields = task.rows.fields
+                placed: Placed = {}
+                new = [
+                    Content(description(spec.specId(), file, fields, sort_order=order), 0)
+                    for file in found.rows
+                ]
+                for file in new:
+                    change.addRows(self._classes.described(file.described, spec))
+                if marks is not None:
+                    placed = add_vectors(self._classes, target, change, task.rows.folder, marks, locations)
+                change.set(COMMIT, str(commit)).commit()
+                staged = transaction.table().currentSnapshot()
+                index.live.expect(live.after(int(staged.snapshotId()), new, placed))
+            self._commits.record(transaction, transaction.table(), commit)
+            transaction.commitTransaction()
         return True
 
-    def _mark(
-        self,
-        target: Any,
-        seen: Any,
-        change: Any,
-        task: MergeWriter,
-        found: Merged,
-        written: list[str],
-    ) -> None:
-        """Marks the rows with these keys as deleted. The location of the vectors' file is appended to
-        `written`."""
-        fields, folder = task.keys.fields, task.keys.folder
-        span = KeySpan.of_files(found.keys, fields)
-        present = deletes(self._classes, target, seen)
-        files = [file for file in data_files(self._classes, target, seen) if span.may_be_in(file)]
-        searched = [file.searched(present.vector(file.location)) for file in files]
-        deleted = deleted_rows(self._spark, folder.files, searched, key_files(found.keys, fields))
-        marks = Marks({file.location: file for file in files}, present, deleted)
-        add_vectors(self._classes, target, change, folder, marks, written)
+    def _marks(
+        self, index: TableKeys[LiveFiles], live: Live, task: MergeWriter, found: Merged
+    ) -> Marks | None:
+        """The rows with these keys, to be marked as deleted. None: there are none."""
+        if not found.keys or not live.files:
+            return None
+        span = KeySpan.of_files(found.keys, task.keys.fields)
+        files = [file for file in live.files.values() if span.may_be_in(file)]
+        searched = [file.searched(live.vector(file.location)) for file in files]
+        rows = replaced(self._spark, index, live, searched, found.keys)
+        return Marks(live.files, live.deletes, rows)

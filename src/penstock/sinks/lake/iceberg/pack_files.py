@@ -34,10 +34,10 @@ from penstock.sinks.lake.iceberg.files import (
     removed_if_refused,
     schema_fields,
 )
-from penstock.sinks.lake.iceberg.indexes import Stream
 from penstock.sinks.lake.iceberg.manifests import Content, Deletes, data_files, deletes
 from penstock.sinks.lake.iceberg.mark_rows import Placed, new_vectors
 from penstock.sinks.lake.iceberg.row_reader import LINEAGE, Reader
+from penstock.sinks.lake.iceberg.stream import Stream
 from penstock.sinks.lake.lookup import deleted_rows
 from penstock.store.files import Files, Folder
 
@@ -168,7 +168,7 @@ def _commit_on_newest(
         _commit(classes, target, read, moves, now.deletes, placed)
     old = [file.location for one in moves for file in one.before]
     snapshot = int(target.currentSnapshot().snapshotId())
-    stream.expect(now.after(snapshot, [file.short() for file in new.values()], placed, removed=old))
+    stream.expect(now.after(snapshot, new.values(), placed, removed=old))
 
 
 def _commit(

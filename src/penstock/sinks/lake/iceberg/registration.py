@@ -23,6 +23,7 @@ from penstock.sinks.lake.iceberg.catalog_options import (
     storage_of,
 )
 from penstock.sinks.lake.iceberg.table_options import TableShape
+from penstock.sinks.lake.index.place import index_option
 from penstock.sinks.names import catalog_name, target_names
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 
 _VERSION = "1.12.0"
-INDEX_DIRECTORY = "spark.penstock.index"
-"""Option of the session: the directory of the key indexes."""
 _BUNDLES: dict[Storage, str] = {"s3": f"org.apache.iceberg:iceberg-aws-bundle:{_VERSION}"}
 """What the FileIO of a store needs. Those for Google Cloud Storage and Azure could not be fetched, and so not
 tried and pinned: users add them by `spark.conf`."""
@@ -168,7 +167,7 @@ def _spark_options(options: IcebergOptions, conf: Mapping[str, str], state: Path
             if _looks_like_a_url(warehouse)
             else str(warehouse.absolute()),
         }
-    return {**found, INDEX_DIRECTORY: str(state.absolute() / "index")}
+    return {**found, **index_option(state)}
 
 
 def _looks_like_a_url(path: Path) -> bool:

@@ -32,7 +32,8 @@ from penstock.errors import TableError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.lake.iceberg.files import Classes, schema_fields
-from penstock.sinks.lake.iceberg.table_options import Order, TableShape, Term
+from penstock.sinks.lake.iceberg.table_options import TableShape
+from penstock.sinks.lake.terms import Order, Term
 from penstock.sinks.names import source_columns
 
 _TIMES = (TimestampType, TimestampNTZType)

@@ -32,11 +32,11 @@ from penstock.sinks.lake.iceberg.files import (
     key_writer,
     removed_if_refused,
 )
-from penstock.sinks.lake.iceberg.indexes import Indexes, Marked, TableKeys
-from penstock.sinks.lake.iceberg.live import Live
+from penstock.sinks.lake.iceberg.live import Live, LiveFiles, table_keys
 from penstock.sinks.lake.iceberg.maintenance import Maintenance
 from penstock.sinks.lake.iceberg.manifests import Content
 from penstock.sinks.lake.iceberg.mark_rows import Marks, Placed, add_vectors
+from penstock.sinks.lake.index.tables import Indexes, Marked, TableKeys
 from penstock.sinks.lake.lookup import Unsearchable
 from penstock.sinks.refusals import is_recorded, refuse_replaced
 from penstock.sinks.rows import Rows
@@ -68,13 +68,13 @@ class _Table:
     a number, since Iceberg loads a table again when a transaction begins."""
 
     name: TableId
-    index: TableKeys
+    index: TableKeys[LiveFiles]
     fenced: int
 
 
 class SmallCommits:
     def __init__(
-        self, classes: Classes, commits: Commits, indexes: Indexes, maintenance: Maintenance
+        self, classes: Classes, commits: Commits, indexes: Indexes[LiveFiles], maintenance: Maintenance
     ) -> None:
         self._classes = classes
         self._commits = commits
@@ -99,7 +99,7 @@ class SmallCommits:
             with removed_if_refused(writer.folder.files, _locations(new)):
                 self._add(target, None, new)
             return True
-        index = self._indexes.of(table, target, keys.fields, writer.folder.files)
+        index = table_keys(self._indexes, self._classes, table, target, keys)
         one = _Table(table, index, generation(target))
         if not index.changing.acquire(blocking=False):
             index.changing.acquire()
@@ -180,7 +180,7 @@ class SmallCommits:
         target: Any,
         live: Live | None,
         new: _New,
-        index: TableKeys | None = None,
+        index: TableKeys[LiveFiles] | None = None,
         marked: Sequence[Marked] = (),
     ) -> None:
         """Commits the files. `live`: the target's files, some rows of which are `marked` as deleted."""
@@ -202,7 +202,8 @@ class SmallCommits:
                 if live is not None and index is not None:
                     staged = transaction.table().currentSnapshot()
                     after = live.after(int(staged.snapshotId()), contents, placed)
-                    index.expect(after, marked)
+                    index.live.expect(after)
+                    index.remember(after, marked)
             self._commits.record(transaction, transaction.table(), new.commit)
             transaction.commitTransaction()
         if index is not None:

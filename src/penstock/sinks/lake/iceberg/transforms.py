@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.sinks.lake.iceberg.table_options import Term
+from penstock.sinks.lake.terms import Term
 
 _DAY_US, _HOUR_US = 86_400_000_000, 3_600_000_000
 _DIGITS_MAX = 38

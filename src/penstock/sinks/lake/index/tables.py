@@ -1,4 +1,4 @@
-"""The key indexes of a pipeline's Iceberg tables."""
+"""The key indexes of a pipeline's tables, whatever their format."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import logging
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 from pyroaring import BitMap64
@@ -22,15 +21,12 @@ from pyspark.sql import SparkSession
 from penstock.disk.lock import FileLock, take
 from penstock.failures.messages import one_sentence
 from penstock.model.schema import TableId
-from penstock.sinks.lake.iceberg.files import Classes, schema_fields
-from penstock.sinks.lake.iceberg.live import Live, LiveFiles
-from penstock.sinks.lake.iceberg.manifests import Content
-from penstock.sinks.lake.iceberg.registration import INDEX_DIRECTORY
-from penstock.sinks.lake.iceberg.row_reader import Reader
 from penstock.sinks.lake.index.deleted import DeletedRows
 from penstock.sinks.lake.index.matching import live_rows
+from penstock.sinks.lake.index.place import INDEX_DIRECTORY
 from penstock.sinks.lake.index.table_index import DamagedRun, Indexed, TableIndex, described
 from penstock.sinks.lake.lookup import LOCAL_ROWS_MAX, Found, Unsearchable
+from penstock.sinks.lake.vectors import Deleted
 from penstock.store.files import Files
 
 log = logging.getLogger(__name__)
@@ -41,15 +37,57 @@ BUILD_ROWS = 8_000_000
 """Rows of one run while an index is built. After a kill, building goes on behind the last run."""
 
 
-class Indexes:
+class Stored(Protocol):
+    """A data file of a table."""
+
+    @property
+    def location(self) -> str: ...
+    @property
+    def rows(self) -> int: ...
+
+
+class Live(Protocol):
+    """The data files of one version of a table, and which rows of them are deleted."""
+
+    @property
+    def files(self) -> Mapping[str, Any]:
+        """Each a `Stored`, by location."""
+
+    def vector(self, location: str) -> Deleted | None:
+        """What says which rows of a data file are deleted."""
+
+
+class Lives(Protocol):
+    """Knows the data files of a table's newest version."""
+
+    @property
+    def newest(self) -> Live | None:
+        """As far as they are known without a look at the table."""
+
+
+class KeyReader(Protocol):
+    """Reads the columns of the key."""
+
+    def reads(self, file: Any) -> bool:
+        """Whether it can read this data file."""
+
+    def batches(self, file: Any) -> Iterator[pa.RecordBatch]:
+        """The columns of the key of all rows, also deleted ones."""
+
+
+L = TypeVar("L", bound=Lives)
+
+
+class Indexes(Generic[L]):
     """`directory`: where the indexes are kept. None, or if another process uses it: in a temporary one, and
     only while this object is used."""
 
-    def __init__(self, directory: Path | None, classes: Classes) -> None:
+    def __init__(self, directory: Path | None, live: Callable[[pa.Schema], L]) -> None:
+        """`live`: makes what knows the data files of one table, whose key has these columns."""
         self._directory = directory
-        self._classes = classes
+        self._live = live
         self._guard = threading.Lock()
-        self._tables: dict[TableId, TableKeys] = {}
+        self._tables: dict[TableId, TableKeys[L]] = {}
         self._temporary: Path | None = None
         self._lock: FileLock | None = None
         self._background = ThreadPoolExecutor(1, thread_name_prefix="key-index")
@@ -57,19 +95,20 @@ class Indexes:
         self._adder = ThreadPoolExecutor(1, thread_name_prefix="key-index-add")
         """Adds the rows of small commits."""
 
-    def of(self, table: TableId, target: Any, fields: pa.Schema, files: Files) -> TableKeys:
-        """The index of a table by these columns, which may not cover all rows yet."""
+    def of(self, table: TableId, fields: pa.Schema, files: Files, reader: KeyReader) -> TableKeys[L]:
+        """The index of a table by these columns, which may not cover all rows yet. `reader`: of the columns
+        that the table has now; data files may lack some of those of the key."""
         with self._guard:
             found = self._tables.get(table)
             if found is None or described(found.index.fields) != described(fields):
                 place = self._place() / hashlib.sha256(str(table).encode()).hexdigest()[:32]
                 index = TableIndex(place, fields, MEMORY_MAX)
-                found = TableKeys(index, LiveFiles(self._classes), files, self._background, self._adder)
+                found = TableKeys(index, self._live(fields), files, self._background, self._adder)
                 self._tables[table] = found
-        found.columns(schema_fields(self._classes, target))
+        found.reader = reader
         return found
 
-    def known(self, table: TableId) -> TableKeys | None:
+    def known(self, table: TableId) -> TableKeys[L] | None:
         with self._guard:
             return self._tables.get(table)
 
@@ -103,13 +142,13 @@ def index_directory(spark: SparkSession) -> Path | None:
     return Path(found) if found else None
 
 
-class TableKeys:
+class TableKeys(Generic[L]):
     """The index of one table, together with what the table's metadata says."""
 
     def __init__(
         self,
         index: TableIndex,
-        live: LiveFiles,
+        live: L,
         files: Files,
         background: ThreadPoolExecutor,
         adder: ThreadPoolExecutor,
@@ -117,20 +156,16 @@ class TableKeys:
         self.index = index
         self.live = live
         self.deleted = DeletedRows()
-        self._files = files
+        self.files = files
         self._background = background
         self._adder = adder
-        self._reader: Reader | None = None
+        self.reader: KeyReader | None = None
         self._building: Future[None] | None = None
         self._adding: Future[None] | None = None
         self._tidying: Future[None] | None = None
         self.changing = threading.Lock()
         """Whoever marks rows of data files, or replaces data files, holds this from reading the state of the
         table until the commit. Then none of this process is refused because of another."""
-
-    def columns(self, columns: Iterable[Any]) -> None:
-        """Tells the columns that the table has now: data files may lack some of those of the key."""
-        self._reader = Reader.of(columns, self.index.fields, self._files, pa.schema([]))
 
     def is_ready(self, live: Live) -> bool:
         """Whether the index covers all files of the table. A few rows that it lacks are added here, more in
@@ -155,14 +190,14 @@ class TableKeys:
         self.cover(missing)
         return True
 
-    def _missing(self, live: Live) -> list[Content]:
+    def _missing(self, live: Live) -> list[Stored]:
         return [
             live.files[one.location]
             for one in self.index.uncovered(Indexed(file.location, file.rows) for file in live.files.values())
         ]
 
-    def _build(self, files: Sequence[Content]) -> None:
-        some: list[Content] = []
+    def _build(self, files: Sequence[Stored]) -> None:
+        some: list[Stored] = []
         for file in files:
             some.append(file)
             if sum(one.rows for one in some) >= BUILD_ROWS:
@@ -172,9 +207,9 @@ class TableKeys:
         self.cover(some)
         self.index.save()
 
-    def cover(self, files: Sequence[Content]) -> None:
+    def cover(self, files: Sequence[Stored]) -> None:
         """Adds the rows of these files to the index."""
-        reader, by_location = self._reader, {file.location: file for file in files}
+        reader, by_location = self.reader, {file.location: file for file in files}
         assert reader is not None, "the columns are known"
         for file in files:
             if not reader.reads(file):
@@ -184,18 +219,17 @@ class TableKeys:
             lambda one: reader.batches(by_location[one.location]),
         )
 
-    def add(self, files: Sequence[Content]) -> None:
+    def add(self, files: Sequence[Stored]) -> None:
         """Adds the rows of files that are about to be committed, while the caller goes on."""
         if files:
             self._adding = self._adder.submit(self.cover, files)
 
-    def expect(self, live: Live, marked: Sequence[Marked]) -> None:
-        """Says what the table will have if the commit succeeds that is about to be made."""
-        self.live.expect(live)
+    def remember(self, live: Live, marked: Sequence[Marked]) -> None:
+        """Keeps the vectors of `live`, which were just written, in memory."""
         for one in marked:
-            vector = live.deletes.vector(one.location)
-            assert vector is not None, "it has just been written"
-            self.deleted.put(one.location, vector, one.rows, len(one.bitmap))
+            vector = live.vector(one.location)
+            if vector is not None:  # Delta removes a file whose rows are all gone
+                self.deleted.put(one.location, vector, one.rows, len(one.bitmap))
 
     def committed(self) -> None:
         """Merges runs of the index in the background, if there are many."""
@@ -211,15 +245,15 @@ class TableKeys:
 
     def deleted_rows(self, live: Live, location: str) -> BitMap64:
         """The rows of a data file that are deleted in `live`. Nobody changes the result."""
-        return self.deleted.of(location, live.deletes.vector(location), self._files)
+        return self.deleted.of(location, live.vector(location), self.files)
 
     def rows_of(self, keys: Sequence[pa.RecordBatch], live: Live) -> list[Marked]:
         """The rows that have these keys, in the types of the index's columns, in the files of `live`, which
         the index covers. Raises `Unsearchable`, and `OSError` if the disk fails."""
 
         def read(location: str) -> Iterable[pa.RecordBatch]:
-            assert self._reader is not None
-            return self._reader.batches(live.files[location])
+            assert self.reader is not None
+            return self.reader.batches(live.files[location])
 
         while True:
             try:
@@ -236,40 +270,6 @@ class TableKeys:
         return marked
 
 
-class Stream:
-    """The small commits to a table that go on while its files are put together. `load`: the table as it is
-    now. `keys`: None if only other processes may make such commits."""
-
-    def __init__(self, load: Callable[[], Any], classes: Classes, keys: TableKeys | None) -> None:
-        self.load = load
-        self._keys = keys
-        self._live = LiveFiles(classes) if keys is None else keys.live
-        self._deleted = DeletedRows() if keys is None else keys.deleted
-
-    @contextmanager
-    def expecting(self, files: Sequence[Content]) -> Iterator[None]:
-        """Adds the rows of new files to the index. They are committed in the `with` block, in which this
-        process makes no small commit."""
-        if self._keys is None:
-            yield
-            return
-        with self._keys.index.held([file.location for file in files]):
-            self._keys.cover(files)
-            with self._keys.changing:
-                yield
-
-    def files(self, target: Any) -> Live:
-        return self._live.of(target)
-
-    def deleted(self, live: Live, files: Files, location: str) -> BitMap64:
-        """The rows of a data file that are deleted in `live`. Nobody changes the result."""
-        return self._deleted.of(location, live.deletes.vector(location), files)
-
-    def expect(self, live: Live) -> None:
-        """Says what the table has after the commit that was just made."""
-        self._live.expect(live)
-
-
 @dataclass(frozen=True)
 class Marked:
     """All deleted rows of a data file, also as a serialised bitmap."""
@@ -277,6 +277,11 @@ class Marked:
     location: str
     rows: BitMap64
     bitmap: bytes
+
+    def and_also(self, other: Marked) -> Marked:
+        """These rows, and others of the same file."""
+        rows = self.rows | other.rows
+        return Marked(self.location, rows, rows.serialize())
 
     @property
     def found(self) -> Found:
