@@ -95,8 +95,8 @@ def test_environment_variables_are_replaced_and_a_missing_one_is_named(
             "`sink.fold_commit` of the sink iceberg (did you mean `fold_",
         ),
         (
-            {"sink": {"type": "delta", "path": "x", "key_index": False}},
-            "unknown option `sink.key_index` of the sink delta",
+            {"sink": {"type": "delta", "path": "x", "fold_commits": 3}},
+            "unknown option `sink.fold_commits` of the sink delta",
         ),
         ({"sink": {"type": "console", "before_image": False}}, "(did you mean `before_images`?)"),
         ({"sink": {"fold_commits": 0}}, "option `sink.fold_commits`: Input should be greater"),

@@ -30,7 +30,7 @@ from penstock.sinks.lake.iceberg.files import (
 )
 from penstock.sinks.lake.iceberg.live import Live, LiveFiles, table_keys
 from penstock.sinks.lake.iceberg.manifests import Content, KeySpan
-from penstock.sinks.lake.iceberg.mark_rows import Marks, add_vectors
+from penstock.sinks.lake.iceberg.mark_rows import Marks, Placed, add_vectors
 from penstock.sinks.lake.index.replaced import replaced
 from penstock.sinks.lake.index.tables import Indexes, TableKeys
 from penstock.sinks.lake.lookup import Unsearchable
