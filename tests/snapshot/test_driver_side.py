@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 
-from penstock.config import EpochConfig
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset, Split
 from penstock.model.plan import PlaceChunks, Scan
 from penstock.model.schema import TableId
-from penstock.snapshot.driver_side import ROWS_MAX, driver_places, driver_reads
+from penstock.snapshot.driver_side import BYTES_MAX, ROWS_MAX, driver_places, driver_reads
 from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.snapshot.window import MySqlWindow
 
-BYTES_MAX = EpochConfig().driver_bytes_max
 TABLE = TableId("shop", "orders")
 ALL = Chunk(TABLE, 0, None, None)
 MARKS = MySqlWindow("", BinlogPosition("binlog.000001", 4)).watermarks

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from tests.sources.mysql.receiving import receiving
 
@@ -17,7 +19,7 @@ from penstock.relaylog.outline import Outlines
 from penstock.sources.mysql.catalog import read_table
 from penstock.spark import strategy
 from penstock.spark.incomplete_images import IncompleteImages
-from penstock.spark.step_rows import StepRows
+from penstock.spark.step_rows import StepRows, ahead
 from penstock.spark.strategy import SharesOfRange, ShuffleByKey
 from penstock.state import StateStore
 from penstock.testing.servers import DatabaseServer, MySqlServer
@@ -39,6 +41,37 @@ def write(server: DatabaseServer) -> None:
             f"UPDATE d.t SET n = n + 1000 WHERE n % 7 = {round_} AND n < 1000",
             f"DELETE FROM d.t WHERE n % 11 = {round_}",
         )
+
+
+def batches(count: int, made: list[int]) -> Iterator[pa.RecordBatch]:
+    for number in range(count):
+        made.append(number)
+        yield pa.RecordBatch.from_pydict({"n": [number]})
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7])
+def test_batches_that_are_made_ahead_are_all_there_in_their_order(count: int) -> None:
+    found = [batch.column(0)[0].as_py() for batch in ahead(batches(count, []))]
+    assert found == list(range(count))
+
+
+def test_no_more_batches_are_made_ahead_than_may_wait() -> None:
+    made: list[int] = []
+    several = ahead(batches(100, made))
+    next(several)
+    several.close()
+    assert len(made) <= 3
+
+
+def test_an_error_while_batches_are_made_ahead_reaches_the_caller() -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from batches(3, [])
+        raise ValueError("decoding")
+
+    several = ahead(failing())
+    assert [next(several).num_rows for _ in range(3)] == [1, 1, 1]
+    with pytest.raises(ValueError, match="decoding"):
+        next(several)
 
 
 @pytest.mark.parametrize("fetched", [False, True])

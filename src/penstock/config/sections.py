@@ -255,11 +255,11 @@ class EpochConfig(Section):
     task_bytes: Bytes = Field(64 * 1024**2, ge=64 * 1024)
     """Log bytes of one table that one Spark task lists at once; half of it for a change log, whose rows are
     written as they come. A smaller value means more tasks, and less memory in each."""
-    driver_bytes_max: Bytes = 16 * 1024**2
-    """Log bytes (or bytes of snapshot rows) of one table that the driver decodes and writes itself, if the
-    sink can write without a Spark job. The driver needs this much memory for each of `tables_parallel`
-    tables. 0: Spark writes everything. That needs less memory in the driver, and a job of about 0.1 s for
-    each table of an epoch."""
+    driver_bytes_max: Bytes = 64 * 1024**2
+    """Log bytes of one table that the driver decodes and writes itself, if the sink can write without a Spark
+    job. For each of `tables_parallel` tables, the driver needs about this much memory. 0: Spark writes
+    everything. That needs less memory in the driver, and a job of about 0.1 s, and often half as much CPU
+    time again, for each table of an epoch. Of a snapshot's rows, the driver writes at most 16 MiB."""
     snapshot_rows_max: int = Field(150_000, ge=1)
     """Rows of snapshot chunks that one epoch writes to a table while it also has changes of other tables,
     which wait for the epoch's end. At least one chunk is written. A higher value makes snapshots faster. A

@@ -297,26 +297,13 @@ class MergeWriter:
 
     def files(self, batches: Iterable[pa.RecordBatch]) -> Merged | None:
         """The files. None: a key contains NULL, and there are no files."""
-        keys: list[pa.RecordBatch] = []
-        has_null = False
-
-        def collecting_keys() -> Iterator[pa.RecordBatch]:
-            nonlocal has_null
-            for batch in batches:
-                keys.append(batch.select(list(self.keys.columns)))
-                has_null = has_null or any(column.null_count for column in keys[-1].columns)
-                if has_null:
-                    return
-                yield batch
-
-        rows = list(self.rows.files(collecting_keys()))
-        if has_null:
-            self.rows.remove(rows)
+        found = with_keys(self.rows, self.keys, batches)
+        if found is None:
             return None
         try:
-            return Merged(rows, list(self.keys.files(keys)))
+            return Merged(found[0], list(self.keys.files(found[1])))
         except Exception:
-            remove_quietly(self.rows.folder.files, [file.location for file in rows])
+            remove_quietly(self.rows.folder.files, [file.location for file in found[0]])
             raise
 
     def remove(self, found: Merged) -> None:
@@ -330,6 +317,30 @@ class Merged:
 
     rows: Sequence[WrittenFile]
     keys: Sequence[WrittenFile]
+
+
+def with_keys(
+    writer: FileWriter, keys: FileWriter, batches: Iterable[pa.RecordBatch]
+) -> tuple[list[WrittenFile], list[pa.RecordBatch]] | None:
+    """Writes files of rows. Returns them, and the columns of the key of all rows,
+    also of deleted ones. None: a key contains NULL, and there are no files. `keys`: a writer of the key."""
+    found: list[pa.RecordBatch] = []
+    has_null = False
+
+    def collecting_keys() -> Iterator[pa.RecordBatch]:
+        nonlocal has_null
+        for batch in batches:
+            found.append(batch.select(list(keys.columns)))
+            has_null = has_null or any(column.null_count for column in found[-1].columns)
+            if has_null:
+                return
+            yield batch
+
+    files = list(writer.files(collecting_keys()))
+    if has_null:
+        writer.remove(files)
+        return None
+    return files, found
 
 
 def side_by_side(

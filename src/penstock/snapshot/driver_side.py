@@ -14,6 +14,9 @@ from penstock.model.plan import PlaceChunks
 ROWS_MAX = 10_000
 """Rows of a small table. The driver reads so many in less time than a Spark job takes to start."""
 
+BYTES_MAX = 16 * 1024**2
+"""Rows of chunks, and the log that is scanned for their keys. Several tasks place more in less time."""
+
 
 def driver_reads(chunk: Chunk, rows_guess: int) -> bool:
     """Whether the driver reads this chunk. It keeps one connection for all such chunks.
@@ -33,17 +36,16 @@ def driver_places(step: PlaceChunks, bytes_max: int) -> bool:
     """Whether the driver may produce the rows of these chunks, for a sink that can write without a Spark
     job.
 
-    The rows and the log that is scanned for their keys must have at most `bytes_max` bytes together. If the
-    rows are merged, there are more conditions. There must be few of them, because each one adds an equality
-    delete. The rows that the target has for their keys must be older (`PlaceChunks.newer`). No foreign key
-    may change the rows in another step of the epoch. A chunk without a byte count, staged by an older
-    version, is left to Spark.
+    The rows and the log that is scanned for their keys must have at most `bytes_max` bytes together, and at
+    most `BYTES_MAX`. If the rows are merged, there are more conditions. There must be few of them. The rows
+    that the target has for their keys must be older (`PlaceChunks.newer`). No foreign key may change the rows
+    in another step of the epoch. A chunk without a byte count, staged by an older version, is left to Spark.
     """
     if any(chunk.rows and not chunk.bytes_read for chunk in step.chunks):
         return False
     read = sum(chunk.bytes_read for chunk in step.chunks)
     scanned = sum(split.end - split.start for scan in step.scans for split in scan.splits)
-    if read + scanned > bytes_max:
+    if read + scanned > min(bytes_max, BYTES_MAX):
         return False
     if step.mode == "append":
         return True

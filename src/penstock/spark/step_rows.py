@@ -3,7 +3,9 @@ chooses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -160,7 +162,20 @@ def _in_driver(
 ) -> tasks.Batches:
     """Does the work of the task in this process."""
     with crossing(str(TableSchema.from_json(task.table).table)).guard():
-        yield from run(task)
+        yield from ahead(run(task))
+
+
+def ahead(batches: tasks.Batches, count: int = 2) -> Generator[pa.RecordBatch, None, None]:
+    """The batches, of which another thread makes the next ones, while the caller writes this one."""
+
+    def following() -> pa.RecordBatch | None:
+        return next(batches, None)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as pool:
+        waiting = deque(pool.submit(following) for _ in range(count))
+        while (batch := waiting.popleft().result()) is not None:
+            waiting.append(pool.submit(following))
+            yield batch
 
 
 def _reducer(table: str, types: TypeOptions, name: str) -> Callable[[Any], tasks.Batches]:

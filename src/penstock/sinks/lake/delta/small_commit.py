@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from penstock.failures.messages import one_sentence
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit
-from penstock.sinks.files import FileWriter
+from penstock.sinks.files import FileWriter, with_keys
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.delta.commits import Action, Commits
 from penstock.sinks.lake.delta.files import (
@@ -126,12 +126,12 @@ class SmallCommits:
         ready = self._ready(table, snapshot)
         if ready is None:
             return False
-        batches = list(rows())
-        named = [keys.in_fields(batch.select(list(keys.columns))) for batch in batches]
-        if any(column.null_count for batch in named for column in batch.columns):
+        written = with_keys(writer, keys, rows())
+        if written is None:
             return False  # a zero date arrives as NULL, and two NULLs may be different dates
         clustered = clustering(self._spark, snapshot)
-        files = [added(file, writer, clustered) for file in writer.files(batches)]
+        files = [added(file, writer, clustered) for file in written[0]]
+        named = [keys.in_fields(batch) for batch in written[1]]
         new = _New(writer.folder, files, named, commit)
         table.index.add(new.stored())
         with _removed_if_refused(new.folder, new.locations()):

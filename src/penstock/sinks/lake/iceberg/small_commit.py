@@ -21,7 +21,7 @@ from py4j.protocol import Py4JJavaError
 from penstock.failures.messages import one_sentence
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit
-from penstock.sinks.files import FileWriter, WrittenFile
+from penstock.sinks.files import FileWriter, WrittenFile, with_keys
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
 from penstock.sinks.lake.iceberg.fence import generation, row_delta
 from penstock.sinks.lake.iceberg.files import (
@@ -121,11 +121,10 @@ class SmallCommits:
         index, ready = table.index, self._ready(table, target)
         if ready is None:
             return False
-        batches = list(rows())
-        named = [keys.in_fields(batch.select(list(keys.columns))) for batch in batches]
-        if any(column.null_count for batch in named for column in batch.columns):
+        written = with_keys(writer, keys, rows())
+        if written is None:
             return False  # a zero date arrives as NULL, and two NULLs may be different dates
-        new = _New(writer, list(writer.files(batches)), named, commit)
+        new = _New(writer, written[0], [keys.in_fields(batch) for batch in written[1]], commit)
         index.add(_described(target, new))
         with removed_if_refused(writer.folder.files, _locations(new)):
             while ready is not None:
