@@ -42,6 +42,8 @@ CHANGES, INTERVAL_S = 200, 0.2
 """Of one epoch, and how often there is one: 1,000 changes a second."""
 WARM, COUNTED = 50, 300
 """Epochs."""
+LARGE_CHANGES, LARGE_WARM, LARGE_COUNTED = 100_000, 2, 5
+"""Epochs of a backlog."""
 
 
 def main() -> None:
@@ -49,7 +51,7 @@ def main() -> None:
     options = IcebergOptions(path=folder / "lake")
     bench = Sized(options, folder, rows)
     bench.fill()
-    found = bench.build() | bench.update()
+    found = bench.build() | bench.update() | bench.catch_up()
     bench.check()
     print(json.dumps(found))
 
@@ -107,6 +109,19 @@ class Sized:
             "p50_s": times[COUNTED // 2],
             "p99_s": times[COUNTED * 99 // 100],
             "cpu_ms_per_change": (self.cpu_s() - cpu) / COUNTED / CHANGES * 1000,
+        }
+
+    def catch_up(self) -> dict[str, Any]:
+        """Large epochs, one after the other."""
+        cpu = began = 0.0
+        for number in range(LARGE_WARM + LARGE_COUNTED):
+            if number == LARGE_WARM:
+                cpu, began = self.cpu_s(), time.monotonic()
+            self.merge(LARGE_CHANGES)
+        changes = LARGE_COUNTED * LARGE_CHANGES
+        return {
+            "large_cpu_s_per_million": (self.cpu_s() - cpu) / changes * 1e6,
+            "large_per_s": changes / (time.monotonic() - began),
         }
 
     def check(self) -> None:

@@ -246,7 +246,7 @@ def test_an_index_is_used_again_by_the_next_process(
     form = delta(it)
 
     def indexes() -> Indexes[LiveFiles]:
-        return Indexes(tmp_path, lambda _: LiveFiles(form._commits.checksums))
+        return Indexes(tmp_path, lambda _: LiveFiles(form._commits.checksums), memory_max=2**20)
 
     first = form._small._indexes = indexes()
     small(it, 4, (1, "d", False, 4))
@@ -330,7 +330,7 @@ def test_partitions_do_not_matter(place: Make, only_by_index: None) -> None:
 def test_rows_that_a_large_epoch_replaces_are_found_by_the_index(
     place: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replaced_rows, "ROWS_PER_KEY", 0)
+    monkeypatch.setattr(replaced_rows, "is_worth_it", lambda *_, **__: True)
     monkeypatch.setattr(replaced_rows, "BATCH_KEYS", 1)
     monkeypatch.setattr(replaced_rows, "deleted_rows", None)
     it, model = filled(place)

@@ -38,7 +38,7 @@ def small(it: Place, epoch: int, *rows: tuple[Any, ...]) -> None:
 
 
 def indexes(directory: Path, form: IcebergFormat) -> Indexes[LiveFiles]:
-    return Indexes(directory, partial(LiveFiles, form._classes))
+    return Indexes(directory, partial(LiveFiles, form._classes), memory_max=2**20)
 
 
 def filled(place: Make) -> tuple[Place, Model]:

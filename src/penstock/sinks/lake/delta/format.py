@@ -99,7 +99,12 @@ class DeltaFormat:
         self._spark = spark
         self._commits = Commits(spark, pipeline)
         self._access = Access(spark)
-        self._indexes = Indexes(index_directory(spark), lambda _: LiveFiles(self._commits.checksums))
+        self._indexes = Indexes(
+            index_directory(spark),
+            lambda _: LiveFiles(self._commits.checksums),
+            memory_max=options.key_index_memory,
+            enabled=options.key_index,
+        )
         self._small = SmallCommits(spark, self._access, self._commits, self._indexes, self.load)
         self._merges = FileMerges(spark, self._access, self._commits, self._indexes)
         self._sessions = Sessions(spark)
@@ -209,7 +214,7 @@ class DeltaFormat:
     def commit_small(
         self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
     ) -> bool:
-        if not key or not self._options.key_index:
+        if not key or not self._indexes.enabled:
             return False  # `append_files` and `merge_files` need no Spark job for few rows, either
         if not self._small.write(table, target, rows, key, commit):
             return False

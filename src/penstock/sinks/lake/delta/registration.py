@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from penstock.model.schema import TableId
 from penstock.model.shards import Shards
+from penstock.model.units import Bytes
 from penstock.sinks.kind import NamespaceOptions, Probe, Probed, SinkKind
 from penstock.sinks.lake.delta.location import LOG_STORE_JAR, S3_JARS, DeltaPlace, is_s3, spark_options
 from penstock.sinks.lake.delta.table_options import DeltaShape
-from penstock.sinks.lake.index.place import index_option
+from penstock.sinks.lake.index.place import KEY_INDEX_MEMORY, index_option
 from penstock.store.section import StoreSection
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ class DeltaOptions(NamespaceOptions):
     key_index: bool = True
     """Small epochs find the rows that they replace in an index of the table's keys, in the state directory:
     15 bytes for each row of the table. `false`: they read the keys of the table."""
+    key_index_memory: Bytes = Field(KEY_INDEX_MEMORY, ge=1024**2)
+    """Memory that the driver takes to build the key index of a table. What does not fit is sorted on the
+    disk."""
     tables: tuple[DeltaShape, ...] = ()
     """How new targets are laid out, by the names of their tables."""
 

@@ -92,7 +92,12 @@ class IcebergFormat:
         self._catalog = Catalog(spark, options.catalog_name)
         self._access = Access(spark)
         self._classes = Classes(spark._jvm, self._access)
-        self._indexes = Indexes(index_directory(spark), partial(LiveFiles, self._classes))
+        self._indexes = Indexes(
+            index_directory(spark),
+            partial(LiveFiles, self._classes),
+            memory_max=options.key_index_memory,
+            enabled=options.key_index,
+        )
         self._maintenance = Maintenance(
             spark, self._classes, options, self._indexes, self.load, self.exclusive
         )
@@ -255,7 +260,7 @@ class IcebergFormat:
     def commit_small(
         self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
     ) -> bool:
-        if not self._options.key_index or not self._small.write(table, target, rows, key, commit):
+        if not self._indexes.enabled or not self._small.write(table, target, rows, key, commit):
             return False
         self._maintenance.count_commit(table, small=True)
         return True

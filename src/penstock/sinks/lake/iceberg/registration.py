@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from penstock.model.schema import TableId
 from penstock.model.shards import Shards
-from penstock.model.units import Milliseconds
+from penstock.model.units import Bytes, Milliseconds
 from penstock.sinks.kind import Directory, NamespaceOptions, Probe, Probed, SinkKind
 from penstock.sinks.lake.iceberg.catalog_options import (
     CatalogOptions,
@@ -23,7 +23,7 @@ from penstock.sinks.lake.iceberg.catalog_options import (
     storage_of,
 )
 from penstock.sinks.lake.iceberg.table_options import TableShape
-from penstock.sinks.lake.index.place import index_option
+from penstock.sinks.lake.index.place import KEY_INDEX_MEMORY, index_option
 from penstock.sinks.names import catalog_name, target_names
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ class IcebergOptions(NamespaceOptions):
     """Small epochs are committed without a Spark job. They find the rows that they replace in an index of
     the table's keys, in the state directory: 15 bytes for each row of the table. `false`: small epochs are
     merged like larger ones."""
+    key_index_memory: Bytes = Field(KEY_INDEX_MEMORY, ge=1024**2)
+    """Memory that the driver takes to build the key index of a table. What does not fit is sorted on the
+    disk."""
     fold_commits: int = Field(64, ge=1)
     """Number of small commits to a table after which its small files are merged."""
     maintain_epochs: int = Field(50, ge=1)

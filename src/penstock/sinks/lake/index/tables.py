@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import shutil
 import tempfile
 import threading
@@ -31,10 +32,9 @@ from penstock.store.files import Files
 
 log = logging.getLogger(__name__)
 
-MEMORY_MAX = 256 * 1024**2
-"""Bytes that building a run of an index may take. What it has more is sorted on the disk."""
-BUILD_ROWS = 8_000_000
-"""Rows of one run while an index is built. After a kill, building goes on behind the last run."""
+BUILD_ROWS = 4_000_000
+"""Rows of one run while an index is built. After a kill, building goes on behind the runs that are done."""
+BUILD_THREADS_MAX = 4
 
 
 class Stored(Protocol):
@@ -82,10 +82,22 @@ class Indexes(Generic[L]):
     """`directory`: where the indexes are kept. None, or if another process uses it: in a temporary one, and
     only while this object is used."""
 
-    def __init__(self, directory: Path | None, live: Callable[[pa.Schema], L]) -> None:
-        """`live`: makes what knows the data files of one table, whose key has these columns."""
+    def __init__(
+        self,
+        directory: Path | None,
+        live: Callable[[pa.Schema], L],
+        *,
+        memory_max: int,
+        enabled: bool = True,
+    ) -> None:
+        """`live`: makes what knows the data files of one table, whose key has these columns. `memory_max`:
+        bytes that building an index may take. What it has more is sorted on the disk. `enabled`: whether rows
+        may be added to an index."""
         self._directory = directory
         self._live = live
+        self.enabled = enabled
+        self._memory_max = memory_max
+        self._threads = max(1, min(BUILD_THREADS_MAX, os.cpu_count() or 1))
         self._guard = threading.Lock()
         self._tables: dict[TableId, TableKeys[L]] = {}
         self._temporary: Path | None = None
@@ -102,8 +114,9 @@ class Indexes(Generic[L]):
             found = self._tables.get(table)
             if found is None or described(found.index.fields) != described(fields):
                 place = self._place() / hashlib.sha256(str(table).encode()).hexdigest()[:32]
-                index = TableIndex(place, fields, MEMORY_MAX)
+                index = TableIndex(place, fields, self._memory_max // self._threads)
                 found = TableKeys(index, self._live(fields), files, self._background, self._adder)
+                found.enabled, found.threads = self.enabled, self._threads
                 self._tables[table] = found
         found.reader = reader
         return found
@@ -163,6 +176,12 @@ class TableKeys(Generic[L]):
         self._building: Future[None] | None = None
         self._adding: Future[None] | None = None
         self._tidying: Future[None] | None = None
+        self.enabled = True
+        """Whether rows may be added to the index."""
+        self.threads = 1
+        """How many build it."""
+        self.rows_read = 0
+        """Rows of the table whose keys were read in place of a look-up (`replaced.py`)."""
         self.changing = threading.Lock()
         """Whoever marks rows of data files, or replaces data files, holds this from reading the state of the
         table until the commit. Then none of this process is refused because of another."""
@@ -174,7 +193,7 @@ class TableKeys(Generic[L]):
             adding, self._adding = self._adding, None
             if (error := adding.exception()) is not None:
                 log.info("Rows are added to a key index once more: %s", one_sentence(error))
-        missing = self._missing(live)
+        missing = self.missing(live)
         if not missing:
             return True
         if self._building is not None:
@@ -182,7 +201,7 @@ class TableKeys(Generic[L]):
                 return False
             building, self._building = self._building, None
             building.result()
-            missing = self._missing(live)
+            missing = self.missing(live)
         if sum(file.rows for file in missing) > LOCAL_ROWS_MAX:
             log.info("A key index of %s rows is built.", sum(file.rows for file in missing))
             self._building = self._background.submit(self._build, missing)
@@ -190,22 +209,17 @@ class TableKeys(Generic[L]):
         self.cover(missing)
         return True
 
-    def _missing(self, live: Live) -> list[Stored]:
+    def missing(self, live: Live) -> list[Stored]:
+        """The files that the index does not cover."""
         return [
             live.files[one.location]
             for one in self.index.uncovered(Indexed(file.location, file.rows) for file in live.files.values())
         ]
 
     def _build(self, files: Sequence[Stored]) -> None:
-        some: list[Stored] = []
-        for file in files:
-            some.append(file)
-            if sum(one.rows for one in some) >= BUILD_ROWS:
-                self.cover(some)
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="key-index-build") as pool:
+            for _ in pool.map(self.cover, parts(files, BUILD_ROWS)):
                 self.index.save()
-                some = []
-        self.cover(some)
-        self.index.save()
 
     def cover(self, files: Sequence[Stored]) -> None:
         """Adds the rows of these files to the index."""
@@ -286,3 +300,15 @@ class Marked:
     @property
     def found(self) -> Found:
         return self.location, self.bitmap, len(self.rows)
+
+
+def parts(files: Sequence[Stored], rows: int) -> Iterator[list[Stored]]:
+    """The files in groups, each of which has so many rows or more, except the last one."""
+    some: list[Stored] = []
+    for file in files:
+        some.append(file)
+        if sum(one.rows for one in some) >= rows:
+            yield some
+            some = []
+    if some:
+        yield some
