@@ -268,14 +268,18 @@ def test_an_index_is_used_again_by_the_next_process(
 
 def test_while_a_large_index_is_built_keys_are_read(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     it = place("delta").create()
-    it.sink.append(it.table, it.latest(*[(n, "a", False, 1) for n in range(20)]), it.commit(1))
-    monkeypatch.setattr(tables, "LOCAL_ROWS_MAX", 10)
-    small(it, 2, (1, "b", False, 2))
+    for epoch in (1, 2, 3):
+        rows = [(n, "a", False, 1) for n in range(10 * epoch - 10, 10 * epoch)]
+        it.sink.append(it.table, it.latest(*rows), it.commit(epoch))
+    monkeypatch.setattr(tables, "LOCAL_ROWS_MAX", 20)
+    monkeypatch.setattr(tables, "BUILD_ROWS", 5)
+    small(it, 4, (1, "b", False, 2))
     found = delta(it)._indexes.known(it.table)
     assert found is not None and found._building is not None
     found._building.result()
-    small(it, 3, (1, "c", False, 3), (2, "c", False, 3))
-    assert_rows(it, {n: ("c", 3) if n in (1, 2) else ("a", 1) for n in range(20)})
+    assert len(found.index._runs) >= 3, "several threads have built it"
+    small(it, 5, (1, "c", False, 3), (22, "c", False, 3))
+    assert_rows(it, {n: ("c", 3) if n in (1, 22) else ("a", 1) for n in range(30)})
 
 
 def test_turned_off_no_index_is_made(place: Make) -> None:
