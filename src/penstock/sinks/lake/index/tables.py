@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 BUILD_ROWS = 4_000_000
 """Rows of one run while an index is built. After a kill, building goes on behind the runs that are done."""
 BUILD_THREADS_MAX = 4
+"""Threads that build an index. The other cores are left to the epochs."""
 
 
 class Stored(Protocol):
