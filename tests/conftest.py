@@ -153,6 +153,13 @@ def flavor_database(flavor: servers.DatabaseServer) -> Iterator[servers.Database
     database.drop()
 
 
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[servers.KafkaCluster]:
+    """One broker for the whole run, shared: leave it running."""
+    with servers.kafka() as cluster:
+        yield cluster
+
+
 @pytest.fixture
 def mysql_factory() -> Iterator[Callable[..., servers.MySqlServer]]:
     """`mysql_factory(option=value, …)`: a private server of the test's own, closed after it."""

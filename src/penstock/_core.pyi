@@ -11,10 +11,12 @@ The headings name the files in `core/src`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import pyarrow as pa
 from typing_extensions import Buffer
+
+T = TypeVar("T")
 
 class DecodeError(Exception):
     """The input is malformed. The core never panics on it, and never invents rows."""
@@ -152,6 +154,449 @@ class Framer:
     @property
     def executed(self) -> GtidSet: ...
     @property
+    def transactions(self) -> int: ...
+    @property
+    def events(self) -> int: ...
+    @property
+    def dropped(self) -> int: ...
+    @property
+    def last_commit_us(self) -> int | None: ...
+    @property
+    def verified(self) -> bool:
+        """Whether the expected transaction has come and was equal."""
+    @property
+    def diverged(self) -> bool:
+        """Whether it has come and was not equal."""
+    @property
+    def ended(self) -> bool:
+        """Whether the server has said that its log ends."""
+    @property
+    def server_error(self) -> tuple[int, str, str] | None:
+        """Code, SQLSTATE and message of the ERR packet that ended the stream."""
+
+def digest_span(path: File, base: int, start: int, end: int) -> tuple[int, int]:
+    """Length and digest of the events in `(start, end]` of a segment, for `expected` of a `Framer`. Raises
+    `DecodeError` if they are damaged."""
+
+def take_back(path: str, base: int, start: int, end: int) -> None:
+    """Turns the row events in `(start, end]` of a segment into IGNORABLE events, because their transaction
+    has rolled them back."""
+
+def whole_statement(path: File, base: int, offset: int, length_max: int) -> str | None:
+    """The complete statement of the event at an offset of a segment, as JSON: `database`, `sql`, `sql_mode`
+    if the event has it, and `updates`, the databases that the statement wrote to (null: the event does not
+    list them; missing: it says nothing about them). None: the event is longer than `length_max` bytes, or is
+    no statement. Raises `DecodeError` if the segment is damaged or does not exist."""
+
+def scan_span(
+    path: File,
+    base: int,
+    start: int,
+    end: int,
+    *,
+    open: Sequence[int] = (),
+    file: str = "",
+    position: int = 0,
+) -> str:
+    """The index entry (JSON) of `(start, end]` of a segment, computed from its events. `file` and `position`:
+    the source's position at `start`. `open`: if `start` is inside a transaction, the offsets of the events to
+    read first, in log order: its GTID event, then its current table maps."""
+
+# column/: the type mapping, which exists only here ------------------------------------------------------
+
+def arrow_schema(table: str, layout: str, types: str = "{}", partial_images: bool = False) -> pa.Schema:
+    """The Arrow schema of a layout.
+
+    - `rows`: the table's columns only (snapshot chunks, result sets).
+    - `latest`: columns, then `_deleted: bool`, `_sequence: int64`, `_commit_timestamp: timestamp[us, UTC]`.
+    - `changelog`: columns, then `_change_type: string`, `_sequence`, `_commit_timestamp`.
+    - With `partial_images`, `latest` and `changelog` end with `_present: string`: see `RangeDecoder`.
+
+    The order of columns is the source's. In `latest` and `changelog`, every column is nullable.
+
+    Bytes without a meaning in their column's character set are written into the text as `\\xNN`, so nothing
+    is lost silently. The option `zero_dates` of `types` decides about dates that do not exist (zero and
+    partial dates, February 31st, the year 0): `null`; `text` (every date, datetime and timestamp column is a
+    string); `error` (a `SchemaMismatch`). In a key they are always refused, except with `text`.
+    """
+
+# described.rs ---------------------------------------------------------------------------------------
+
+def first_described(table: str, path: File, base: int, start: int, end: int) -> str | None:
+    """The definition of a table in the log itself (`binlog_row_metadata = FULL`): its first table map in
+    `(start, end]`, as JSON `{"offset", "key": [names] | null, "columns": [...]}`.
+
+    A column is `{"name", "known": true}` if `table` has a column of this name with a type that fits. Other
+    columns have the fields of `penstock.model.schema.Column`. None: there is no map of the table, or the maps
+    have no names.
+    """
+
+# decode.rs ----------------------------------------------------------------------------------------
+
+class RangeDecoder:
+    """Decodes one split (`penstock.model.offset.Split`) of the log for one table. An iterator of
+    RecordBatches.
+
+    It reads `(start, end]` of `path`, and before that the events in `preamble`. `end` must be the end of an
+    event, otherwise a `DecodeError` is raised. Row events of other tables are skipped by their headers. With
+    `positions` (of an `Outline`), only the table's own events are read. Decoding a split twice gives equal
+    batches.
+
+    **Layout `changelog`**: every row image, in log order. With `before_images=False`, updates have no row for
+    the image before. With `foreign_key_checks=True`, images of sessions with `foreign_key_checks = 0` are
+    left out.
+
+    **Layout `latest`**: one row per key, the last change in the split. The table must have a key. An update
+    that changes the key gives a deletion of the old key and a row for the new one. The order of the rows is
+    not specified, but is the same each time.
+
+    - `columns`: names of the columns to decode. None: all.
+    - `bucket=(i, n)`: only keys whose hash is in share i of n. The hash is the same in every process and for
+      every split.
+    - `exclude_gtids`: skips whole transactions in this set.
+    - `seen` (layout `latest`): leaves out the keys in this set, and adds the split's keys to it. So several
+      splits that are read from the last to the first with one set give one row per key, and only keys are in
+      memory.
+
+    **JSON columns.** Changes of a document (PARTIAL_JSON) are applied to the document in the image before the
+    update. If that image lacks it, a `SchemaMismatch` is raised.
+
+    **Images that lack columns** (`binlog_row_image` MINIMAL, NOBLOB) raise a `SchemaMismatch`, unless
+    `partial_images` is set. Then values that only the image before the update has are taken from there, and
+    `_present` says what the row has. Null: everything. Otherwise it has one character for each column of the
+    table, also for those that are not in `columns`. `1`: the row has the value. `0`: the column kept its
+    value, and is null in the row. In layout `latest`, a key may then have several rows, each with columns
+    that the newer ones lack; `LatestReducer` combines them. Columns that all of them lack must come from the
+    target's row.
+
+    Inserts and deletions are always complete. Columns that an insert leaves out get the values in `defaults`:
+    a batch of one row, with the types of `arrow_schema` and the columns whose values are known. A
+    `SchemaMismatch` is raised if such a value is needed and not known, if an update changes the key and lacks
+    columns, and for MariaDB if both images of an update lack the same columns (they may be those of a
+    REPLACE).
+
+    **Generated columns.** MariaDB 11 leaves them out of the images of updates and deletions. That raises a
+    `SchemaMismatch`, unless `base_columns` is given. Then such a row has nulls in them, and a last column
+    `_base: string` with its values of `base_columns`, as SQL literals with commas between them. Null: the row
+    has all columns. `_present` is about the other columns.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        path: File,
+        base: int,
+        start: int,
+        end: int,
+        *,
+        preamble: Sequence[tuple[File, int, int]] = (),
+        positions: bytes | None = None,
+        layout: str = "changelog",
+        columns: Sequence[str] | None = None,
+        before_images: bool = True,
+        foreign_key_checks: bool = False,
+        bucket: tuple[int, int] | None = None,
+        exclude_gtids: GtidSet | None = None,
+        seen: KeySet | None = None,
+        types: str = "{}",
+        partial_images: bool = False,
+        defaults: pa.RecordBatch | None = None,
+        base_columns: Sequence[str] | None = None,
+        batch_rows: int = 16384,
+        batch_bytes: int = 8 * 1024 * 1024,
+    ) -> None: ...
+    @property
+    def schema(self) -> pa.Schema: ...
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+    def __next__(self) -> pa.RecordBatch: ...
+
+class Outline:
+    """The positions of the events of many tables in one split, found in one walk over it.
+
+    `of` gets tables as (database, name), and returns None if there are more than eight million events.
+    `positions` returns what a `RangeDecoder` of a table needs for `(start, end]`, a part of the split: eight
+    bytes for each event. `table` is the table's place in the list.
+    """
+
+    @staticmethod
+    def of(
+        tables: Sequence[tuple[str, str]],
+        path: File,
+        base: int,
+        start: int,
+        end: int,
+        *,
+        preamble: Sequence[tuple[File, int, int]] = (),
+    ) -> Outline | None: ...
+    def positions(self, table: int, start: int, end: int) -> bytes: ...
+
+class LatestReducer:
+    """Keeps the last change of each key in `latest` batches, for example after a shuffle: the one with the
+    greatest `_sequence`. All batches stay in memory until `finish`.
+
+    Batches with `_present` are combined column by column. Each column gets its newest value. `_deleted`,
+    `_sequence` and `_commit_timestamp` are those of the newest row. `_present` of the result says which
+    values are in none of the batches."""
+
+    def __init__(self, table: str, *, types: str = "{}") -> None: ...
+    def push(self, batch: pa.RecordBatch) -> None: ...
+    def finish(self) -> list[pa.RecordBatch]: ...
+
+class KeyIndex:
+    """Finds the rows of batches that have one of many keys. All batches must have the same columns in the
+    same types: those of the key. A key takes about 50 bytes. Thread-safe.
+
+    A key with NULL equals no other. Raises `ValueError` for a type that no key has."""
+
+    def __init__(self) -> None: ...
+    def add(self, keys: pa.RecordBatch, sequences: pa.Int64Array) -> None:
+        """`sequences`: one for each key, without NULLs. Of equal keys the greatest counts."""
+    def find(self, rows: pa.RecordBatch, sequence: int) -> pa.Int64Array:
+        """The numbers of the rows, from 0, whose key has a greater sequence than `sequence`."""
+    def __len__(self) -> int: ...
+
+class KeySet:
+    """The keys that occur in parts of the log, in images before and after changes. A key takes 16 bytes (a
+    128-bit hash) and overhead.
+
+    With `partial_images`, keys that only occur in updates that lack columns are stored separately, with these
+    changes. `drop_from` then returns their rows with the changes applied. `defaults`: see `RangeDecoder`, for
+    inserts that leave out columns of the key."""
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        types: str = "{}",
+        partial_images: bool = False,
+        defaults: pa.RecordBatch | None = None,
+    ) -> None: ...
+    def add_split(
+        self,
+        path: File,
+        base: int,
+        start: int,
+        end: int,
+        *,
+        preamble: Sequence[tuple[File, int, int]] = (),
+        exclude_gtids: GtidSet | None = None,
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def drop_from(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns the rows of `batch` (layout `rows`) whose keys are not in the set."""
+
+# key_run.rs ---------------------------------------------------------------------------------------
+
+class KeyRunWriter:
+    """Collects which key is in which row of which data file, and writes it as a run: a sorted file at `path`.
+
+    Keys are batches with the key's columns in their order. A key with NULL equals no other, and is left out.
+    A key is found again in each type to which its columns may be widened: integers of all widths are equal,
+    and so are floats, decimals of one scale, and texts. `seed`: the index's secret number of 64 bits.
+
+    `memory_max` bytes of entries are held. More are kept in files beside `path`, which disappear with the
+    process. Raises `ValueError` for what cannot be a key, and `OSError` if the disk fails. Then the writer
+    cannot be used any more."""
+
+    def __init__(self, path: str, seed: int, memory_max: int = 64 * 1024 * 1024) -> None: ...
+    def add(self, keys: pa.RecordBatch, file: int, first_row: int) -> None:
+        """Row i of `keys` is row `first_row + i` of the data file with this number. Files have numbers below
+        2^24, and at most 2^32 rows."""
+    def add_rows(self, keys: pa.RecordBatch, file: int, rows: pa.Int64Array) -> None:
+        """Row i of `keys` is row `rows[i]` of the data file."""
+    def finish(self) -> int:
+        """Writes the run, and waits until the disk has it. Returns the number of its entries. Until then, no
+        one can take the file for a run."""
+
+class KeyRun:
+    """A run, open for look-ups. Thread-safe. Raises `ValueError` with the file's name if it is damaged or of
+    another version, as soon as the damaged bytes are read. Of the file, a twelfth of a byte for each entry is
+    in memory."""
+
+    def __init__(self, path: str) -> None: ...
+    @property
+    def seed(self) -> int: ...
+    def __len__(self) -> int: ...
+    def find(self, keys: pa.RecordBatch) -> tuple[pa.Int64Array, pa.Int32Array, pa.Int64Array]:
+        """The rows that have the keys: row of `keys`, number of the data file, row in it. They are in the
+        order of `keys`. A key may be in several rows. Hardly ever, a row of another key is among them (see
+        `core/src/key_run`): compare the keys where that would matter."""
+    def verify(self) -> None:
+        """Reads the whole file and compares its checksums."""
+
+def merge_key_runs(
+    runs: Sequence[str],
+    to: str,
+    files: Sequence[dict[int, int] | None] | None = None,
+    drop: dict[int, bytes] | None = None,
+) -> int:
+    """Writes the entries of runs with one seed into a new run, and waits until the disk has it. Returns their
+    number.
+
+    - `files`: for each run, the new number of each data file by its old one. Entries of other files are left
+      out. None: all are kept, with their numbers.
+    - `drop`: the rows to leave out, by the new number of their file, as `BitMap64.serialize()` of pyroaring.
+    """
+
+# resultset.rs -------------------------------------------------------------------------------------
+
+class ResultSetDecoder:
+    """Decodes the rows in the answer to COM_STMT_EXECUTE (binary protocol) into Arrow, layout `rows`. Values
+    are converted by the same code as those of the log.
+
+    `feed` takes bytes of the socket, cut anywhere. The SELECT must have the table's columns in order, in a
+    session with `character_set_results = NULL`.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        *,
+        types: str = "{}",
+        batch_rows: int = 65536,
+        batch_bytes: int = 32 * 1024 * 1024,
+    ) -> None: ...
+    def feed(self, data: Buffer) -> list[pa.RecordBatch]: ...
+    @property
+    def done(self) -> bool:
+        """Whether the final EOF or OK packet has arrived. `feed` raises `ServerError` for an ERR packet."""
+    @property
+    def columns_fit(self) -> bool:
+        """Whether the answer's columns have arrived and fit the schema. A later `SchemaMismatch` is about a
+        value."""
+    @property
+    def rows(self) -> int: ...
+    def finish(self) -> pa.RecordBatch | None: ...
+
+class ServerError(Exception):
+    code: int
+    sqlstate: str
+    message: str
+
+# text.rs -------------------------------------------------------------------------------------------
+
+def row_hashes(table: str, batch: pa.RecordBatch, columns: Sequence[str], types: str = "{}") -> pa.Array:
+    """A uint64 for each row: the first 60 bits of the SHA-256 of its canonical text, which the server
+    computes, too (`penstock.sources.mysql.verify.sql`). `core/src/text.rs` defines the text of each type."""
+
+def row_texts(table: str, batch: pa.RecordBatch, columns: Sequence[str], types: str = "{}") -> pa.Array:
+    """A string for each row: the canonical text of these columns, for example those of the key."""
+
+def row_buckets(
+    table: str,
+    batch: pa.RecordBatch,
+    columns: Sequence[str],
+    *,
+    width: int = 0,
+    count: int = 0,
+    types: str = "{}",
+) -> pa.Array:
+    """An int64 for each row. With `width`: the integer in the only column divided by `width`, rounded towards
+    zero. With `count`: the CRC32 of the canonical text of the columns, modulo `count`."""
+
+# encode/, log_order/ --------------------------------------------------------------------------------
+
+LogPart = tuple[File, int, int, int | None, Sequence[tuple[int, str, int]]]
+"""A part of the log between two transactions: file, base, start and end (positions in the file; None: its
+end), and places of the source: offset, file and position. Without places, the file is the source's own."""
+
+SchemaIds = Callable[[dict[str, Any]], int]
+"""Gives the schema of keys or values of a binary format its id: `{table, is_key, name, type, schema}`.
+`table`: database and name; None: of the messages about transactions. `name`: the full name of its record.
+`type`: AVRO or PROTOBUF. What it raises comes out of `read` or `encode` as it is."""
+
+class LogEncoder:
+    """Reads whole transactions in log order, and encodes their rows as messages of a format.
+
+    `format` and `options` (a JSON object): docs/formats.md. `schemas` (`TableSchema.to_json()`) are true
+    where the log begins. `tables`: only these (database and name); none: all but those of the server.
+    `schema_ids`: of `avro` and `protobuf`, for example `penstock.encode.registry.SchemaIds`. Without it,
+    schemas have ids from 1 on."""
+
+    def __init__(
+        self,
+        parts: Sequence[LogPart],
+        format: str,
+        *,
+        options: str = "{}",
+        schemas: Sequence[str] = (),
+        tables: Sequence[tuple[str, str]] = (),
+        schema_ids: SchemaIds | None = None,
+    ) -> None: ...
+    def read(self, bytes: int = 1 << 20) -> EncodedMessages | list[dict[str, Any]] | None:
+        """Messages, about `bytes` bytes and those of one event more; or the statements of one transaction
+        that may define tables or change rows without row events: the fields of
+        `EncodedMessages.transactions`, and `{database, sql, event, timestamp, server_id, sql_mode}`. None: at
+
+        Rows behind a statement are not encoded before the next call. `DecodeError` is raised once, after
+        everything before it."""
+
+    def define(self, database: str, table: str, schema: str | None) -> None:
+        """The table's definition from here on. None: it is not known."""
+    @property
+    def tables(self) -> list[tuple[str, str]]:
+        """Database and name of each table, by its number in messages."""
+    @property
+    def message_schemas(self) -> list[dict[str, Any]]:
+        """The schemas of the messages so far: the fields that `schema_ids` gets, and `id`."""
+
+class RowEncoder:
+    """Encodes rows that a snapshot read, as messages of a format: Debezium's `op: r`, Maxwell's
+    `bootstrap-insert` (begin and end: `penstock.encode.bootstrap`), Canal's INSERT, `op: r` in `json` and
+    CloudEvents. Values and keys have the bytes that the same row has in a message of the log.
+
+    `table`: `TableSchema.to_json()`. A batch has the table's columns by their names, with the types of
+    `arrow_schema`, so that chunks of the staging can be given as they are. Other columns are not read, but
+    for `_sequence`. The type options must keep all values: `decimal: double`, `binary: base64` and `hex`, and
+    `tinyint1: boolean` are refused; with `zero_dates: null` a NULL in a NOT NULL column counts as the zero
+    date, so use `zero_dates: text` where partial dates matter.
+    """
+
+    def __init__(
+        self, table: str, format: str, *, options: str = "{}", schema_ids: SchemaIds | None = None
+    ) -> None: ...
+    @property
+    def message_schemas(self) -> list[dict[str, Any]]:
+        """See `LogEncoder`."""
+    def encode(
+        self,
+        batch: pa.RecordBatch,
+        *,
+        at_us: int,
+        snapshot: str = "true",
+        first: str | None = None,
+        last: str | None = None,
+        file: str = "",
+        position: int = 0,
+        gtid: str | None = None,
+        server_id: int = 0,
+        sequence: int = 0,
+        first_row: int = 0,
+    ) -> EncodedMessages:
+        """A message for each row (Canal without `single_rows`: for about 64 KiB of rows). The table's number
+        in messages is 0.
+
+        `at_us`: when the rows were read. `snapshot`, and `first` and `last` for the first and the last row of
+        the batch: Debezium's `source.snapshot` (`true`, `first`, `first_in_data_collection`,
+        `last_in_data_collection`, `last`, `incremental`). `file`, `position`, `gtid`: the place of the
+        source's log at which the rows were read. `sequence`: of rows without a column `_sequence`.
+        `first_row`: the number of the first row, which is part of a CloudEvent's id.
+
+        Raises `SchemaMismatch` for columns that are missing or do not fit."""
+
+class EncodedMessages:
+    def __len__(self) -> int: ...
+    @overload
+    def messages(
+        self, start: int = 0, end: int | None = None
+    ) -> list[tuple[int | None, bytes | None, bytes | None, int]]:
+        """Number of the table (None: the begin or end of a transaction), key, value (None: a tombstone), and
+        the offset of the change."""
+    @overload
+    def messages(
+        self, start: int, end: int | None, tables: list[T]
+    ) -> list[tuple[T | None, bytes | None, bytes | None, int]]:
+        """The same, with what `tables` has for the table's number."""
     def transactions(self) -> int: ...
     @property
     def events(self) -> int: ...

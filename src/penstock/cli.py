@@ -341,7 +341,7 @@ def prepare(
 def demo(
     rows: Annotated[int, typer.Option(help="Number of rows loaded before the pipeline starts.")] = 1_000_000,
     seconds: Annotated[float, typer.Option(help="Minimum number of seconds that the writer runs.")] = 45,
-    sink: Annotated[str, typer.Option(help="iceberg or delta.")] = "iceberg",
+    sink: Annotated[str, typer.Option(help="iceberg, delta or kafka.")] = "iceberg",
     lake: Annotated[
         str, typer.Option(help="local, or s3: a private S3 server with a REST catalog, for Iceberg.")
     ] = "local",
@@ -359,8 +359,10 @@ def demo(
     from penstock.commands.demo import demo as command
     from penstock.testing.demo import DemoOptions
 
-    if sink not in ("iceberg", "delta"):
-        raise typer.BadParameter(f"{sink!r} is not one of: iceberg, delta", param_hint="--sink")
+    if sink not in ("iceberg", "delta", "kafka"):
+        raise typer.BadParameter(f"{sink!r} is not one of: iceberg, delta, kafka", param_hint="--sink")
+    if sink == "kafka" and (cluster or keep or lake != "local"):
+        raise typer.BadParameter("kafka goes without --lake, --cluster and --keep", param_hint="--sink")
     if lake not in ("local", "s3"):
         raise typer.BadParameter(f"{lake!r} is not one of: local, s3", param_hint="--lake")
     lake = "s3" if cluster else lake

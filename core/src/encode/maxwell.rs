@@ -184,6 +184,11 @@ impl Maxwell {
             // same.
             out.extend_from_slice(b",\"_uuid\":\"");
             write_u64(change.sequence, out);
+            if self.of_snapshot {
+                // Rows that are placed together have one sequence.
+                out.push(b'-');
+                write_u64(change.number.into(), out);
+            }
             out.extend_from_slice(b"\"");
         }
         let image = change.newest();

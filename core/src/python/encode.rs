@@ -146,13 +146,15 @@ impl EncodedMessages {
         self.0.messages.len()
     }
 
-    /// Table (None: a transaction's begin or end), key, value and sequence of each message.
-    #[pyo3(signature = (start = 0, end = None))]
+    /// Table (None: a transaction's begin or end), key, value and sequence of each message. `tables`: what
+    /// stands for a table, by its number.
+    #[pyo3(signature = (start = 0, end = None, tables = None))]
     fn messages<'py>(
         &self,
         py: Python<'py>,
         start: usize,
         end: Option<usize>,
+        tables: Option<&Bound<'py, PyList>>,
     ) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for index in start..end.unwrap_or(usize::MAX).min(self.0.messages.len()) {
@@ -162,7 +164,13 @@ impl EncodedMessages {
                 About::Transaction => None,
             };
             let bytes = |part: Option<&[u8]>| part.map(|part| PyBytes::new(py, part));
-            list.append((table, bytes(message.key), bytes(message.value), message.sequence))?;
+            let (key, value) = (bytes(message.key), bytes(message.value));
+            match (tables, table) {
+                (Some(tables), Some(number)) => {
+                    list.append((tables.get_item(number as usize)?, key, value, message.sequence))?;
+                }
+                _ => list.append((table, key, value, message.sequence))?,
+            }
         }
         Ok(list)
     }

@@ -8,6 +8,7 @@ import tempfile
 import uuid
 from contextlib import closing
 from pathlib import Path
+from typing import Any, cast
 
 from penstock.config import PipelineConfig
 from penstock.errors import PenstockError
@@ -25,6 +26,11 @@ def sink_findings(config: PipelineConfig) -> list[Finding]:
     probe = config.sink_kind.probe(config.sink, config.spark.conf)
     if probe is None and not config.sink.adopts:
         return []
+    if probe is not None and config.sink_kind.probes_without_spark:
+        return [
+            Finding("ok" if one.ok else "error", one.check, one.subject, one.message)
+            for one in probe(cast(Any, None), [])
+        ]
     from penstock.sinks.registry import open_sink
     from penstock.spark.session import build_session
 

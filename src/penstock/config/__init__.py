@@ -37,7 +37,7 @@ from penstock.config.sink_section import SinkSection
 from penstock.config.source_section import SourceSection, options_model
 from penstock.config.store_section import StoreConfig, set_in_environment
 from penstock.errors import ConfigError
-from penstock.model.schema import DEFAULT_TYPES, TableId, TypeOptions
+from penstock.model.schema import DEFAULT_TYPES, EXACT_TYPES, TableId, TypeOptions
 from penstock.model.section import Section
 from penstock.model.shards import ShardRule, contradiction
 from penstock.model.units import Milliseconds
@@ -145,6 +145,18 @@ class PipelineConfig(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _types_are_the_formats(self) -> PipelineConfig:
+        if not self.sink_kind.takes_messages:
+            return self
+        if self.types not in (DEFAULT_TYPES, EXACT_TYPES):
+            raise ValueError(
+                f"`types` has no meaning for the sink {self.sink.type}, whose format decides how values are "
+                "written; use `sink.options` (docs/formats.md)"
+            )
+        self.__dict__["types"] = EXACT_TYPES  # the model is frozen, and this is the last of its checks
+        return self
+
     _staging_is_place = field_validator("staging")(check_place)
 
     @model_validator(mode="after")
@@ -172,7 +184,7 @@ class PipelineConfig(Section):
     def history_table(self) -> TableId | None:
         """The table at the target that holds the history of definitions."""
         name = self.evolution.history_table
-        if name is None or not self.sink_kind.durable:
+        if name is None or not self.sink_kind.durable or self.sink_kind.takes_messages:
             return None
         return TableId.parse(name.replace("{pipeline}", self.name))
 

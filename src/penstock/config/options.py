@@ -230,6 +230,13 @@ def _default_text(field: _Field) -> str:
         return unit.show(value)
     if isinstance(value, Path):
         return str(value)
-    if isinstance(value, str) and isinstance(yaml.safe_load(value), str):
+    if isinstance(value, str) and _is_text_in_yaml(value):
         return value
-    return json.dumps(value)  # quotes a text that YAML would read as another type
+    return json.dumps(value)  # quotes a text that YAML would read as another type, or refuse
+
+
+def _is_text_in_yaml(value: str) -> bool:
+    try:
+        return isinstance(yaml.safe_load(value), str)
+    except yaml.YAMLError:
+        return False

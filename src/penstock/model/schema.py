@@ -94,6 +94,8 @@ class TypeOptions:
 
 
 DEFAULT_TYPES = TypeOptions()
+EXACT_TYPES = TypeOptions(zero_dates="text")
+"""Loses nothing of any value: for rows that become messages of a format."""
 
 
 @dataclass(frozen=True)

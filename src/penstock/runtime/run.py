@@ -232,6 +232,7 @@ class Run:
             self.spark, self.sink, self.state, self.store, images, self.source.comparisons,
             EpochSettings.of(config), self._split_sources(), self._applied,
             may_write=lambda: None if self.lease is None else self.lease.check(),
+            log_place=self.log_place,
         )  # fmt: skip
         self.chunks = SnapshotReader(
             self.spark,

@@ -1,8 +1,9 @@
 """The protocols of sinks. A sink makes changes durable in *targets*, one for each source table.
 
-`Sink` is what all sinks have in common. Every sink is also one of two kinds: a `ChangeSink` stores each
-change, and a `TableSink` keeps a copy of each source table. A sink whose targets can be read back is
-`Readable`, too. Callers test for these protocols with `isinstance`.
+`Sink` is what all sinks have in common. Every sink is also one of three kinds: a `ChangeSink` stores each
+change, a `TableSink` keeps a copy of each source table, and a `LogSink` takes whole epochs, over all tables,
+as messages of a format. A sink whose targets can be read back is `Readable`, too. Callers test for these
+protocols with `isinstance`.
 
 Every write carries a `Commit`, which the sink records in the target's own transaction. If the target has
 recorded this commit, or a later one of the same pipeline, the write changes nothing and returns False. So
@@ -12,7 +13,7 @@ for different tables. For one table, the caller makes one call at a time, in the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
@@ -138,7 +139,7 @@ class EvolvedColumn:
 
 @runtime_checkable
 class Sink(Protocol):
-    """What every sink offers. Each is also a `ChangeSink` or a `TableSink`; `SinkKind.keeps_tables` says
+    """What every sink offers. Each is also a `ChangeSink`, a `TableSink` or a `LogSink`; `SinkKind` says
     which."""
 
     def check(self) -> None:
@@ -221,6 +222,40 @@ class TableSink(Sink, Protocol):
         meanwhile."""
 
 
+LogMessage = tuple[TableId | None, bytes | None, bytes | None, int]
+"""A message of a format: its table (None: the begin or the end of a transaction), its key, its value (None: a
+tombstone), and the offset of the change in the log."""
+
+
+@runtime_checkable
+class LogSink(Sink, Protocol):
+    """Takes whole epochs as messages, in the order of the log. Tables need no key. `create`, `truncate` and
+    `evolve` are never called: an epoch has messages for what its statements did, where the format has any."""
+
+    @property
+    def format(self) -> str:
+        """Name of the format of the messages (docs/formats.md)."""
+
+    @property
+    def format_options(self) -> str:
+        """The format's options, as JSON."""
+
+    def write_epoch(
+        self,
+        commit: Commit,
+        tables: Sequence[TableSchema],
+        messages: Iterable[Sequence[LogMessage]],
+        note: str = "",
+    ) -> str | None:
+        """Makes the messages durable, together with the commit and a note, all or none. Returns None. If this
+        commit or a later one is recorded, takes no message, and returns the note of the newest one. `tables`:
+        those that have messages.
+
+        Raises `TableError` if a message of a table cannot be written. Then nothing of the epoch is durable,
+        and it can be written again without that table. Errors of `messages` are passed on in the same way.
+        """
+
+
 @runtime_checkable
 class Adopting(Protocol):
     """A `TableSink` that can take over tables of others, with their rows."""
@@ -278,6 +313,13 @@ def change_sink(sink: Sink) -> ChangeSink:
     """The sink as a `ChangeSink`, for a plan that needs one."""
     if not isinstance(sink, ChangeSink):
         raise InternalError("A plan for a ChangeSink reached a sink that takes no changes.")
+    return sink
+
+
+def log_sink(sink: Sink) -> LogSink:
+    """The sink as a `LogSink`, for a plan that needs one."""
+    if not isinstance(sink, LogSink):
+        raise InternalError("Messages reached a sink that takes none.")
     return sink
 
 

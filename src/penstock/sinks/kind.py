@@ -90,8 +90,8 @@ class Probed:
 
 Probe = Callable[["SparkSession", Sequence[str]], Iterator[Probed]]
 """Tries what a pipeline does at its targets, and leaves nothing behind. Arguments: a session with the sink's
-`spark_options`, and the source's databases that the pipeline captures, as far as they are known. It yields
-what it tried, in order, and ends at the first that failed."""
+`spark_options` (None: `probes_without_spark`), and the source's databases that the pipeline captures, as far
+as they are known. It yields what it tried, in order, and ends at the first that failed."""
 
 Options = TypeVar("Options", bound=SinkOptions)
 
@@ -126,7 +126,11 @@ class SinkKind(Generic[Options]):
     """Options that work, for `penstock prepare` and tests. If the sink writes files, they are in the given
     directory."""
     keeps_tables: bool
-    """True: it opens a `TableSink`, and every table needs a key. False: it opens a `ChangeSink`."""
+    """True: it opens a `TableSink`, and every table needs a key. False: it opens a `ChangeSink`, or a
+    `LogSink` if `takes_messages`."""
+    takes_messages: bool = False
+    """It opens a `LogSink`. Then the format of the messages decides how values are written (`types` has no
+    meaning), and no history of schema changes is written."""
     merges_shards: bool = False
     """Several source tables can share one target (`merge_shards`)."""
     durable: bool = True
@@ -144,6 +148,8 @@ class SinkKind(Generic[Options]):
     spark_options: Callable[[Options, Mapping[str, str], Path], dict[str, str]] = _no_options
     """Options of the Spark session. Arguments: the sink's options, the user's `spark.conf` (which overrides
     the result), and the state directory."""
+    probes_without_spark: bool = False
+    """`probe` is called without a session, which takes seconds to start."""
     probe: Callable[[Options, Mapping[str, str]], Probe | None] = _no_probe
     """What `penstock doctor` tries. Arguments: the sink's options and the user's `spark.conf`. None: there is
     nothing to try, because targets are on the local disk."""

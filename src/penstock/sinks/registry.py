@@ -17,6 +17,7 @@ from penstock import plugins
 from penstock.model.shards import ShardRule, Shards
 from penstock.sinks.changelog.registration import PARQUET
 from penstock.sinks.console.registration import CONSOLE
+from penstock.sinks.kafka.registration import KAFKA
 from penstock.sinks.kind import SinkKind, SinkOptions
 from penstock.sinks.lake.delta.registration import DELTA
 from penstock.sinks.lake.iceberg.registration import ICEBERG
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 GROUP = "penstock.sinks"
 DEFAULT = ICEBERG
 NO_SHARDS = Shards()
-OWN: tuple[SinkKind[Any], ...] = (ICEBERG, DELTA, PARQUET, CONSOLE)
+OWN: tuple[SinkKind[Any], ...] = (ICEBERG, DELTA, PARQUET, KAFKA, CONSOLE)
 _BY_NAME = {kind.name: kind for kind in OWN}
 
 

@@ -30,14 +30,25 @@ from penstock.config import EpochConfig, PipelineConfig, RetriesConfig
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.failures.messages import one_sentence
 from penstock.model.plan import AdoptTarget, CreateTarget, DropTarget, EpochPlan, RecreateTarget, TablePlan
-from penstock.model.schema import TypeOptions
+from penstock.model.schema import TableId, TypeOptions
+from penstock.relaylog.files import LogPlace
 from penstock.relaylog.split_sources import SplitSources
-from penstock.sinks.base import ChangeSink, Missing, Narrowing, Sink, TableSink, table_sink, version_of
+from penstock.sinks.base import (
+    ChangeSink,
+    LogSink,
+    Missing,
+    Narrowing,
+    Sink,
+    TableSink,
+    table_sink,
+    version_of,
+)
 from penstock.snapshot.retries import Retries
 from penstock.snapshot.staging import Staging
 from penstock.spark.cascades import Cascades
 from penstock.spark.errors import returned
 from penstock.spark.incomplete_images import IncompleteImages
+from penstock.spark.log_epochs import LogEpochs
 from penstock.spark.record_epoch import record
 from penstock.spark.step_rows import StepRows
 from penstock.spark.steps import Epoch, Steps
@@ -98,6 +109,7 @@ class EpochRunner:
         on_applied: Callable[[EpochPlan, list[TableOutcome]], None],
         *,
         may_write: Callable[[], None] = lambda: None,
+        log_place: LogPlace | None = None,
     ) -> None:
         self._spark = spark
         self._sink = sink
@@ -126,6 +138,10 @@ class EpochRunner:
         self._cascades = Cascades(
             spark, sink, store, settings.types, comparisons, rows.chunks, settings.epoch
         )
+        self._log = None
+        if isinstance(sink, LogSink):
+            assert log_place is not None, "messages are encoded from the relay log"
+            self._log = LogEpochs(sink, state, log_place, self._staging, images, settings.types)
         self._steps = Steps(sink, state, rows, images, self._cascades, narrowing=settings.narrowing)
         # The threads live as long as the runner, because each has a JVM thread, which is expensive to start.
         self._pool = ThreadPoolExecutor(settings.epoch.tables_parallel, thread_name_prefix="epoch")
@@ -189,7 +205,7 @@ class EpochRunner:
         plan = self._sources.located(plan)
         consequences, driver_bytes_max = self._cascades.prepare(plan), self._settings.epoch.driver_bytes_max
         epoch = Epoch.of(plan, consequences, driver_bytes_max=driver_bytes_max, is_first=is_first)
-        outcomes = self._run_tables(epoch)
+        outcomes = self._run_tables(epoch) if self._log is None else self._write_log(self._log, epoch)
         self._wait_until_ours()
         lost = table_sink(self._sink).move(plan.moves) if plan.moves else []
         merges = isinstance(self._sink, TableSink)
@@ -214,6 +230,22 @@ class EpochRunner:
                 log.warning("no epoch is applied for now: %s", error)
                 backoff.failed()
                 backoff.wait(self._resting)
+
+    def _write_log(self, log_epochs: LogEpochs, epoch: Epoch) -> list[TableOutcome]:
+        """Writes the whole epoch to a sink that takes messages."""
+        backoff, began = Backoff(self._schedule), time.monotonic()
+        while True:
+            try:
+                outcomes = log_epochs.run(epoch.plan, is_first=epoch.is_first and not backoff.failures)
+                break
+            except Exception as error:
+                self._note_failure(backoff, error, epoch.plan.epoch, None, "the epoch")
+        self.retries.ended(None)
+        for outcome in outcomes:
+            outcome.seconds = time.monotonic() - began
+            if outcome.parked is not None:
+                log.warning("%s is parked: %s", outcome.table, outcome.parked)
+        return outcomes
 
     def _run_tables(self, epoch: Epoch) -> list[TableOutcome]:
         tables = epoch.plan.tables
@@ -260,16 +292,23 @@ class EpochRunner:
                 found = returned(error)
                 if self._images.learns(table.schema, table.steps[number], found):
                     continue
-                backoff.failed()
-                attempt, attempts_max = backoff.failures, self._settings.retries.attempts_max
-                passing = isinstance(found, TransientError)
-                lasting = not passing and (isinstance(found, PenstockError) or attempt >= attempts_max)
-                if lasting or self._ended:
-                    if found is error:
-                        raise
-                    raise found from error
-                reason = one_sentence(found)
-                log.warning("epoch %d, %s, step %d: attempt %d failed: %s", epoch.plan.epoch, table.table,
-                            number, attempt, reason)  # fmt: skip
-                self.retries.failed(table.table, found, reason)
-                backoff.wait(self._resting)
+                what = f"{table.table}, step {number}"
+                self._note_failure(backoff, error, epoch.plan.epoch, table.table, what)
+
+    def _note_failure(
+        self, backoff: Backoff, error: Exception, epoch: int, table: TableId | None, what: str
+    ) -> None:
+        """Waits before the next attempt. Raises the error if there is to be none."""
+        found = returned(error)
+        backoff.failed()
+        attempt, attempts_max = backoff.failures, self._settings.retries.attempts_max
+        passing = isinstance(found, TransientError)
+        lasting = not passing and (isinstance(found, PenstockError) or attempt >= attempts_max)
+        if lasting or self._ended:
+            if found is error:
+                raise error
+            raise found from error
+        reason = one_sentence(found)
+        log.warning("epoch %d, %s: attempt %d failed: %s", epoch, what, attempt, reason)
+        self.retries.failed(table, found, reason)
+        backoff.wait(self._resting)

@@ -1,4 +1,5 @@
-"""Private places for lake tables: a directory, or an S3 server, for Iceberg with a catalog beside it."""
+"""Private places for what a pipeline writes: a directory, or an S3 server, for Iceberg with a catalog beside
+it; or a Kafka broker."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any, Literal
 
 from penstock.errors import ConfigError
 from penstock.testing.servers.catalogs import NESSIE_JAVA_MIN, Nessie, java_of
+from penstock.testing.servers.kafka import KafkaCluster
 from penstock.testing.servers.s3 import KEY_ID, SECRET, S3Proxy
 
 LakeKind = Literal["local", "s3"]
@@ -29,7 +31,12 @@ class Lake:
 
 @contextmanager
 def lake(kind: LakeKind, sink: str, folder: Path) -> Iterator[Lake]:
-    """The servers run while the block runs."""
+    """The servers run while the block runs. The sink `kafka` gets a broker of its own."""
+    if sink == "kafka":
+        with KafkaCluster() as brokers:
+            section = {"type": sink, "bootstrap": brokers.bootstrap, "format": "json", "partitions": 4}
+            yield Lake(section, brokers.bootstrap, f"Kafka on {brokers.bootstrap}")
+        return
     if kind == "local":
         warehouse = folder / "warehouse"
         yield Lake({"type": sink, "path": str(warehouse)}, str(warehouse), "")

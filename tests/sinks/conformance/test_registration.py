@@ -15,7 +15,7 @@ from penstock import config as configuration
 from penstock.errors import ConfigError
 from penstock.secret import REVEALED
 from penstock.sinks import registry
-from penstock.sinks.base import ChangeSink, Readable, Sink, TableSink
+from penstock.sinks.base import ChangeSink, LogSink, Readable, Sink, TableSink
 
 BASE = {"name": "shop", "source": {"user": "cdc"}, "tables": ["shop.*"], "state": "state"}
 
@@ -28,7 +28,8 @@ def test_a_sink_is_of_the_kind_that_it_registers(name: str, spark: SparkSession,
     sink = kind.open(kind.example(lake_root / name), spark, "a pipeline", registry.NO_SHARDS)
     assert isinstance(sink, Sink)
     assert isinstance(sink, TableSink) == kind.keeps_tables
-    assert isinstance(sink, ChangeSink) != kind.keeps_tables
+    assert isinstance(sink, LogSink) == kind.takes_messages
+    assert isinstance(sink, ChangeSink) == (not kind.keeps_tables and not kind.takes_messages)
     shown = isinstance(sink, Readable) or registered.reader(name) is not None
     assert shown or not kind.keeps_tables, f"the suite must see its rows: {registered.READERS}"
     sink.check()

@@ -21,6 +21,7 @@ from typing import Any
 
 from penstock.testing.servers.base import DatabaseServer
 from penstock.testing.servers.client import Database, ExternalMySqlServer, MySqlClient
+from penstock.testing.servers.kafka import KafkaBroker, KafkaCluster
 from penstock.testing.servers.mariadb import MariaDb118Server, MariaDb1011Server, MariaDbServer
 from penstock.testing.servers.mysql import MySql57Server, MySql97Server, MySqlServer
 from penstock.testing.servers.process import PrivateServer, ServerFailed
@@ -30,6 +31,8 @@ __all__ = [
     "Database",
     "DatabaseServer",
     "ExternalMySqlServer",
+    "KafkaBroker",
+    "KafkaCluster",
     "MariaDb118Server",
     "MariaDb1011Server",
     "MariaDbServer",
@@ -39,6 +42,7 @@ __all__ = [
     "MySqlServer",
     "PrivateServer",
     "ServerFailed",
+    "kafka",
     "mariadb118",
     "mariadb1011",
     "mysql",
@@ -81,3 +85,11 @@ def mariadb1011(options: Mapping[str, Any] | None = None, *, folder: Path | None
 
 def mariadb118(options: Mapping[str, Any] | None = None, *, folder: Path | None = None) -> MariaDb118Server:
     return MariaDb118Server(options, folder=folder)
+
+
+def kafka(
+    brokers: int = 1, options: Mapping[str, str] | None = None, *, jvm: tuple[str, ...] = ()
+) -> KafkaCluster:
+    """Returns a running cluster of private Kafka brokers. `options`: of `server.properties`. `jvm`: options
+    of Java instead of those for a short life."""
+    return KafkaCluster(brokers, options, jvm=jvm)

@@ -1,0 +1,1 @@
+"""Messages in Kafka, exactly once."""

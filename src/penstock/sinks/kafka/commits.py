@@ -1,0 +1,108 @@
+"""What a pipeline has written, in a topic of its own: one record for each epoch, in the same transaction as
+the epoch's messages. The topic is compacted and has one partition, so that the newest record is found at its
+end, and stays for ever.
+
+The record also says which driver wrote it. A driver writes one when it begins. So a driver that was
+suspended, and takes its transactional id back from the one that replaced it, reads here that it was replaced,
+before it writes anything (`KafkaSink`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from penstock.errors import ConfigError, TransientError
+from penstock.sinks.base import Commit
+
+PARTITION = 0
+LOOK_BACK = 1000
+"""Records at the end of the topic that are read first. The newest is among them, unless a thousand
+transactions in a row were aborted."""
+TOPIC_CONFIG = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 * 1024**2),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+
+
+@dataclass(frozen=True)
+class Written:
+    """`run`: a number for each run of a driver. `generation`: see `runtime.driver_lease`."""
+
+    epoch: int
+    step: int
+    generation: int
+    run: str
+    note: str = ""
+
+    def to_json(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    def commit(self, pipeline: str) -> Commit | None:
+        return Commit(pipeline, self.epoch, self.step) if self.epoch else None
+
+
+NOTHING = Written(0, 0, 0, "")
+
+
+def last_written(settings: dict[str, str], topic: str, pipeline: str, *, seconds: float) -> Written:
+    """The newest committed record. No transaction of the pipeline may be open, and none is after
+    `init_transactions`."""
+    consumer = Consumer({
+        **settings,
+        "group.id": f"penstock-{pipeline}",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": 10,
+    })  # fmt: skip
+    deadline = time.monotonic() + seconds
+    try:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, PARTITION), timeout=seconds)
+        start, end = max(low, high - LOOK_BACK), high
+        while True:
+            found = _newest(consumer, topic, (start, end), pipeline, deadline)
+            if found is not None or start <= low:
+                return found or NOTHING
+            start, end = max(low, start - 10 * LOOK_BACK), start
+    finally:
+        consumer.close()
+
+
+def _newest(
+    consumer: Consumer, topic: str, part: tuple[int, int], pipeline: str, deadline: float
+) -> Written | None:
+    """The newest record between two offsets."""
+    start, end = part
+    consumer.assign([TopicPartition(topic, PARTITION, start)])
+    found: Written | None = None
+    at = start
+    while at < end:
+        if time.monotonic() > deadline:
+            raise TransientError(f"The topic {topic} could not be read in time.")
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        if (error := message.error()) is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                return found
+            raise KafkaException(error)
+        at = (message.offset() or 0) + 1
+        if at <= end and message.key() == pipeline.encode():
+            found = _parsed(message.value(), topic)
+    return found
+
+
+def _parsed(value: bytes | None, topic: str) -> Written:
+    try:
+        return Written(**json.loads(value or b""))
+    except (ValueError, TypeError):
+        raise ConfigError(
+            f"The topic {topic} has a record that this version of Penstock does not understand.",
+            hint="Use the version that wrote it, or a newer one. Nobody else may write into this topic.",
+        ) from None

@@ -1,0 +1,82 @@
+"""Errors of brokers and of the client, as Penstock's: who acts, and what to do."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+from penstock.errors import ConfigError, PenstockError, TableError, TransientError
+from penstock.model.schema import TableId
+from penstock.printable import argument
+
+FENCED = frozenset({
+    KafkaError._FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    KafkaError._STATE,
+})  # fmt: skip
+"""The transaction is not this producer's any more, or the producer is in an unusable state."""
+_FORBIDDEN = {
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite on the cluster",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Write and Describe on the transactional id "
+    "`penstock-…` (a prefixed ACL)",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "Read on the group `penstock-…` (a prefixed ACL)",
+}
+_TOO_LARGE = frozenset({
+    KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE,
+})  # fmt: skip
+
+
+def kafka_error(error: KafkaException) -> KafkaError:
+    """What an exception of the client is about."""
+    found: KafkaError = error.args[0]
+    return found
+
+
+def explained(error: KafkaError, what: str) -> PenstockError:
+    """The error for something that failed as a whole. `what`: a sentence's begin, `Epoch 7 was not
+    written`."""
+    code = error.code()
+    if code in _FORBIDDEN:
+        return ConfigError(f"{what}: {error.str()}.", hint=f"Grant this account {_FORBIDDEN[code]}.")
+    if code == KafkaError._AUTHENTICATION or code == KafkaError.SASL_AUTHENTICATION_FAILED:
+        return ConfigError(f"{what}: {error.str()}.", hint="Check the settings in `sink.client`.")
+    if code == KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT or code == KafkaError._UNSUPPORTED_FEATURE:
+        return ConfigError(
+            f"{what}: {error.str()}.",
+            hint="Brokers before 0.11 have no transactions: set `sink.delivery: at_least_once`.",
+        )
+    return TransientError(f"{what}: {error.str()}.", hint="It is tried again until brokers answer.")
+
+
+def of_table(error: KafkaError, table: TableId, topic: str) -> PenstockError:
+    """The error for a table whose message was refused."""
+    code = error.code()
+    if code in _TOO_LARGE:
+        return too_large(table, topic, None)
+    name = str(table)
+    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return TableError(
+            f"The topic {topic} of {table} may not be written: {error.str()}.",
+            hint="Grant this account Write and Describe on it (and Create, if it does not exist), then run "
+            f"`penstock unpark FILE {argument(table)}`.",
+            table=name,
+        )
+    if code == KafkaError.INVALID_RECORD or code == KafkaError.POLICY_VIOLATION:
+        return TableError(
+            f"The topic {topic} refuses messages of {table}: {error.str()}.",
+            hint="A compacted topic takes no messages without a key: change its `cleanup.policy`, or give "
+            f"the table a key. Then run `penstock unpark FILE {argument(table)}`.",
+            table=name,
+        )
+    return explained(error, f"A message of {table} was not written to the topic {topic}")
+
+
+def too_large(table: TableId, topic: str, size: int | None) -> TableError:
+    """The error for a message that its topic does not take."""
+    how = "" if size is None else f" of {size:,} bytes"
+    return TableError(
+        f"A row of {table} makes a message{how} that is too large for the topic {topic}.",
+        hint="Raise `max.message.bytes` of the topic and `sink.message_bytes_max`, restart the pipeline, and "
+        f"run `penstock unpark FILE {argument(table)}`: the table continues from here.",
+        table=str(table),
+    )

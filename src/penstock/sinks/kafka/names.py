@@ -1,0 +1,47 @@
+"""Names of topics, and the partition that a name has. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import string
+
+from penstock.model.schema import TableId
+
+TEMPLATE_NAMES = {"source", "database", "table"}
+NAME_BYTES_MAX = 249
+"""Kafka's limit for the name of a topic."""
+_OTHER = re.compile(r"[^A-Za-z0-9._-]")
+
+
+def template_names(template: str) -> set[str]:
+    """The names in braces. Raises `ValueError` if the braces do not fit."""
+    return {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
+
+
+def topic_name(template: str, source: str, table: TableId | None) -> str:
+    """The name of the topic. Kafka's names have only letters, digits, `.`, `_` and `-`. A name with other
+    characters, or a longer one, ends in a digest, so that no two tables get one topic by this."""
+    database, name = ("", "") if table is None else (table.database, table.table)
+    text = template.format(source=source, database=database, table=name)
+    safe = _OTHER.sub("_", text)
+    if safe == text and len(text) <= NAME_BYTES_MAX and text not in (".", ".."):
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{safe[: NAME_BYTES_MAX - 9]}-{digest}"
+
+
+def murmur2(data: bytes) -> int:
+    """The hash of Kafka's own partitioners, as a number from 0."""
+    mask, factor = 0xFFFFFFFF, 0x5BD1E995
+    length = len(data)
+    value = 0x9747B28C ^ length
+    for at in range(0, length - 3, 4):
+        part = int.from_bytes(data[at : at + 4], "little") * factor & mask
+        part = (part ^ part >> 24) * factor & mask
+        value = (value * factor & mask) ^ part
+    rest = data[length - length % 4 :]
+    if rest:
+        value = ((value ^ int.from_bytes(rest, "little")) * factor) & mask
+    value = ((value ^ value >> 13) * factor) & mask
+    return (value ^ value >> 15) & 0x7FFFFFFF

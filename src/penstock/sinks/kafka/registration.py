@@ -1,0 +1,208 @@
+"""The sink `kafka`: its options."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+from typing_extensions import Self
+
+from penstock.errors import ConfigError
+from penstock.model.pattern import TablePattern
+from penstock.model.schema import TableId
+from penstock.model.section import Section
+from penstock.model.shards import Shards
+from penstock.model.units import Bytes, Milliseconds
+from penstock.secret import Secret
+from penstock.sinks.kafka.names import TEMPLATE_NAMES, template_names
+from penstock.sinks.kind import Probe, SinkKind, SinkOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.sinks.base import Sink
+
+PartitionBy = Literal["key", "table", "database"]
+
+
+def _as_list(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_list, json_schema_input_type=str | tuple[str, ...])]
+Property = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | bool | int | float)]
+Hidden = Annotated[Secret, BeforeValidator(_as_text, json_schema_input_type=str | bool | int | float)]
+
+
+def _checked_template(value: str) -> str:
+    unknown = template_names(value) - TEMPLATE_NAMES
+    if unknown:
+        raise ValueError(
+            f"there is no {{{min(unknown)}}}; a topic's name may have {{source}}, {{database}} and {{table}}"
+        )
+    return value
+
+
+class TopicEntry(Section):
+    """An entry of `sink.topics`. For a table, the first entry that matches counts. What it leaves out is as
+    in `sink`."""
+
+    match: Texts
+    """Patterns as in `tables`."""
+    topic: str | None = None
+    """Name of the topic, like `sink.topic`."""
+    partition: PartitionBy | None = None
+    """What decides the partition, like `sink.partition`."""
+    partitions: int | None = Field(None, ge=1)
+    """Number of partitions of a topic that is created."""
+
+    _is_template = field_validator("topic")(lambda value: value and _checked_template(value))
+
+    @field_validator("match")
+    @classmethod
+    def _is_patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in value:
+            if "." not in pattern:
+                raise ValueError(f"{pattern!r} names no database; write it as database.table")
+        return value
+
+    def matches(self, table: TableId) -> bool:
+        return any(TablePattern.of(pattern).matches(table) for pattern in self.match)
+
+
+class KafkaOptions(SinkOptions):
+    """Messages in topics of Kafka, in a format that consumers of other tools know."""
+
+    type: Literal["kafka"]
+    """Name of the sink."""
+    bootstrap: str
+    """Addresses of some brokers: `host:9092,host:9092`."""
+    format: str = "debezium"
+    """Format of the messages: debezium, maxwell, canal, json, cloudevents."""
+    options: dict[str, str | bool | int | float] = Field(default_factory=dict)
+    """Options of the format (docs/formats.md), for example `topic.prefix: shop`."""
+    topic: str = "{database}.{table}"
+    """Name of a table's topic. `{source}` is the pipeline's name at the source: Debezium's `topic.prefix`."""
+    topics: tuple[TopicEntry, ...] = ()
+    """Other names and partitions for some tables."""
+    transaction_topic: str = "{source}.transaction"
+    """Topic of the messages BEGIN and END (`provide.transaction.metadata` of the format debezium)."""
+    source: str = "penstock"
+    """What `{source}` stands for. With the format debezium also its option `topic.prefix`."""
+    delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
+    """`exactly_once`: consumers with `isolation.level=read_committed` see each message once. `at_least_once`:
+    without transactions, so messages may come again after a crash."""
+    order: Literal["key", "table", "log"] = "key"
+    """Which messages keep their order: those of a key, of a table (each is in one partition), or all of a
+    topic (which has one partition)."""
+    partition: PartitionBy = "key"
+    """What decides the partition of a message: its key, as the murmur2 partitioner of Java's client does it,
+    its table, or its database. Messages without a key go by their table."""
+    create_topics: bool = True
+    """Create topics that do not exist. Without it, their tables are parked."""
+    partitions: int = Field(1, ge=1)
+    """Number of partitions of a topic that is created."""
+    replication: int | None = Field(None, ge=1)
+    """Copies of a topic that is created. None: as the brokers are configured."""
+    retention: Milliseconds | None = None
+    """`retention.ms` of a topic that is created. None: as the brokers are configured."""
+    cleanup: Literal["delete", "compact", "compact,delete"] | None = None
+    """`cleanup.policy` of a topic that is created. None: as the brokers are configured."""
+    topic_config: dict[str, Property] = Field(default_factory=dict)
+    """Other settings of a topic that is created."""
+    message_bytes_max: Bytes = 1024**2
+    """Largest message. A table with a larger one is parked. Brokers and topics have limits of their own
+    (`message.max.bytes`, `max.message.bytes`); Kafka's default is 1 MiB."""
+    commits_topic: str = "penstock-commits-{pipeline}"
+    """The pipeline's own topic, in which it remembers what it has written. `{pipeline}` is its uuid."""
+    client: dict[str, Hidden] = Field(default_factory=dict)
+    """Settings of the client (librdkafka's `CONFIGURATION.md`), such as `security.protocol`,
+    `sasl.username`, `sasl.password` or `compression.type`. Their values are not shown anywhere."""
+    transaction_timeout: Milliseconds = Field(300_000, ge=1000)
+    """Within this time an epoch must be written. If a pipeline is killed and not started again, consumers
+    wait so long for what it had begun. Brokers have a limit of their own (`transaction.max.timeout.ms`,
+    15 min)."""
+    request_timeout: Milliseconds = Field(30_000, ge=1000)
+    """How long one attempt to write an epoch waits for brokers. Then it is tried again."""
+
+    _is_template = field_validator("topic", "transaction_topic")(_checked_template)
+
+    @model_validator(mode="after")
+    def _format_is_known(self) -> Self:
+        from penstock._core import DecodeError, LogEncoder
+
+        try:
+            LogEncoder([], self.format, options=self.format_options)
+        except DecodeError as error:
+            raise ValueError(f"the {error.reason}; docs/formats.md lists formats and their options") from None
+        return self
+
+    @model_validator(mode="after")
+    def _order_and_partition_agree(self) -> Self:
+        named = {self.partition, *(one.partition for one in self.topics)} - {"key", None}
+        if self.order == "log" and (named or any((one.partitions or 1) > 1 for one in self.topics)):
+            raise ValueError("`order: log` means topics with one partition; leave out `partition`")
+        if self.order == "log" and self.partitions > 1:
+            raise ValueError("`order: log` means topics with one partition; leave out `partitions`")
+        return self
+
+    @property
+    def format_options(self) -> str:
+        """The format's options as the core takes them."""
+        fields: dict[str, Any] = {name.replace(".", "_"): value for name, value in self.options.items()}
+        if self.format in ("debezium", "cloudevents"):
+            fields.setdefault("topic_prefix", self.source)
+        return json.dumps(fields)
+
+    def place(self, table: TableId) -> tuple[str, ...] | None:
+        return None  # several tables may share a topic: their messages name them
+
+    def client_settings(self) -> dict[str, str]:
+        """What every client is configured with. Contains secrets as text."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            **{name: value.reveal() for name, value in self.client.items()},
+        }
+
+
+def _check_installed() -> None:
+    if importlib.util.find_spec("confluent_kafka") is None:
+        raise ConfigError(
+            "The sink kafka needs the package confluent-kafka, which is not installed.",
+            hint="pip install 'penstock[kafka]'",
+        )
+
+
+def _open(options: KafkaOptions, spark: SparkSession, pipeline: str, shards: Shards) -> Sink:
+    _check_installed()
+    from penstock.sinks.kafka.sink import KafkaSink
+
+    return KafkaSink(options, pipeline)
+
+
+def _probe(options: KafkaOptions, conf: Mapping[str, str]) -> Probe:
+    _check_installed()
+    from penstock.sinks.kafka.probe import probe
+
+    return probe(options)
+
+
+KAFKA = SinkKind(
+    name="kafka",
+    options=KafkaOptions,
+    open=_open,
+    example=lambda folder: KafkaOptions(type="kafka", bootstrap="127.0.0.1:9092"),
+    keeps_tables=False,
+    takes_messages=True,
+    probes_without_spark=True,
+    probe=_probe,
+)

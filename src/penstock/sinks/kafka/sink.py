@@ -1,0 +1,274 @@
+"""Writes epochs to Kafka, each in one transaction with its commit.
+
+**Why each message comes exactly once.** All messages of an epoch, and the record of its commit
+(`commits.py`), are in one transaction. A producer begins with `init_transactions`: the broker ends whatever
+an earlier producer of this pipeline had begun, as committed or as aborted, and refuses that producer from now
+on. Only then is the newest commit read. So it says what is written, and nobody else can write any more. An
+epoch that is recorded is skipped; one that is not recorded left nothing that consumers see.
+
+After any error whose outcome is unknown, the producer is thrown away, and the next attempt begins like this.
+
+**Two drivers.** A driver that was suspended may go on after another one has taken over. Its transaction is
+refused. It then gets a new producer, which refuses that of the other one; but before it writes, it reads who
+wrote the newest record: another run, of its own generation or a later one. So it ends (`DriverReplaced`). The
+other one is refused once, gets a new producer, finds its own record, and goes on.
+
+With `delivery: at_least_once` there are no transactions. The commit is written when all messages are
+acknowledged.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from penstock.errors import ConfigError, DriverReplaced, InternalError, PenstockError, TransientError
+from penstock.model.schema import TableId, TableSchema
+from penstock.sinks.base import Commit, EvolvedColumn, LogMessage, Missing, Narrowing, Ours, TargetState
+from penstock.sinks.kafka.commits import NOTHING, PARTITION, Written, last_written
+from penstock.sinks.kafka.faults import FENCED, explained, kafka_error, of_table, too_large
+from penstock.sinks.kafka.registration import KafkaOptions
+from penstock.sinks.kafka.topics import Topic, Topics
+from penstock.sinks.refusals import check_pipeline, is_recorded
+
+log = logging.getLogger(__name__)
+
+QUEUE_MESSAGES = 500_000
+QUEUE_KIB = 128 * 1024
+"""What the client holds while brokers have not acknowledged it. Then the epoch waits."""
+OVERHEAD_BYTES = 64 * 1024
+"""A batch with one largest message is so much larger at most."""
+
+
+class KafkaSink:
+    """`pipeline`: its uuid. One thread writes."""
+
+    def __init__(self, options: KafkaOptions, pipeline: str) -> None:
+        self.format = options.format
+        self.format_options = options.format_options
+        self._options = options
+        self._pipeline = pipeline
+        self._seconds = options.request_timeout / 1000
+        self._commits = options.commits_topic.replace("{pipeline}", pipeline)
+        self._run = uuid.uuid4().hex
+        self._generation = 0
+        self._began = False
+        self._producer: Producer | None = None
+        self._last: Written = NOTHING
+        self._failed: tuple[KafkaError, str] | None = None
+        # What is said of a broker that is away is said by the error of an attempt.
+        self._settings = {"log_level": "2", **options.client_settings()}
+        self._topics = Topics(options, self._settings)
+
+    # Sink
+
+    def check(self) -> None:
+        try:
+            self._topics.check()
+        except KafkaException as error:
+            fault = explained(kafka_error(error), f"No broker answers at {self._options.bootstrap}")
+            hint = fault.hint if isinstance(fault, ConfigError) else "Check `sink.bootstrap`."
+            raise ConfigError(fault.message, hint=hint) from error
+
+    def open(self, table: TableId) -> TargetState:
+        self._ready()
+        commit = self._last.commit(self._pipeline)
+        return Missing() if commit is None else Ours(commit, (), empty=False)
+
+    def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        self._topics.prepare([schema], transactions=False)
+
+    def truncate(
+        self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
+    ) -> bool:
+        raise InternalError("A sink of messages was asked to truncate a table.")
+
+    def evolve(
+        self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
+    ) -> bool:
+        raise InternalError("A sink of messages was asked to change columns.")
+
+    def close(self) -> None:
+        self._drop(abort=True)
+
+    # Fencing
+
+    def begin(self, generation: int) -> None:
+        self._generation = generation
+        self._ready()
+
+    def fence(self, table: TableId) -> None:
+        """`begin` has done it: one producer writes all topics."""
+
+    # LogSink
+
+    def write_epoch(
+        self,
+        commit: Commit,
+        tables: Sequence[TableSchema],
+        messages: Iterable[Sequence[LogMessage]],
+        note: str = "",
+    ) -> str | None:
+        check_pipeline(commit, self._pipeline)
+        producer = self._ready()
+        if is_recorded(commit, self._last.commit(self._pipeline)):
+            return self._last.note
+        what = f"Epoch {commit.epoch} was not written"
+        written = Written(commit.epoch, commit.step, self._generation, self._run, note)
+        try:
+            transactions = "provide_transaction_metadata" in self.format_options
+            self._topics.prepare(tables, transactions=transactions)
+            self._failed = None
+            if self._transactional:
+                producer.begin_transaction()
+            for batch in messages:
+                self._produce(producer, batch)
+            self._end(producer, written)
+        except KafkaException as error:
+            self._drop(abort=False)
+            raise self._fault(kafka_error(error), what) from error
+        except BaseException:
+            self._drop(abort=True)
+            raise
+        self._last = written
+        return None
+
+    # the producer -------------------------------------------------------------------------------------------
+
+    @property
+    def _transactional(self) -> bool:
+        return self._options.delivery == "exactly_once"
+
+    def _ready(self) -> Producer:
+        """The producer. A new one first ends what an earlier one had begun, and finds out what is written."""
+        if self._producer is not None:
+            return self._producer
+        what = "The pipeline cannot begin to write"
+        try:
+            self._topics.prepare_commits(self._commits)
+            producer = Producer(self._producer_settings())
+            if self._transactional:
+                producer.init_transactions(self._seconds)
+            self._last = last_written(self._settings, self._commits, self._pipeline, seconds=self._seconds)
+            self._refuse_replaced()
+            if not self._began:
+                if self._transactional:
+                    producer.begin_transaction()
+                self._last = replace(self._last, generation=self._generation, run=self._run)
+                self._end(producer, self._last)
+        except KafkaException as error:
+            raise self._fault(kafka_error(error), what) from error
+        self._producer, self._began = producer, True
+        return producer
+
+    def _producer_settings(self) -> dict[str, Any]:
+        options = self._options
+        settings: dict[str, Any] = {
+            "compression.type": "lz4",
+            "linger.ms": 2,
+            "batch.size": 256 * 1024,
+            **self._settings,
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+            "message.max.bytes": options.message_bytes_max + OVERHEAD_BYTES,
+            "queue.buffering.max.messages": QUEUE_MESSAGES,
+            "queue.buffering.max.kbytes": QUEUE_KIB,
+            "delivery.timeout.ms": options.transaction_timeout,
+            "delivery.report.only.error": True,
+            "on_delivery": self._reported,
+        }
+        if self._transactional:
+            settings["transactional.id"] = f"penstock-{self._pipeline}"
+            settings["transaction.timeout.ms"] = options.transaction_timeout
+        return settings
+
+    def _refuse_replaced(self) -> None:
+        last = self._last
+        replaced = last.generation > self._generation
+        if self._began and last.run != self._run:
+            replaced = True
+        if replaced:
+            raise DriverReplaced(
+                f"Another driver has taken over this pipeline: it has written to {self._commits} after this "
+                "one began.",
+                hint="Nothing is lost: the other one continues. Do not start this one again with its copy of "
+                "`state`, which is outdated now.",
+            )
+
+    def _produce(self, producer: Producer, batch: Sequence[LogMessage]) -> None:
+        topic: Topic | None = None
+        last: TableId | None = None
+        for table, key, value, _ in batch:
+            if topic is None or table is not last:
+                topic, last = self._topics.of(table), table
+            size = len(key or b"") + len(value or b"")
+            if size > topic.bytes_max and table is not None:
+                raise too_large(table, topic.name, size)
+            partition = topic.keyless if key is None else topic.keyed
+            while True:
+                try:
+                    producer.produce(topic.name, value, key, partition)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+                    self._raise_failed()
+        producer.poll(0)
+        self._raise_failed()
+
+    def _end(self, producer: Producer, written: Written) -> None:
+        """Commits what was produced, with the record of it."""
+        record = (self._commits, written.to_json(), self._pipeline.encode(), PARTITION)
+        if not self._transactional:
+            left = producer.flush(self._seconds)
+            self._raise_failed()
+            if left:
+                raise TransientError(f"Brokers did not acknowledge {left} messages in {self._seconds:.0f} s.")
+        producer.produce(*record)
+        if self._transactional:
+            producer.commit_transaction(self._options.transaction_timeout / 1000)
+        elif producer.flush(self._seconds):
+            raise TransientError(f"Brokers did not acknowledge the commit in {self._seconds:.0f} s.")
+        self._raise_failed()
+
+    def _reported(self, error: KafkaError | None, message: Message) -> None:
+        """Called for messages that were not delivered."""
+        if error is not None and (self._failed is None or self._failed[0].code() == KafkaError._PURGE_QUEUE):
+            self._failed = (error, message.topic() or "")
+
+    def _raise_failed(self) -> None:
+        if self._failed is not None:
+            raise KafkaException(self._failed[0])
+
+    def _fault(self, error: KafkaError, what: str) -> PenstockError:
+        failed, self._failed = self._failed, None
+        if failed is not None and failed[1] != self._commits:
+            error, topic = failed
+            table = self._topics.table_of(topic)
+            if table is not None and error.code() not in FENCED:
+                self._topics.forget()
+                return of_table(error, table, topic)
+        if error.code() in FENCED:
+            return TransientError(
+                f"{what}: {error.str()}.",
+                hint="Another producer of this pipeline has begun, or the epoch took longer than "
+                "`sink.transaction_timeout`. What is written is looked up, and it is tried again.",
+            )
+        return explained(error, what)
+
+    def _drop(self, *, abort: bool) -> None:
+        """Throws the producer away. `abort`: says so to the broker, so that consumers need not wait."""
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        try:
+            producer.purge()
+            if abort and self._transactional:
+                producer.abort_transaction(min(self._seconds, 10))
+        except KafkaException as error:  # the next producer ends the transaction
+            log.info("a transaction was not aborted: %s", kafka_error(error).str())

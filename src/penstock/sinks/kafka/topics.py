@@ -1,0 +1,180 @@
+"""The topics of tables: their names, their partitions, and what is created."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.cimpl import NewTopic
+
+from penstock.errors import ConfigError, PenstockError, TableError
+from penstock.model.schema import TableId, TableSchema
+from penstock.printable import argument
+from penstock.sinks.kafka import commits
+from penstock.sinks.kafka.faults import explained, kafka_error, of_table
+from penstock.sinks.kafka.names import murmur2, topic_name
+from penstock.sinks.kafka.registration import KafkaOptions, PartitionBy, TopicEntry
+
+log = logging.getLogger(__name__)
+
+BY_KEY = -1
+"""The client chooses the partition by the message's key."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """`keyed`: the partition of messages that have a key; `BY_KEY`: it depends on the key. `keyless`: that
+    of others."""
+
+    name: str
+    keyed: int
+    keyless: int
+    bytes_max: int
+
+
+class Topics:
+    """Finds the topic of a table, and creates it. What it has found once it does not look up again."""
+
+    def __init__(self, options: KafkaOptions, settings: Mapping[str, Any]) -> None:
+        self._options = options
+        self._seconds = options.request_timeout / 1000
+        self._admin = AdminClient(dict(settings))
+        self._of: dict[TableId | None, Topic] = {}
+
+    def of(self, table: TableId | None) -> Topic:
+        """The topic of a table (None: of transactions) that `prepare` has seen."""
+        return self._of[table]
+
+    def table_of(self, name: str) -> TableId | None:
+        """A table whose topic has this name."""
+        return next((table for table, topic in self._of.items() if topic.name == name), None)
+
+    def check(self) -> None:
+        """Raises `KafkaException` if no broker answers."""
+        self._admin.list_topics(timeout=self._seconds)
+
+    def forget(self) -> None:
+        """Looks everything up again: a topic may have been removed."""
+        self._of.clear()
+
+    def prepare(self, tables: Iterable[TableSchema], *, transactions: bool) -> None:
+        """Makes sure that the topics of these tables exist. Raises `TableError` for a topic that cannot take
+        the table's messages."""
+        for schema in tables:
+            if schema.table not in self._of:
+                self._of[schema.table] = self._found(schema.table, has_key=bool(schema.key))
+        if transactions and None not in self._of:
+            self._of[None] = self._found(None, has_key=True)
+
+    def prepare_commits(self, name: str) -> None:
+        """Makes sure that the pipeline's own topic exists."""
+        try:
+            if self._partitions(name) is None:
+                self._create(name, 1, commits.TOPIC_CONFIG)
+        except KafkaException as error:
+            raise explained(kafka_error(error), f"The topic {name} cannot be created") from error
+
+    def _entry(self, table: TableId | None) -> TopicEntry | None:
+        if table is None:
+            return None
+        return next((one for one in self._options.topics if one.matches(table)), None)
+
+    def _found(self, table: TableId | None, *, has_key: bool) -> Topic:
+        options, entry = self._options, self._entry(table)
+        template = options.transaction_topic if table is None else options.topic
+        if entry is not None and entry.topic is not None:
+            template = entry.topic
+        name = topic_name(template, options.source, table)
+        try:
+            count = self._partitions(name)
+            if count is None:
+                count = self._created(name, table, entry)
+            settings = self._settings(name)
+        except KafkaException as error:
+            raise self._refused(kafka_error(error), table, name) from error
+        if options.order == "log" and count > 1:
+            raise _unfit(
+                table, name, f"it has {count} partitions, and `order: log` needs one",
+                "Name another topic, or choose another order.",
+            )  # fmt: skip
+        has_key = has_key and options.format != "canal"
+        if "compact" in settings.get("cleanup.policy", "") and not has_key:
+            raise _unfit(
+                table, name, "it is compacted, and messages of this table have no key",
+                "Set its `cleanup.policy` to `delete`, or name another topic.",
+            )  # fmt: skip
+        by: PartitionBy = (entry.partition if entry is not None else None) or options.partition
+        whole = table.database if table is not None and by == "database" else str(table)
+        of_table = murmur2(whole.encode()) % count
+        keyed = BY_KEY if by == "key" and options.order == "key" else of_table
+        bytes_max = min(options.message_bytes_max, int(settings.get("max.message.bytes", 1 << 31)))
+        return Topic(name, keyed, of_table, bytes_max)
+
+    def _partitions(self, name: str) -> int | None:
+        """Number of partitions. None: there is no such topic."""
+        found = self._admin.list_topics(name, timeout=self._seconds).topics[name]
+        if found.error is None:
+            return len(found.partitions)
+        if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise KafkaException(found.error)
+
+    def _settings(self, name: str) -> dict[str, str]:
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+        try:
+            answer = self._admin.describe_configs([resource], request_timeout=self._seconds)
+            return {key: entry.value or "" for key, entry in answer[resource].result().items()}
+        except KafkaException as error:
+            if kafka_error(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return {}  # the right DescribeConfigs is not needed to write
+            raise
+
+    def _created(self, name: str, table: TableId | None, entry: TopicEntry | None) -> int:
+        options = self._options
+        if not options.create_topics:
+            raise _unfit(table, name, "it does not exist, and `sink.create_topics` is false", "Create it.")
+        count = 1 if options.order == "log" else (entry and entry.partitions) or options.partitions
+        settings = dict(options.topic_config)
+        if options.retention is not None:
+            settings["retention.ms"] = str(options.retention)
+        if options.cleanup is not None:
+            settings["cleanup.policy"] = options.cleanup
+        self._create(name, count, settings)
+        return count
+
+    def _create(self, name: str, count: int, settings: dict[str, str]) -> None:
+        copies = self._options.replication or -1
+        topic = NewTopic(name, num_partitions=count, replication_factor=copies, config=settings)
+        done = self._admin.create_topics([topic], request_timeout=self._seconds)
+        try:
+            done[name].result()
+            log.info("created the topic %s with %d partitions", name, count)
+        except KafkaException as error:
+            if kafka_error(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+
+    def _refused(self, error: KafkaError, table: TableId | None, name: str) -> PenstockError:
+        unfit = (
+            KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS,
+            KafkaError.POLICY_VIOLATION, KafkaError.TOPIC_EXCEPTION, KafkaError.INVALID_REQUEST,
+        )  # fmt: skip
+        if error.code() in unfit:
+            return _unfit(table, name, f"it cannot be created: {error.str()}", "Correct the section `sink`.")
+        if table is not None:
+            return of_table(error, table, name)
+        return explained(error, f"The topic {name} cannot be used")
+
+
+def _unfit(table: TableId | None, topic: str, why: str, cure: str) -> PenstockError:
+    if table is None:
+        return ConfigError(f"The topic {topic} cannot be used: {why}.", hint=cure)
+    return TableError(
+        f"The topic {topic} of {table} cannot be used: {why}.",
+        hint=f"{cure} Then run `penstock unpark FILE {argument(table)}`: the table continues from here.",
+        table=str(table),
+    )

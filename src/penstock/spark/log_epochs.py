@@ -1,0 +1,316 @@
+"""Executes plans for a sink that takes messages (`LogSink`): an epoch whole, over all tables.
+
+An epoch's messages come in this order: statements that come before its rows, the row events of all tables in
+the order of the log, the rows of placed chunks, and the statement that ends the epoch. Nothing of it depends
+on when or where it is executed, so a repeated epoch has the same messages.
+
+The driver encodes and writes them. Encoding is done by the core, in as many threads as there are cores, and
+takes less time than the client needs to send the messages.
+
+A table that cannot go on is left out of the epoch and parked. The commit has a note of it: an epoch that is
+repeated after a crash finds the note, and parks the same tables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+import pyarrow as pa
+
+from penstock._core import DecodeError, EncodedMessages, LogEncoder, RowEncoder
+from penstock.errors import RelayLogCorrupt, TableError, rebuilt
+from penstock.model.offset import LogRange, Offset
+from penstock.model.plan import (
+    ApplyEvents,
+    EpochPlan,
+    Evolve,
+    Park,
+    PlaceChunks,
+    TablePlan,
+    TruncateTarget,
+)
+from penstock.model.schema import TableId, TableSchema, TypeOptions
+from penstock.relaylog.files import LogPlace
+from penstock.relaylog.log_parts import parts_of
+from penstock.relaylog.reader import RelayLog
+from penstock.sinks.base import Commit, LogMessage, LogSink
+from penstock.snapshot.staging import Staging
+from penstock.spark import log_statements, tasks
+from penstock.spark.incomplete_images import IncompleteImages
+from penstock.spark.log_statements import At
+from penstock.spark.table_outcome import TableOutcome, written_by_another
+from penstock.state import StateStore
+
+PART_BYTES = 4 * 1024**2
+"""Bytes of log that one thread encodes at once: enough that starting it does not count."""
+READ_BYTES = 1024**2
+"""Bytes of messages that are in one piece of memory."""
+ROWS_AT_ONCE = 2000
+
+Messages = Sequence[LogMessage]
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A table whose events are encoded, from an offset on."""
+
+    schema: TableSchema
+    start: Offset
+
+
+class LogEpochs:
+    """`place`: of the relay log. One thread calls `run`."""
+
+    def __init__(
+        self,
+        sink: LogSink,
+        state: StateStore,
+        place: LogPlace,
+        staging: Staging,
+        images: IncompleteImages,
+        types: TypeOptions,
+    ) -> None:
+        self._sink = sink
+        self._state = state
+        self._place = place
+        self._staging = staging
+        self._images = images
+        self._types = types
+        self._log: RelayLog | None = None
+        self._threads = os.cpu_count() or 1
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="encode")
+
+    def run(self, plan: EpochPlan, *, is_first: bool) -> list[TableOutcome]:
+        """Writes the epoch, unless it is written already. `is_first`: nobody can have written it before."""
+        commit = Commit(self._state.uuid, plan.epoch)
+        refused: dict[TableId, TableError] = {}
+        while True:
+            part = [table for table in plan.tables if table.table not in refused]
+            note = json.dumps({str(table): one.to_json() for table, one in refused.items()})
+            try:
+                found = self._sink.write_epoch(
+                    commit,
+                    [table.schema for table in part if _has_messages(table)],
+                    self._messages(plan, part),
+                    note if refused else "",
+                )
+                break
+            except TableError as error:
+                table = _named(error, part)
+                if table is None:
+                    raise
+                refused[table] = error
+        if found is not None and is_first:
+            return [_foreign(table, plan) for table in plan.tables]
+        if found:
+            refused = _of_note(found, plan.tables)
+        return [_outcome(table, refused.get(table.table)) for table in plan.tables]
+
+    # messages -----------------------------------------------------------------------------------------------
+
+    def _messages(self, plan: EpochPlan, tables: Sequence[TablePlan]) -> Iterator[Messages]:
+        at = self._at(plan.range.end)
+        for table in tables:
+            yield from self._statements(table, at, before_rows=True)
+        wanted = {
+            table.table: _Wanted(table.schema, max(table.start, plan.range.start))
+            for table in tables
+            if any(isinstance(step, ApplyEvents) for step in table.steps)
+        }
+        if wanted:
+            yield from self._events(plan.range, wanted)
+        for table in tables:
+            yield from self._rows(table, at)
+        for table in tables:
+            yield from self._statements(table, at, before_rows=False)
+
+    def _at(self, offset: Offset) -> At:
+        log = self._opened(offset)
+        file, _, position = log.position_at(offset).text.rpartition(":")
+        number = int(position) if position.isdigit() else 0
+        return At(int(offset), log.commit_time_us_at(offset) or 0, file, number)
+
+    def _opened(self, until: Offset) -> RelayLog:
+        if self._log is None:
+            self._log = RelayLog.open(self._place)
+        if self._log.end < until:
+            self._log.refresh()
+        return self._log
+
+    def _statements(self, table: TablePlan, at: At, *, before_rows: bool) -> Iterator[Messages]:
+        first = list(takewhile(lambda step: not isinstance(step, ApplyEvents | PlaceChunks), table.steps))
+        has_rows = len(first) < len(table.steps)
+        steps = first if before_rows and has_rows else [] if before_rows else table.steps
+        if not before_rows and has_rows:
+            steps = table.steps[len(first) :]
+        prefix = json.loads(self._sink.format_options).get("topic_prefix", "")
+        for step in steps:
+            if isinstance(step, Park):
+                return
+            if isinstance(step, TruncateTarget):
+                offset = at.offset if step.sequence is None else int(step.sequence)
+                place = At(offset, step.timestamp_us or at.commit_us, at.file, at.position)
+                value = log_statements.truncated(self._sink.format, prefix, table.table, place)
+                if value is not None:
+                    yield [(table.table, None, value, offset)]
+
+    # events
+
+    def _events(self, reach: LogRange, wanted: dict[TableId, _Wanted]) -> Iterator[Messages]:
+        log = self._opened(reach.end)
+        running: deque[Future[list[Messages]]] = deque()
+        start = reach.start
+        try:
+            while start < reach.end or running:
+                while start < reach.end and len(running) < self._threads:
+                    end = min(log.cut(start, PART_BYTES), reach.end)
+                    part = LogRange(start, end)
+                    if part == reach:
+                        yield from self._encode(parts_of(log, part), wanted)
+                        return
+                    running.append(self._pool.submit(list, self._encode(parts_of(log, part), wanted)))
+                    start = end
+                yield from running.popleft().result()
+        finally:
+            for future in running:
+                future.cancel()
+
+    def _encode(self, parts: list[Any], wanted: dict[TableId, _Wanted]) -> Iterator[Messages]:
+        encoder = LogEncoder(
+            parts, self._sink.format, options=self._sink.format_options,
+            schemas=[one.schema.to_json() for one in wanted.values()],
+            tables=[(table.database, table.table) for table in wanted],
+        )  # fmt: skip
+        known = {(table.database, table.table): table for table in wanted}
+        begin = parts[0][1] + parts[0][2] if parts else 0
+        late = {table: one.start for table, one in wanted.items() if one.start > begin}
+        try:
+            while (step := encoder.read(READ_BYTES)) is not None:
+                if not isinstance(step, EncodedMessages):
+                    continue  # the planner knows what statements do
+                tables = [known[name] for name in encoder.tables]
+                batch: Messages = step.messages(0, None, tables)
+                if late:
+                    batch = [one for one in batch if one[0] is None or one[3] >= late.get(one[0], 0)]
+                yield batch
+        except DecodeError as error:
+            raise _explained(error, known) from error
+
+    # rows of snapshots
+
+    def _rows(self, table: TablePlan, at: At) -> Iterator[Messages]:
+        first = 0
+        for step in table.steps:
+            if isinstance(step, Park):
+                return
+            if not isinstance(step, PlaceChunks):
+                continue
+            yield from self._bootstrap(table.table, at, "start")
+            for batch in self._placed(table, step, at):
+                for begin in range(0, batch.num_rows, ROWS_AT_ONCE):
+                    rows = batch.slice(begin, ROWS_AT_ONCE)
+                    yield self._encoded(table.schema, rows, first, at)
+                    first += rows.num_rows
+            yield from self._bootstrap(table.table, at, "complete")
+
+    def _placed(self, table: TablePlan, step: PlaceChunks, at: At) -> Iterator[pa.RecordBatch]:
+        schema = table.schema
+        defaults = self._images.omitted(schema) if schema.key and step.scans else None
+        return tasks.place(
+            tasks.PlaceTask(
+                schema.to_json(), self._staging, step.chunks, step.scans, Offset(at.offset), "changelog",
+                self._types, defaults,
+            )
+        )  # fmt: skip
+
+    def _encoded(self, schema: TableSchema, rows: pa.RecordBatch, first: int, at: At) -> Messages:
+        try:
+            encoder = RowEncoder(schema.to_json(), self._sink.format, options=self._sink.format_options)
+            found = encoder.encode(
+                rows, at_us=at.commit_us, file=at.file, position=at.position, sequence=at.offset,
+                first_row=first,
+            )  # fmt: skip
+        except DecodeError as error:
+            raise tasks.core_error(error, str(schema.table)) from error
+        return found.messages(0, None, [schema.table])
+
+    def _bootstrap(self, table: TableId, at: At, kind: str) -> Iterator[Messages]:
+        message = log_statements.bootstrap(self._sink.format, table, at, kind)
+        if message is not None:
+            yield [(table, *message, at.offset)]
+
+
+def _has_messages(table: TablePlan) -> bool:
+    return any(isinstance(step, ApplyEvents | PlaceChunks | TruncateTarget) for step in table.steps)
+
+
+def _named(error: TableError, tables: Sequence[TablePlan]) -> TableId | None:
+    name = error.details.get("table")
+    return next((table.table for table in tables if str(table.table) == name), None)
+
+
+def _explained(error: DecodeError, known: dict[tuple[str, str], TableId]) -> Exception:
+    name = getattr(error, "table", None)
+    table = next((one for one in known.values() if str(one) == name), None)
+    if table is not None:
+        return tasks.core_error(error, str(table))
+    return RelayLogCorrupt(
+        f"The segment {error.path} cannot be read at offset {error.offset}: {error.reason}.",
+        hint="Restore it from a copy or from the archive.",
+        path=error.path,
+        offset=error.offset,
+    )
+
+
+def _of_note(note: str, tables: Sequence[TablePlan]) -> dict[TableId, TableError]:
+    """The tables that were left out of an epoch that is written."""
+    fields = json.loads(note)
+    found = {}
+    for table in tables:
+        if (of_table := fields.get(str(table.table))) is not None:
+            error = rebuilt(of_table, {"TableError": TableError}, unknown=TableError)
+            assert isinstance(error, TableError)
+            found[table.table] = error
+    return found
+
+
+def _foreign(table: TablePlan, plan: EpochPlan) -> TableOutcome:
+    outcome = TableOutcome(table.table)
+    outcome.parked = written_by_another(table.table, plan.epoch)
+    return outcome
+
+
+def _outcome(table: TablePlan, refused: TableError | None) -> TableOutcome:
+    """What the epoch did to a table."""
+    outcome = TableOutcome(table.table)
+    if refused is not None:
+        outcome.parked, outcome.failed = refused, table.steps[0]
+        return outcome
+    for step in table.steps:
+        match step:
+            case ApplyEvents():
+                outcome.written = outcome.wrote = True
+            case PlaceChunks():
+                outcome.placed.extend(step.chunks)
+                outcome.chunks += len(step.chunks)
+                outcome.rows += sum(staged.rows for staged in step.chunks)
+                outcome.written = outcome.wrote = True
+            case TruncateTarget():
+                outcome.truncated, outcome.written, outcome.wrote = True, False, True
+            case Evolve():
+                outcome.schema, outcome.kept_columns = step.schema, step.kept_columns
+                outcome.wrote = True
+            case Park():
+                outcome.failed, outcome.committed = step, 1
+                outcome.parked = TableError(
+                    step.reason, hint=step.hint, table=str(table.table), offset=step.offset
+                )
+                return outcome
+    return outcome

@@ -1,0 +1,73 @@
+"""Messages for what statements did to whole tables, and for the begin and end of a snapshot, where a format
+has any. Pure.
+
+Formats have no messages of their own for all of it. Then the message is as near to the format as possible
+(docs/kafka.md): a consumer that rebuilds a table must learn that it was emptied.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from penstock import __version__
+from penstock.model.schema import TableId
+
+
+@dataclass(frozen=True)
+class At:
+    """A place in the log, and in the source's own log. `commit_us`: microseconds since 1970."""
+
+    offset: int
+    commit_us: int
+    file: str
+    position: int
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def truncated(format: str, prefix: str, table: TableId, at: At) -> bytes | None:
+    """The message of a table that was emptied. None: the format has none."""
+    named = {"database": table.database, "table": table.table}
+    match format:
+        case "json":
+            rows = {"op": "t", "before": None, "after": None, "ts_us": at.commit_us}
+            return _json({**named, **rows, "file": at.file, "pos": at.position, "sequence": at.offset})
+        case "maxwell":
+            return _json({**named, "type": "table-truncate", "ts": at.commit_us // 1_000_000, "data": {}})
+        case "canal":
+            name = table.table.replace("`", "``")
+            ms = at.commit_us // 1000
+            values = {"data": None, "es": ms, "id": at.offset, "isDdl": True, "mysqlType": None}
+            values |= {"old": None, "pkNames": None, "sql": f"TRUNCATE TABLE `{name}`", "sqlType": None}
+            return _json({**values, **named, "ts": ms, "type": "TRUNCATE"})
+        case "debezium":
+            return _json({"before": None, "after": None, "source": _source(prefix, table, at)}
+                         | {"transaction": None, "op": "t", **_times(at)})  # fmt: skip
+    return None
+
+
+def bootstrap(format: str, table: TableId, at: At, kind: str) -> tuple[bytes, bytes] | None:
+    """Key and value of Maxwell's `bootstrap-start` or `bootstrap-complete`. None for other formats."""
+    if format != "maxwell":
+        return None
+    named = {"database": table.database, "table": table.table}
+    value = {**named, "type": f"bootstrap-{kind}", "ts": at.commit_us // 1_000_000, "data": {}}
+    return _json(named), _json(value)
+
+
+def _times(at: At) -> dict[str, int]:
+    return {"ts_ms": at.commit_us // 1000, "ts_us": at.commit_us, "ts_ns": at.commit_us * 1000}
+
+
+def _source(prefix: str, table: TableId, at: At) -> dict[str, Any]:
+    times = _times(at)
+    return {
+        "version": __version__, "connector": "mysql", "name": prefix, "ts_ms": times.pop("ts_ms"),
+        "snapshot": "false", "db": table.database, "sequence": None, **times, "table": table.table,
+        "server_id": 0, "file": at.file, "pos": at.position, "row": 0, "thread": None,
+        "query": None,
+    }  # fmt: skip

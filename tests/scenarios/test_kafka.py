@@ -1,0 +1,118 @@
+"""Pipelines into Kafka. The judges are the server's SELECT, and a consumer that knows nothing but topics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.core import alltypes
+
+from penstock.testing import oracle, topics
+from penstock.testing.scenario import Scenario, wait_for
+from penstock.testing.servers import KafkaCluster
+
+pytestmark = pytest.mark.timeout(900)
+
+Make = Callable[..., Scenario]
+
+
+def to_topics(scenario: Make, kafka: KafkaCluster, format: str = "json", **options: Any) -> Scenario:
+    sections = {name: options.pop(name) for name in ("epoch", "snapshot", "schema") if name in options}
+    case = scenario("kafka", **{"epoch": {"interval": "50ms"}, **sections})
+    sink = {"type": "kafka", "bootstrap": kafka.bootstrap, "format": format, **options}
+    case.options["sink"] = sink
+    case.write_file()
+    return case
+
+
+def rebuilt(case: Scenario, kafka: KafkaCluster, *tables: str) -> topics.Rebuilt:
+    """Tables as their topics have them, which must be those of the server, without a message twice."""
+    names = [f"{case.database}.{table}" for table in tables]
+    columns = {name: oracle.columns_of(case.server, name) for name in names}
+    found = topics.rebuild(topics.records(kafka.bootstrap, names), columns)
+    for name in names:
+        oracle.assert_same_rows(oracle.rows_of(case.server, name), found.rows[name])
+    assert found.repeated == 0
+    return found
+
+
+def values(case: Scenario, kafka: KafkaCluster, table: str) -> list[dict[str, Any]]:
+    found = topics.records(kafka.bootstrap, [f"{case.database}.{table}"])
+    return [json.loads(one.value) for one in found if one.value is not None]
+
+
+def test_tables_are_rebuilt_from_their_topics(scenario: Make, kafka: KafkaCluster) -> None:
+    """Snapshot, stream, changed keys and definitions, TRUNCATE, and a kill of the driver."""
+    case = to_topics(scenario, kafka, partitions=3)
+    case.server.execute(
+        "SET time_zone = '+00:00', sql_mode = ''",
+        alltypes.create_table("t"),
+        *alltypes.inserts("t"),
+        "CREATE TABLE pair (x VARCHAR(10), y BIGINT UNSIGNED, v JSON, PRIMARY KEY (x, y))",
+        "INSERT INTO pair VALUES ('a', 18446744073709551615, '[1.50]'), ('b', 0, '{}')",
+        "CREATE TABLE emptied (id INT PRIMARY KEY)",
+        "INSERT INTO emptied VALUES (1), (2)",
+    )
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        rebuilt(case, kafka, "t", "pair", "emptied")
+        case.server.execute(
+            "UPDATE pair SET y = y - 1 WHERE x = 'a'",
+            "UPDATE t SET c_int = 7 WHERE id % 2 = 1",
+            "DELETE FROM t WHERE id = 3",
+            "TRUNCATE TABLE emptied",
+            "INSERT INTO emptied VALUES (2), (3)",
+            "ALTER TABLE pair ADD COLUMN n INT DEFAULT 5",
+            "INSERT INTO pair (x, y) VALUES ('c', 1)",
+            "UPDATE pair SET n = 6",
+        )
+        pipeline.kill("driver")
+        pipeline.wait(seconds=60)
+        pipeline.start()
+        case.server.execute(
+            "BEGIN",
+            "DELETE FROM emptied WHERE id = 2",
+            "INSERT INTO pair (x, y) VALUES ('d', 2)",
+            "COMMIT",
+        )
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    found = rebuilt(case, kafka, "t", "pair", "emptied")
+    assert found.messages >= 20
+    ops = [one["op"] for one in values(case, kafka, "emptied")]
+    assert sorted(ops) == ["c", "c", "d", "r", "r", "t"]
+
+
+def test_a_table_whose_message_is_too_large_is_parked_and_continues_without_loss(
+    scenario: Make, kafka: KafkaCluster
+) -> None:
+    case = to_topics(scenario, kafka, message_bytes_max="100KiB")
+    case.server.execute(
+        "CREATE TABLE large (id INT PRIMARY KEY, v LONGTEXT)",
+        "CREATE TABLE small (id INT PRIMARY KEY)",
+        "INSERT INTO small VALUES (1)",
+    )
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        case.server.execute(
+            "INSERT INTO large VALUES (1, REPEAT('x', 200000))", "INSERT INTO small VALUES (2)"
+        )
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    rebuilt(case, kafka, "small")
+    [parked] = [one for one in case.status()["tables"] if one["status"] == "parked"]
+    assert parked["table"] == f"{case.database}.large"
+    why = parked["parked"]
+    assert "too large for the topic" in why["reason"] and "max.message.bytes" in why["hint"]
+    case.options["sink"]["message_bytes_max"] = "900KiB"
+    case.write_file()
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        assert case.command("unpark", f"{case.database}.large").returncode == 0
+        case.server.execute("INSERT INTO large VALUES (2, 'y')")
+        wait_for(lambda: not any(one["parked"] for one in case.status()["tables"]), "the table's return")
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    rebuilt(case, kafka, "large", "small")

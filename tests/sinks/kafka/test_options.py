@@ -1,0 +1,91 @@
+"""Options of the sink kafka, names of topics, and the partitioner's hash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.config import PipelineConfig, parse
+from penstock.errors import ConfigError
+from penstock.model.schema import EXACT_TYPES, TableId
+from penstock.sinks.kafka.names import murmur2, topic_name
+from penstock.sinks.kafka.registration import KafkaOptions
+
+
+def pipeline(sink: dict[str, Any], **sections: Any) -> PipelineConfig:
+    return parse({
+        "name": "p",
+        "source": {"host": "h", "user": "u", "password": "p"},
+        "tables": ["shop.*"],
+        "sink": {"type": "kafka", "bootstrap": "127.0.0.1:9092", **sink},
+        "state": str(Path("/tmp/state")),
+        **sections,
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sink", "said"),
+    [
+        ({"format": "avrow"}, "there is no format `avrow`; docs/formats.md"),
+        ({"format": "maxwell", "options": {"output_nuls": True}}, "unknown field `output_nuls`"),
+        ({"topic": "{schema}"}, "there is no {schema}; a topic's name may have {source}"),
+        ({"order": "log", "partitions": 3}, "`order: log` means topics with one partition"),
+        ({"order": "log", "partition": "table"}, "`order: log` means topics with one partition"),
+        ({"topcs": []}, "unknown option `sink.topcs` of the sink kafka (did you mean `topics`?)"),
+        ({"topics": [{"match": "orders"}]}, "'orders' names no database"),
+        ({"bootstrap": None}, "option `sink.bootstrap`"),
+    ],
+)
+def test_what_cannot_work_is_refused(sink: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        pipeline(sink)
+    assert said in str(refused.value)
+
+
+def test_values_are_staged_so_that_nothing_of_them_is_lost() -> None:
+    assert pipeline({}).types == EXACT_TYPES
+    assert pipeline({}, types={"zero_dates": "text"}).types == EXACT_TYPES
+    with pytest.raises(ConfigError, match="`types` has no meaning for the sink kafka"):
+        pipeline({}, types={"decimal": "double"})
+    assert pipeline({}).history_table is None
+
+
+def test_the_clients_settings_are_not_shown() -> None:
+    config = pipeline({"client": {"sasl.password": "tell-nobody"}})
+    assert "tell-nobody" not in repr(config) + config.model_dump_json()
+    assert isinstance(config.sink, KafkaOptions)
+    assert config.sink.client_settings()["sasl.password"] == "tell-nobody"
+
+
+def test_debeziums_prefix_is_the_source() -> None:
+    options = pipeline({"source": "inventory", "topic": "{source}.{database}.{table}"}).sink
+    assert isinstance(options, KafkaOptions)
+    assert options.format_options == '{"topic_prefix": "inventory"}'
+    assert topic_name(options.topic, options.source, TableId("shop", "orders")) == "inventory.shop.orders"
+
+
+def test_unusual_names_have_topics_of_their_own() -> None:
+    names = {
+        topic_name("{database}.{table}", "s", TableId("d", table)) for table in ("a b", "a/b", "a_b", "ä")
+    }
+    assert len(names) == 4 and "d.a_b" in names
+    long = topic_name("{database}.{table}", "s", TableId("d" * 200, "t" * 200))
+    assert len(long) <= 249
+    assert long != topic_name("{database}.{table}", "s", TableId("d" * 200, "t" * 199 + "u"))
+
+
+@pytest.mark.parametrize(
+    ("text", "java"),
+    [  # from the tests of Kafka's own `Utils.murmur2`
+        ("21", -973932308),
+        ("foobar", -790332482),
+        ("a-little-bit-long-string", -985981536),
+        ("a-little-bit-longer-string", -1486304829),
+        ("lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        ("abc", 479470107),
+    ],
+)
+def test_the_hash_is_that_of_javas_client(text: str, java: int) -> None:
+    assert murmur2(text.encode()) == java & 0x7FFFFFFF
