@@ -82,7 +82,7 @@ def test_attention_is_full_after_anything_has_happened_and_never_ceases(
     now = 1000.0
     monkeypatch.setattr("penstock.runtime.planning_loop.time.monotonic", lambda: now)
     state, log = StateStore(tmp_path), Log()
-    pace = LoopPace(state, cast(RelayLog, log))
+    pace = LoopPace(state, cast(RelayLog, log), interval_s=1)
     assert pace.should_look()
     now += BUSY_SECONDS + 1
     assert pace.should_look()

@@ -26,6 +26,10 @@ BUSY_SECONDS = 2.0
 more is likely to happen soon."""
 TICK_SECONDS = 0.02
 """Tick of the loop in that time: short, because it adds to the latency of each epoch."""
+TICKS_PER_INTERVAL = 4
+"""At least so many ticks are in `epoch.interval`. Who wants epochs within milliseconds pays for the ticks."""
+TICK_SECONDS_MIN = 0.001
+"""Shortest tick. A tick costs some 10 microseconds."""
 QUIET_LOOK_SECONDS = 0.2
 """How often the loop looks at everything when nothing has happened for a while. Commands and signals wait
 about so long."""
@@ -41,9 +45,11 @@ class LoopPace:
     has happened, and five times a second otherwise. Checking whether something has happened costs one
     system call. Most pipelines are idle most of the time, so this saves CPU."""
 
-    def __init__(self, state: StateStore, log: RelayLog) -> None:
+    def __init__(self, state: StateStore, log: RelayLog, *, interval_s: float) -> None:
+        """`interval_s`: see `config.EpochConfig.interval`."""
         self._state = state
         self._log = log
+        self._tick = min(TICK_SECONDS, max(TICK_SECONDS_MIN, interval_s / TICKS_PER_INTERVAL))
         self._at: tuple[Any, ...] = ()
         self._busy_until = 0.0
         self._looked = 0.0
@@ -62,7 +68,7 @@ class LoopPace:
     @property
     def tick(self) -> float:
         """Seconds until the next call of `should_look`."""
-        return TICK_SECONDS if time.monotonic() < self._busy_until else QUIET_TICK_SECONDS
+        return self._tick if time.monotonic() < self._busy_until else QUIET_TICK_SECONDS
 
 
 class Renewal:

@@ -37,6 +37,7 @@ from penstock.runtime import targets
 from penstock.runtime.driver_lease import DriverLease, identity
 from penstock.runtime.log_needs import needed
 from penstock.runtime.lost_log import note_log
+from penstock.runtime.message_schemas import schema_ids
 from penstock.runtime.planning_loop import LoopPace, Planning, Renewal, make_planner
 from penstock.runtime.progress import Progress
 from penstock.runtime.query_watch import QueryWatch
@@ -232,7 +233,7 @@ class Run:
             self.spark, self.sink, self.state, self.store, images, self.source.comparisons,
             EpochSettings.of(config), self._split_sources(), self._applied,
             may_write=lambda: None if self.lease is None else self.lease.check(),
-            log_place=self.log_place,
+            log_place=self.log_place, schema_ids=schema_ids(self.sink),
         )  # fmt: skip
         self.chunks = SnapshotReader(
             self.spark,
@@ -324,7 +325,7 @@ class Run:
 
     def loop(self) -> Progress:
         """Runs until the pipeline is stopped or has finished."""
-        pace = LoopPace(self.state, self.log)
+        pace = LoopPace(self.state, self.log, interval_s=self.config.epoch.interval / 1000)
         while not self.stopping.is_set():
             if self.lease is not None:
                 self.lease.raise_if_lost()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from penstock.sinks.rows import Rows
+    from penstock.sinks.schema_registry import RegistryOptions
 
 PIPELINE = "penstock.pipeline"
 """Property of a target: the uuid of the pipeline that created it."""
@@ -239,6 +240,13 @@ class LogSink(Sink, Protocol):
     @property
     def format_options(self) -> str:
         """The format's options, as JSON."""
+
+    @property
+    def registry(self) -> RegistryOptions | None:
+        """The schema registry, for formats that need one."""
+
+    def topic_of(self, table: TableId | None) -> str:
+        """Name of the topic of a table's messages, and of those about transactions (None)."""
 
     def write_epoch(
         self,

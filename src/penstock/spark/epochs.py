@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -110,6 +111,7 @@ class EpochRunner:
         *,
         may_write: Callable[[], None] = lambda: None,
         log_place: LogPlace | None = None,
+        schema_ids: Callable[[dict[str, Any]], int] | None = None,
     ) -> None:
         self._spark = spark
         self._sink = sink
@@ -141,7 +143,7 @@ class EpochRunner:
         self._log = None
         if isinstance(sink, LogSink):
             assert log_place is not None, "messages are encoded from the relay log"
-            self._log = LogEpochs(sink, state, log_place, self._staging, images, settings.types)
+            self._log = LogEpochs(sink, state, log_place, self._staging, images, settings.types, schema_ids)
         self._steps = Steps(sink, state, rows, images, self._cascades, narrowing=settings.narrowing)
         # The threads live as long as the runner, because each has a JVM thread, which is expensive to start.
         self._pool = ThreadPoolExecutor(settings.epoch.tables_parallel, thread_name_prefix="epoch")

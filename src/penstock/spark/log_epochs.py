@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import takewhile
@@ -66,7 +66,7 @@ class _Wanted:
 
 
 class LogEpochs:
-    """`place`: of the relay log. One thread calls `run`."""
+    """`place`: of the relay log. `schema_ids`: see `_core.LogEncoder`. One thread calls `run`."""
 
     def __init__(
         self,
@@ -76,6 +76,7 @@ class LogEpochs:
         staging: Staging,
         images: IncompleteImages,
         types: TypeOptions,
+        schema_ids: Callable[[dict[str, Any]], int] | None = None,
     ) -> None:
         self._sink = sink
         self._state = state
@@ -83,6 +84,7 @@ class LogEpochs:
         self._staging = staging
         self._images = images
         self._types = types
+        self._schema_ids = schema_ids
         self._log: RelayLog | None = None
         self._threads = os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="encode")
@@ -186,7 +188,7 @@ class LogEpochs:
         encoder = LogEncoder(
             parts, self._sink.format, options=self._sink.format_options,
             schemas=[one.schema.to_json() for one in wanted.values()],
-            tables=[(table.database, table.table) for table in wanted],
+            tables=[(table.database, table.table) for table in wanted], schema_ids=self._schema_ids,
         )  # fmt: skip
         known = {(table.database, table.table): table for table in wanted}
         begin = parts[0][1] + parts[0][2] if parts else 0
@@ -195,7 +197,7 @@ class LogEpochs:
             while (step := encoder.read(READ_BYTES)) is not None:
                 if not isinstance(step, EncodedMessages):
                     continue  # the planner knows what statements do
-                tables = [known[name] for name in encoder.tables]
+                tables: list[TableId | None] = [known[name] for name in encoder.tables]
                 batch: Messages = step.messages(0, None, tables)
                 if late:
                     batch = [one for one in batch if one[0] is None or one[3] >= late.get(one[0], 0)]
@@ -232,14 +234,18 @@ class LogEpochs:
 
     def _encoded(self, schema: TableSchema, rows: pa.RecordBatch, first: int, at: At) -> Messages:
         try:
-            encoder = RowEncoder(schema.to_json(), self._sink.format, options=self._sink.format_options)
+            encoder = RowEncoder(
+                schema.to_json(), self._sink.format, options=self._sink.format_options,
+                schema_ids=self._schema_ids,
+            )  # fmt: skip
             found = encoder.encode(
                 rows, at_us=at.commit_us, file=at.file, position=at.position, sequence=at.offset,
                 first_row=first,
             )  # fmt: skip
         except DecodeError as error:
             raise tasks.core_error(error, str(schema.table)) from error
-        return found.messages(0, None, [schema.table])
+        names: list[TableId | None] = [schema.table]
+        return found.messages(0, None, names)
 
     def _bootstrap(self, table: TableId, at: At, kind: str) -> Iterator[Messages]:
         message = log_statements.bootstrap(self._sink.format, table, at, kind)

@@ -41,7 +41,13 @@ def truncated(format: str, prefix: str, table: TableId, at: At) -> bytes | None:
         case "canal":
             name = table.table.replace("`", "``")
             ms = at.commit_us // 1000
-            values = {"data": None, "es": ms, "id": at.offset, "isDdl": True, "mysqlType": None}
+            values: dict[str, Any] = {
+                "data": None,
+                "es": ms,
+                "id": at.offset,
+                "isDdl": True,
+                "mysqlType": None,
+            }
             values |= {"old": None, "pkNames": None, "sql": f"TRUNCATE TABLE `{name}`", "sqlType": None}
             return _json({**values, **named, "ts": ms, "type": "TRUNCATE"})
         case "debezium":

@@ -35,6 +35,8 @@ def pipeline(sink: dict[str, Any], **sections: Any) -> PipelineConfig:
         ({"order": "log", "partition": "table"}, "`order: log` means topics with one partition"),
         ({"topcs": []}, "unknown option `sink.topcs` of the sink kafka (did you mean `topics`?)"),
         ({"topics": [{"match": "orders"}]}, "'orders' names no database"),
+        ({"format": "avro"}, "the format avro needs a schema registry (`sink.registry`)"),
+        ({"registry": {"url": "http://r"}}, "the format debezium does not take a schema registry"),
         ({"bootstrap": None}, "option `sink.bootstrap`"),
     ],
 )

@@ -17,8 +17,9 @@ from penstock.model.section import Section
 from penstock.model.shards import Shards
 from penstock.model.units import Bytes, Milliseconds
 from penstock.secret import Secret
-from penstock.sinks.kafka.names import TEMPLATE_NAMES, template_names
+from penstock.sinks.kafka.names import TEMPLATE_NAMES, template_names, topic_name
 from penstock.sinks.kind import Probe, SinkKind, SinkOptions
+from penstock.sinks.schema_registry import BINARY_FORMATS, RegistryOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,9 +88,10 @@ class KafkaOptions(SinkOptions):
     bootstrap: str
     """Addresses of some brokers: `host:9092,host:9092`."""
     format: str = "debezium"
-    """Format of the messages: debezium, maxwell, canal, json, cloudevents."""
+    """Format of the messages: debezium, maxwell, canal, json, cloudevents, avro, protobuf."""
     options: dict[str, str | bool | int | float] = Field(default_factory=dict)
     """Options of the format (docs/formats.md), for example `topic.prefix: shop`."""
+    registry: RegistryOptions | None = None
     topic: str = "{database}.{table}"
     """Name of a table's topic. `{source}` is the pipeline's name at the source: Debezium's `topic.prefix`."""
     topics: tuple[TopicEntry, ...] = ()
@@ -144,6 +146,9 @@ class KafkaOptions(SinkOptions):
             LogEncoder([], self.format, options=self.format_options)
         except DecodeError as error:
             raise ValueError(f"the {error.reason}; docs/formats.md lists formats and their options") from None
+        if (self.format in BINARY_FORMATS) != (self.registry is not None):
+            needs = "needs" if self.registry is None else "does not take"
+            raise ValueError(f"the format {self.format} {needs} a schema registry (`sink.registry`)")
         return self
 
     @model_validator(mode="after")
@@ -159,9 +164,23 @@ class KafkaOptions(SinkOptions):
     def format_options(self) -> str:
         """The format's options as the core takes them."""
         fields: dict[str, Any] = {name.replace(".", "_"): value for name, value in self.options.items()}
-        if self.format in ("debezium", "cloudevents"):
+        if self.format in ("debezium", "cloudevents", *BINARY_FORMATS):
             fields.setdefault("topic_prefix", self.source)
         return json.dumps(fields)
+
+    def topic_of(self, table: TableId | None) -> str:
+        """Name of the topic of a table's messages, and of those about transactions (None)."""
+        entry = self.entry_of(table)
+        template = self.transaction_topic if table is None else self.topic
+        if entry is not None and entry.topic is not None:
+            template = entry.topic
+        return topic_name(template, self.source, table)
+
+    def entry_of(self, table: TableId | None) -> TopicEntry | None:
+        """The entry of `topics` that is about a table."""
+        if table is None:
+            return None
+        return next((one for one in self.topics if one.matches(table)), None)
 
     def place(self, table: TableId) -> tuple[str, ...] | None:
         return None  # several tables may share a topic: their messages name them

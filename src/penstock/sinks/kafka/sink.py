@@ -52,6 +52,7 @@ class KafkaSink:
     def __init__(self, options: KafkaOptions, pipeline: str) -> None:
         self.format = options.format
         self.format_options = options.format_options
+        self.registry = options.registry
         self._options = options
         self._pipeline = pipeline
         self._seconds = options.request_timeout / 1000
@@ -138,6 +139,9 @@ class KafkaSink:
             raise
         self._last = written
         return None
+
+    def topic_of(self, table: TableId | None) -> str:
+        return self._options.topic_of(table)
 
     # the producer -------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.printable import argument
 from penstock.sinks.kafka import commits
 from penstock.sinks.kafka.faults import explained, kafka_error, of_table
-from penstock.sinks.kafka.names import murmur2, topic_name
+from penstock.sinks.kafka.names import murmur2
 from penstock.sinks.kafka.registration import KafkaOptions, PartitionBy, TopicEntry
 
 log = logging.getLogger(__name__)
@@ -79,17 +79,9 @@ class Topics:
         except KafkaException as error:
             raise explained(kafka_error(error), f"The topic {name} cannot be created") from error
 
-    def _entry(self, table: TableId | None) -> TopicEntry | None:
-        if table is None:
-            return None
-        return next((one for one in self._options.topics if one.matches(table)), None)
-
     def _found(self, table: TableId | None, *, has_key: bool) -> Topic:
-        options, entry = self._options, self._entry(table)
-        template = options.transaction_topic if table is None else options.topic
-        if entry is not None and entry.topic is not None:
-            template = entry.topic
-        name = topic_name(template, options.source, table)
+        options, entry = self._options, self._options.entry_of(table)
+        name = options.topic_of(table)
         try:
             count = self._partitions(name)
             if count is None:

@@ -1,0 +1,27 @@
+"""Gives the schemas of messages their ids, for a sink that takes messages of a binary format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.encode.registry import Registry, RegistrySettings, SchemaIds
+from penstock.sinks.base import LogSink, Sink
+
+
+def schema_ids(sink: Sink) -> Callable[[dict[str, Any]], int] | None:
+    """`schema_ids` of the core's encoders. None: the sink needs no registry."""
+    if not isinstance(sink, LogSink) or sink.registry is None:
+        return None
+    options = sink.registry
+    settings = RegistrySettings(
+        options.url,
+        user=options.user,
+        password=options.password,
+        ca_file=options.ca_file,
+        certificate_file=options.certificate_file,
+        key_file=options.key_file,
+        register=options.register_schemas,
+        compatibility=options.compatibility,
+    )
+    return SchemaIds(Registry(settings), sink.topic_of, options.subjects)
