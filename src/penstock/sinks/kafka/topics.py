@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -117,14 +118,20 @@ class Topics:
         raise KafkaException(found.error)
 
     def _settings(self, name: str) -> dict[str, str]:
+        """The topic's settings. A broker that has only now created it may not know it for a moment."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
-        try:
-            answer = self._admin.describe_configs([resource], request_timeout=self._seconds)
-            return {key: entry.value or "" for key, entry in answer[resource].result().items()}
-        except KafkaException as error:
-            if kafka_error(error).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                return {}  # the right DescribeConfigs is not needed to write
-            raise
+        deadline = time.monotonic() + self._seconds
+        while True:
+            try:
+                answer = self._admin.describe_configs([resource], request_timeout=self._seconds)
+                return {key: entry.value or "" for key, entry in answer[resource].result().items()}
+            except KafkaException as error:
+                code = kafka_error(error).code()
+                if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    return {}  # the right DescribeConfigs is not needed to write
+                if code != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)  # polls a condition, with a limit
 
     def _created(self, name: str, table: TableId | None, entry: TopicEntry | None) -> int:
         options = self._options
