@@ -11,7 +11,7 @@ import contextlib
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from bench import measure, report
+from bench import measure, report, warm
 from bench.measure import Figure, Outcome
 from bench.object_store import BUCKET, ObjectStore, dollars, far_away
 from bench.ours import Workplace, tried
@@ -37,7 +37,7 @@ _ARCHIVE = "relay-log"
 _SAMPLE_S = 0.2
 _HEADINGS = (
     "", "changes per second", "CPU-s per million", "MB", "requests per epoch", "dollars per billion changes",
-    "bytes read per byte of log",
+    "bytes read per byte of log", "CPU-s of the store",
 )  # fmt: skip
 
 
@@ -78,9 +78,18 @@ def _in_store(place: Workplace, epoch: str) -> Figure:
     with far_away(_new_folder(place)) as store:
         sections = {"sink": store.sink}
         file = place.pipeline_file(relay=place.relay_log(), epoch_bytes=epoch, sections=sections)
+        warm.prepare_spark(file)
         store.forget()
-        figure = place.merged(in_store(epoch), file)
-        return _with_requests(figure, store)
+        window: list[float] = []
+
+        def remember(*times: float) -> float:
+            window.extend(times)
+            return 0.0  # the store's time is not Penstock's
+
+        with ProcessTime(store.processes) as used:
+            figure = place.merged(in_store(epoch), file, beside=remember)
+        details = {**figure.details, "store_cpu_s": round(used.between(*window), 1)}
+        return _with_requests(replace(figure, details=details), store)
 
 
 def _by_executors(place: Workplace, count: int) -> Figure:
@@ -104,7 +113,7 @@ def _by_executors(place: Workplace, count: int) -> Figure:
         file = place.pipeline_file(sections=sections)
         place.receive(file)
         store.forget()
-        with ExecutorTime(cluster) as executors:
+        with ProcessTime(lambda: _trees(cluster.executors())) as executors:
             figure = place.merged(by_executors(count), file, beside=executors.between)
         read = store.bytes_read(_ARCHIVE) / place.log.log_bytes
         details = {
@@ -127,17 +136,17 @@ def _with_requests(figure: Figure, store: ObjectStore) -> Figure:
     return replace(figure, details=details)
 
 
-class ExecutorTime:
-    """CPU seconds of all executors of a cluster and their Python workers, by time. A context manager."""
+class ProcessTime:
+    """CPU seconds of some processes, by time. A context manager. `processes`: those that there are now."""
 
-    def __init__(self, cluster: SparkCluster) -> None:
-        self._cluster = cluster
+    def __init__(self, processes: Callable[[], list[psutil.Process]]) -> None:
+        self._processes = processes
         self._used: dict[tuple[int, float], float] = {}
         self._series: list[tuple[float, float]] = []
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> ExecutorTime:
+    def __enter__(self) -> ProcessTime:
         self._thread.start()
         return self
 
@@ -155,18 +164,20 @@ class ExecutorTime:
 
     def _run(self) -> None:
         while not self._ended.wait(_SAMPLE_S):
-            for executor in self._cluster.executors():
-                for process in _tree(executor):
-                    with contextlib.suppress(psutil.Error):
-                        times = process.cpu_times()
-                        self._used[process.pid, process.create_time()] = times.user + times.system
+            for process in self._processes():
+                with contextlib.suppress(psutil.Error):
+                    times = process.cpu_times()
+                    self._used[process.pid, process.create_time()] = times.user + times.system
             self._series.append((time.monotonic(), sum(self._used.values())))
 
 
-def _tree(process: psutil.Process) -> list[psutil.Process]:
-    with contextlib.suppress(psutil.Error):
-        return [process, *process.children(recursive=True)]
-    return [process]
+def _trees(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """With their children, and those of these."""
+    found = list(processes)
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            found += process.children(recursive=True)
+    return found
 
 
 def goals(results: report.Results) -> list[str]:
@@ -208,6 +219,6 @@ def _cells(figure: Figure) -> tuple[str, ...]:
         f"{figure.rss_mb:,.0f}",
         *(
             str(known.get(name, ""))
-            for name in ("requests_per_epoch", "dollars_per_billion", "read_per_byte")
+            for name in ("requests_per_epoch", "dollars_per_billion", "read_per_byte", "store_cpu_s")
         ),
     )

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from penstock.testing.faulty_proxy import Fault, FaultyProxy, Request, always
 from penstock.testing.servers.s3 import KEY_ID, SECRET, S3Proxy
 
@@ -26,6 +28,7 @@ class ObjectStore:
 
     def __init__(self, proxy: FaultyProxy, server: S3Proxy, folder: Path) -> None:
         self._proxy = proxy
+        self._server = server
         properties = {**server.iceberg_properties, "s3.endpoint": proxy.url}
         self.sink: dict[str, Any] = {
             "type": "iceberg",
@@ -41,6 +44,10 @@ class ObjectStore:
             "store": {"endpoint": proxy.url, **keys},
             "staging": f"s3://{BUCKET}/staging",
         }
+
+    def processes(self) -> list[psutil.Process]:
+        """Those of the store: the server, and this one, which has the proxy."""
+        return [psutil.Process(self._server.pid), psutil.Process()]
 
     def forget(self) -> None:
         """Counts from now on."""

@@ -16,8 +16,9 @@ SINKS = ("iceberg", "delta")
 _PIECE_BYTES = 1024**2
 
 
-def prepare_spark() -> None:
-    prepare(list(SINKS), cluster=False, as_json=False)
+def prepare_spark(*files: Path) -> None:
+    """For sinks on a disk, and for those of these pipeline files."""
+    prepare([*SINKS, *map(str, files)], cluster=False, as_json=False)
 
 
 def read_files() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from bench import java, measure, peers_log, plots, report, target, workload
+from bench import java, measure, peers_log, plots, report, target, warm, workload
 from bench.goals import Goal
 from bench.latency.changes import CHANGES_PER_S, DEFINITION, ROWS_BEFORE, TABLE, TEXTS
 from bench.latency.summary import BUCKET_S
@@ -85,6 +85,7 @@ def _pipeline_s3(folder: Path, seconds: int) -> Figure:
     with far_away(home) as store, MySqlServer({"binlog_row_metadata": "FULL"}) as server:
         _prepare(server)
         file = _pipeline_file(server, home, store.sink)
+        warm.prepare_spark(file)
         run = measure.run(
             measure.program("bench.programs.latency", file, WARM_S, seconds),
             timeout_s=seconds + 1200, sample_ms=200,

@@ -108,6 +108,10 @@ def _no_files(options: SinkOptions) -> tuple[Path, ...]:
     return ()
 
 
+def _no_more_classes(options: SinkOptions, spark: SparkSession) -> None:
+    return
+
+
 def _no_probe(options: SinkOptions, conf: Mapping[str, str]) -> Probe | None:
     return None
 
@@ -150,6 +154,9 @@ class SinkKind(Generic[Options]):
     the result), and the state directory."""
     probes_without_spark: bool = False
     """`probe` is called without a session, which takes seconds to start."""
+    load_classes: Callable[[Options, SparkSession], None] = _no_more_classes
+    """Lets Java load classes that pipelines with these options need and those with `example` do not, for the
+    archive of `penstock prepare`. Connects to nothing."""
     probe: Callable[[Options, Mapping[str, str]], Probe | None] = _no_probe
     """What `penstock doctor` tries. Arguments: the sink's options and the user's `spark.conf`. None: there is
     nothing to try, because targets are on the local disk."""

@@ -68,7 +68,7 @@ def java_options(paths: Iterable[Path]) -> str:
 
 def prepare(sink: SinkOptions) -> Path:
     """Makes the archive for pipelines with such a sink, unless it exists. Takes half a minute. The target's
-    catalog and store are not used: the archive has their jars, but only classes that every pipeline loads."""
+    catalog and store are not used."""
     from penstock.spark.jars import jars
     from penstock.spark.session import session_options, start
 
@@ -87,6 +87,7 @@ def prepare(sink: SinkOptions) -> Path:
         spark = start(options, spark_config.master, place / "state")
         try:
             _exercise(spark, example, place / "state")
+            kind.load_classes(sink, spark)
         finally:
             _end(spark)
         if not made.exists():

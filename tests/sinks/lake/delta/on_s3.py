@@ -20,6 +20,7 @@ from tests.sinks.conftest import Place
 from tests.sinks.lake.iceberg.test_small_commit import few
 from tests.sinks.lake.test_file_merge import by_files
 
+from penstock.sinks import registry
 from penstock.sinks.lake.delta.registration import DeltaOptions
 from penstock.sinks.lake.delta.stored import StoredDelta
 from penstock.testing.faulty_proxy import Fault, FaultyProxy, Request
@@ -210,3 +211,7 @@ def test_a_root_that_is_a_table_is_refused(place: Make) -> None:
     with pytest.raises(Exception, match="holds something else: _delta_log"):
         other.sink.check()
     it.sink.check()
+
+
+def test_classes_for_s3_are_loaded_without_a_store(delta: DeltaOptions, spark: SparkSession) -> None:
+    registry.kind("delta").load_classes(delta, spark)

@@ -15,6 +15,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from penstock.sinks import registry
 from penstock.sinks.lake.iceberg.catalog_options import METADATA_CACHE
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
 from penstock.testing.faulty_proxy import Fault, FaultyProxy, Request
@@ -166,3 +167,10 @@ def test_a_task_writes_manifests_at_once(commit: Commit, spark: SparkSession, pr
     proxy.plan(Fault("answer", status=403, code="AccessDenied"), when=puts("-m0"), times=1)
     with pytest.raises(Py4JJavaError, match="403"):
         commit.write(commit.manifest(0))
+
+
+def test_classes_for_s3_are_loaded_without_a_store(
+    iceberg: IcebergOptions, spark: SparkSession, proxy: FaultyProxy
+) -> None:
+    registry.kind("iceberg").load_classes(iceberg, spark)
+    assert not proxy.requests

@@ -15,7 +15,7 @@ def test_a_table_in_a_jdbc_catalog_on_s3_lives_through_every_kind_of_write() -> 
     """And its metadata files are in the store before the catalog names them."""
     writes = f"{TABLES}::test_a_table_lives_through_every_kind_of_write[iceberg]"
     said = run_in(JDBC_S3, writes, str(Path(__file__).with_name("metadata_on_s3.py")), seconds=200)
-    assert "6 passed" in said
+    assert "7 passed" in said
 
 
 WITHOUT: dict[str, str] = {

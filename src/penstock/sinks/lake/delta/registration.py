@@ -101,6 +101,13 @@ def _open(options: DeltaOptions, spark: SparkSession, pipeline: str, shards: Sha
     return with_shards(lake, shards, spark)
 
 
+def _load_classes(options: DeltaOptions, spark: SparkSession) -> None:
+    if is_s3(options.path):
+        from penstock.sinks.lake.delta.class_loading import load_classes
+
+        load_classes(spark)
+
+
 def _probe(options: DeltaOptions, conf: Mapping[str, str]) -> Probe | None:
     """A directory needs none."""
     if options.directory is not None:
@@ -133,5 +140,6 @@ DELTA = SinkKind(
     jars_for=_jars_for,
     own_jars=_own_jars,
     spark_options=_spark_options,
+    load_classes=_load_classes,
     probe=_probe,
 )

@@ -186,6 +186,12 @@ def _open(options: IcebergOptions, spark: SparkSession, pipeline: str, shards: S
     return with_shards(lake, shards, spark)
 
 
+def _load_classes(options: IcebergOptions, spark: SparkSession) -> None:
+    from penstock.sinks.lake.iceberg.class_loading import load_classes
+
+    load_classes(options, spark)
+
+
 def _probe(options: IcebergOptions, conf: Mapping[str, str]) -> Probe | None:
     """A catalog in a local directory needs none."""
     if isinstance(options.catalog, str) and f"spark.sql.catalog.{options.catalog}" not in conf:
@@ -210,5 +216,6 @@ ICEBERG = SinkKind(
     jars_for=_jars_for,
     own_jars=_own_jars,
     spark_options=_spark_options,
+    load_classes=_load_classes,
     probe=_probe,
 )
