@@ -154,6 +154,18 @@ def test_large_messages_are_written_where_topics_take_them(case: Case) -> None:
     assert [len(value) for value in case.found()] == [16 * 1024**2]
 
 
+def test_many_messages_fit_into_a_topic_with_a_small_limit(case: Case) -> None:
+    """The limit is one of batches, whatever its name says."""
+    case.make_topic(case.one, max_message_bytes="10000")
+    sink = case.sink(client={"compression.type": "none"})
+    values = [f"{number} {'x' * 3000}" for number in range(100)]
+    case.write(sink, 1, *(case.message(str(number), value) for number, value in enumerate(values)))
+    assert case.found() == values
+    with pytest.raises(TableError, match="too large for the topic"):
+        case.write(sink, 2, case.message("k", "x" * 9900))
+    assert case.write(sink, 2, case.message("k", "x" * 9000)) is None
+
+
 def test_topics_are_created_as_the_options_say(case: Case) -> None:
     sink = case.sink(
         partitions=3, retention="2h", cleanup="compact,delete", topic_config={"segment.bytes": 2**21},

@@ -34,7 +34,7 @@ from penstock.sinks.base import Commit, EvolvedColumn, LogMessage, Missing, Narr
 from penstock.sinks.kafka.commits import NOTHING, PARTITION, Written, last_written
 from penstock.sinks.kafka.faults import FENCED, explained, kafka_error, of_table, too_large
 from penstock.sinks.kafka.registration import KafkaOptions
-from penstock.sinks.kafka.topics import Topic, Topics
+from penstock.sinks.kafka.topics import OVERHEAD_BYTES, Topic, Topics
 from penstock.sinks.refusals import check_pipeline, is_recorded
 
 log = logging.getLogger(__name__)
@@ -42,8 +42,6 @@ log = logging.getLogger(__name__)
 QUEUE_MESSAGES = 500_000
 QUEUE_KIB = 128 * 1024
 """What the client holds while brokers have not acknowledged it. Then the epoch waits."""
-OVERHEAD_BYTES = 64 * 1024
-"""A batch with one largest message is so much larger at most."""
 
 
 class KafkaSink:
@@ -66,6 +64,7 @@ class KafkaSink:
         # What is said of a broker that is away is said by the error of an attempt.
         self._settings = {"log_level": "2", **options.client_settings()}
         self._topics = Topics(options, self._settings)
+        self._batch_bytes = self._topics.batch_bytes_max
 
     # Sink
 
@@ -125,6 +124,7 @@ class KafkaSink:
         try:
             transactions = "provide_transaction_metadata" in self.format_options
             self._topics.prepare(tables, transactions=transactions)
+            producer = self._with_smaller_batches(producer)
             self._failed = None
             if self._transactional:
                 producer.begin_transaction()
@@ -171,16 +171,24 @@ class KafkaSink:
         self._producer, self._began = producer, True
         return producer
 
+    def _with_smaller_batches(self, producer: Producer) -> Producer:
+        """Another producer, if a topic does not take batches as large as this one makes."""
+        if self._batch_bytes <= self._topics.batch_bytes_max:
+            return producer
+        self._batch_bytes = self._topics.batch_bytes_max
+        self._drop(abort=False)
+        return self._ready()
+
     def _producer_settings(self) -> dict[str, Any]:
         options = self._options
         settings: dict[str, Any] = {
             "compression.type": "lz4",
             "linger.ms": 2,
-            "batch.size": 256 * 1024,
+            "batch.size": self._batch_bytes,
             **self._settings,
             "enable.idempotence": True,
             "partitioner": "murmur2_random",
-            "message.max.bytes": options.message_bytes_max + OVERHEAD_BYTES,
+            "message.max.bytes": max(options.message_bytes_max, self._batch_bytes) + OVERHEAD_BYTES,
             "queue.buffering.max.messages": QUEUE_MESSAGES,
             "queue.buffering.max.kbytes": QUEUE_KIB,
             "delivery.timeout.ms": options.transaction_timeout,
