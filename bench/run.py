@@ -6,6 +6,7 @@
     make bench PARTS=load ROWS=5000000           a large table read by several connections (about an hour)
     make bench PARTS=backlog                     ten million changes into Iceberg (about 15 minutes)
     make bench PARTS="lake cluster"              on a disk, in a store, by executors (about 10 minutes)
+    make bench PARTS=kafka                       to a broker, and how long a message takes (about 10 minutes)
     make bench PARTS=table_size ROWS=100000000   small epochs on tables of 1 million rows and more
     make bench PARTS=scale                       much of everything (about 20 minutes)
     make bench PARTS=soak ARGS="--minutes 30"    a pipeline under load, with kills (about 40 minutes)
@@ -26,7 +27,19 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
-from bench import across, backlog, goals, lake, ours, peers_log, peers_snapshot, report, table_size, warm
+from bench import (
+    across,
+    backlog,
+    goals,
+    kafka,
+    lake,
+    ours,
+    peers_log,
+    peers_snapshot,
+    report,
+    table_size,
+    warm,
+)
 from bench import log as bench_log
 from bench.kept import Kept, Run
 from bench.latency import run as latency_run
@@ -50,13 +63,14 @@ STAGES = "stages"
 BACKLOG = "backlog"
 LAKE = "lake"
 CLUSTER = "cluster"
+KAFKA = "kafka"
 LOG_PARTS = ("receiver", "decode", "snapshot", "merge", STAGES, "peers")
 LATENCY = "latency"
 LOAD = "load"
 TABLE_SIZE = "table_size"
 SCALE = "scale"
 SOAK = "soak"
-LONG_PARTS = (BACKLOG, LAKE, CLUSTER, LOAD, TABLE_SIZE, SCALE, SOAK)
+LONG_PARTS = (BACKLOG, LAKE, CLUSTER, KAFKA, LOAD, TABLE_SIZE, SCALE, SOAK)
 SPARK_PARTS = ("merge", STAGES, LATENCY, *LONG_PARTS)
 PARTS = (*LOG_PARTS, LATENCY, *LONG_PARTS)
 
@@ -97,6 +111,7 @@ def arguments() -> argparse.Namespace:
         (BACKLOG, backlog.RESULTS),
         (LAKE, lake.LAKE_RESULTS),
         (CLUSTER, lake.CLUSTER_RESULTS),
+        (KAFKA, kafka.RESULTS),
         (LATENCY, latency_run.RESULTS),
         (LOAD, load_run.RESULTS),
     ):
@@ -147,6 +162,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
     for part in BACKLOGS:
         if part in options.parts:
             run_backlog(options, console, part)
+    if KAFKA in options.parts:
+        run_kafka(options, console)
     if LATENCY in options.parts:
         run_latency(options, console)
     if LOAD in options.parts:
@@ -203,6 +220,17 @@ def run_latency(options: argparse.Namespace, console: Console) -> None:
     latency_run.show(report.Results(outcomes), people())
     if options.docs:
         latency_run.write_docs(report.Results(outcomes))
+
+
+def run_kafka(options: argparse.Namespace, console: Console) -> None:
+    console.print(f"kafka at scale {options.scale:g} (its log is built the first time, in minutes) …")
+    with bench_log.running(options.scale, WORKLOADS[ORDERS]) as log, scratch() as folder:
+        outcomes = []
+        for outcome in kafka.measured(Workplace(log, folder, 1), options.seconds):
+            outcomes.append(outcome)
+            text = kafka.line(outcome) if isinstance(outcome, Figure) else line(outcome)
+            people().print(text, markup=False)
+    report.write_json(report.Results(outcomes), options.kafka_out)
 
 
 def run_table_size(options: argparse.Namespace, console: Console) -> None:

@@ -70,8 +70,8 @@ def measured(folder: Path, seconds: int, chosen: Sequence[str] = ()) -> Iterator
 def _pipeline(folder: Path, seconds: int) -> Figure:
     home = Path(tempfile.mkdtemp(dir=folder))
     with MySqlServer({"binlog_row_metadata": "FULL"}) as server:
-        _prepare(server)
-        file = _pipeline_file(server, home)
+        prepare(server)
+        file = pipeline_file(server, home)
         run = measure.run(
             measure.program("bench.programs.latency", file, WARM_S, seconds),
             timeout_s=seconds + 1200, sample_ms=200,
@@ -83,8 +83,8 @@ def _pipeline(folder: Path, seconds: int) -> Figure:
 def _pipeline_s3(folder: Path, seconds: int) -> Figure:
     home = Path(tempfile.mkdtemp(dir=folder))
     with far_away(home) as store, MySqlServer({"binlog_row_metadata": "FULL"}) as server:
-        _prepare(server)
-        file = _pipeline_file(server, home, store.sink)
+        prepare(server)
+        file = pipeline_file(server, home, store.sink)
         warm.prepare_spark(file)
         run = measure.run(
             measure.program("bench.programs.latency", file, WARM_S, seconds),
@@ -104,9 +104,9 @@ def _pipeline_s3(folder: Path, seconds: int) -> Figure:
 def _reader(folder: Path, seconds: int) -> Figure:
     home = Path(tempfile.mkdtemp(dir=folder))
     with MySqlServer({"binlog_row_metadata": "FULL"}) as server:
-        _prepare(server)
+        prepare(server)
         run = measure.run(
-            measure.program("bench.programs.latency_reader", _pipeline_file(server, home), WARM_S, seconds),
+            measure.program("bench.programs.latency_reader", pipeline_file(server, home), WARM_S, seconds),
             timeout_s=seconds + 600, sample_ms=200,
         )  # fmt: skip
     return _figure(run, READER, __version__)
@@ -115,7 +115,7 @@ def _reader(folder: Path, seconds: int) -> Figure:
 def _debezium(seconds: int) -> Figure:
     command = java.compiled("DebeziumLatency", java.debezium_jars())
     with MySqlServer({"binlog_row_metadata": "FULL"}) as server:
-        _prepare(server)
+        prepare(server)
         place = [server.host, str(server.port), workload.PEER_USER, workload.PEER_PASSWORD]
         run = measure.run(
             measure.program(
@@ -127,7 +127,7 @@ def _debezium(seconds: int) -> Figure:
     return _figure(run, peers_log.DEBEZIUM, java.DEBEZIUM_VERSION)
 
 
-def _prepare(server: MySqlServer) -> None:
+def prepare(server: MySqlServer) -> None:
     server.execute(
         f"CREATE DATABASE {workload.DATABASE} CHARACTER SET utf8mb4",
         *workload.PEER_ACCOUNT,
@@ -136,7 +136,9 @@ def _prepare(server: MySqlServer) -> None:
     )
 
 
-def _pipeline_file(server: MySqlServer, home: Path, sink: dict[str, Any] | None = None) -> Path:
+def pipeline_file(
+    server: MySqlServer, home: Path, sink: dict[str, Any] | None = None, *, interval_ms: int = INTERVAL_MS
+) -> Path:
     document = {
         "name": "latency",
         "source": {
@@ -146,7 +148,7 @@ def _pipeline_file(server: MySqlServer, home: Path, sink: dict[str, Any] | None 
         "tables": [TABLE],
         "sink": sink or {"type": "iceberg", "path": str(home / "warehouse")},
         "state": str(home / "state"),
-        "epoch": {"interval": INTERVAL_MS},
+        "epoch": {"interval": interval_ms},
         "spark": {"master": "local[2]"},
     }  # fmt: skip
     path = home / "pipeline.yaml"

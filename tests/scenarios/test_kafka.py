@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.core import alltypes
 
-from penstock.testing import oracle, topics
-from penstock.testing.scenario import Scenario, wait_for
+from penstock.testing import oracle, servers, topics
+from penstock.testing.scenario import Scenario, refusal, wait_for
 from penstock.testing.servers import KafkaCluster
 
 pytestmark = pytest.mark.timeout(900)
@@ -116,3 +117,71 @@ def test_a_table_whose_message_is_too_large_is_parked_and_continues_without_loss
         case.drain(pipeline)
         assert pipeline.stop() == 0
     rebuilt(case, kafka, "large", "small")
+
+
+def told(format: str, value: dict[str, Any]) -> tuple[str, Any]:
+    """What a message says: its kind in the format's own words, and the id of its row."""
+    match format:
+        case "maxwell":
+            return value["type"], value["data"].get("id")
+        case "canal":
+            return value["type"], [row["id"] for row in value["data"] or ()]
+        case "cloudevents":
+            return value["iodebeziumop"], (value["data"]["after"] or value["data"]["before"])["id"]
+    return value["op"], (value["after"] or value["before"] or {}).get("id")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("format", "read", "written"),
+    [
+        (
+            "maxwell",
+            [("bootstrap-start", None), ("bootstrap-insert", 1), ("bootstrap-insert", 2),
+             ("bootstrap-complete", None)],
+            [("insert", 3), ("update", 3), ("delete", 1), ("table-truncate", None), ("insert", 4)],
+        ),
+        ("debezium", [("r", 1), ("r", 2)], [("c", 3), ("u", 3), ("d", 1), ("t", None), ("c", 4)]),
+        (
+            "canal",
+            [("INSERT", ["1", "2"])],
+            [("INSERT", ["3"]), ("UPDATE", ["3"]), ("DELETE", ["1"]), ("TRUNCATE", []), ("INSERT", ["4"])],
+        ),
+        ("cloudevents", [("r", 1), ("r", 2)], [("c", 3), ("u", 3), ("d", 1), ("c", 4)]),
+    ],
+)  # fmt: skip
+def test_each_format_has_snapshot_stream_and_truncate_in_its_own_words(
+    scenario: Make, kafka: KafkaCluster, format: str, read: list[Any], written: list[Any]
+) -> None:
+    case = to_topics(scenario, kafka, format)
+    case.server.execute("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        case.server.execute(
+            "INSERT INTO t VALUES (3, 3)",
+            "UPDATE t SET v = 4 WHERE id = 3",
+            "DELETE FROM t WHERE id = 1",
+            "TRUNCATE TABLE t",
+            "INSERT INTO t VALUES (4, 4)",
+        )
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    assert [told(format, one) for one in values(case, kafka, "t")] == [*read, *written]
+    done = case.command("verify")
+    refusal(done, "cannot be read back")
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_away_is_waited_for(scenario: Make, tmp_path: Path) -> None:
+    with servers.kafka() as cluster:
+        case = to_topics(scenario, cluster, request_timeout="3s")
+        case.server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+        with case.running() as pipeline:
+            case.drain(pipeline)
+            cluster.brokers[0].kill9()
+            case.server.execute("INSERT INTO t VALUES (2)")
+            pipeline.wait_until(lambda status: status["retrying"], "a retry", seconds=120)
+            cluster.brokers[0].start()
+            case.drain(pipeline)
+            assert pipeline.stop() == 0
+        rebuilt(case, cluster, "t")
