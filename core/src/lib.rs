@@ -8,6 +8,7 @@ pub mod checksum;
 pub mod column;
 pub mod compressed_column;
 pub mod cursor;
+pub mod debezium_log;
 pub mod decimal;
 pub mod described;
 pub mod digest;

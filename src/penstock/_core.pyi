@@ -636,3 +636,59 @@ class Inspector:
 
     def summary(self) -> str:
         """Counts of what has been read so far, as JSON (docs/inspect.md)."""
+
+class TopicTranslator:
+    """Turns messages of Debezium's topics into packets of a log, for `Framer`.
+
+    `records`: what the log that is continued has of `topic_records`, from the last whole state on; none for a
+    new log. Raises `ValueError` for others. `zoned_timestamps`: `auto`, `timestamp` or `datetime`.
+    `unavailable`: the text that stands for values that did not change. `table`: a pattern for names of
+    tables. `skips`: messages that cannot be read are skipped.
+    """
+
+    def __init__(
+        self,
+        records: list[str],
+        *,
+        zoned_timestamps: str,
+        cuts_nanoseconds: bool,
+        unavailable: str,
+        table: str | None,
+        skips: bool,
+    ) -> None: ...
+    def set_wide(self, topic: str) -> None:
+        """The topic has several partitions."""
+
+    def translate(
+        self, messages: Sequence[tuple[str, int, int, int, bytes | None, bytes | None]]
+    ) -> tuple[bytes, list[tuple[str, int, int, str]]]:
+        """Takes messages (topic, partition, offset, timestamp in ms, key, value), one partition after the
+        other. Messages that the log has are ignored. Returns packets, and the messages that cannot be read:
+        topic, partition, offset, reason. Unless they are skipped, it ends before the first of them."""
+
+    def advance(self, topic: str, partition: int, next: int, timestamp_ms: int) -> bytes:
+        """A transaction that says that the partition has no more messages before the offset `next`."""
+
+    def checkpoint(self, timestamp_ms: int) -> bytes:
+        """A transaction with the whole state."""
+
+    @staticmethod
+    def head(file: str, position: int) -> bytes:
+        """What comes first: the position of the source, and the format."""
+
+    @staticmethod
+    def moved(file: str, position: int) -> bytes:
+        """The source's position."""
+
+    @property
+    def positions(self) -> list[tuple[str, int, int, int]]:
+        """Topic, partition, domain of its transactions and offset of its next message."""
+
+    @property
+    def tables(self) -> list[str]: ...
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Rows, messages without a row, messages that were sent again, and skipped messages."""
+
+def topic_records(path: str | File, base: int, end: int) -> list[str]:
+    """The records of a `TopicTranslator` in a segment up to the offset `end`. Readers skip them."""

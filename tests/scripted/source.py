@@ -112,6 +112,7 @@ class ScriptedCatalog:
     server: Server
     fold_case: bool = False
     logs_cascades: bool = True
+    reads_tables: bool = True
 
     def read_tables(self, captured: TableFilter) -> dict[TableId, TableSchema]:
         return {table: schema for table, schema in sorted(self.server.tables.items()) if table in captured}

@@ -1,5 +1,6 @@
 //! The Python skin: `penstock._core`, whose stub is `src/penstock/_core.pyi`. No logic here.
 
+mod debezium_log;
 mod decode;
 mod encode;
 mod errors;
@@ -19,6 +20,7 @@ use pyo3::prelude::*;
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::register(module)?;
     segment_file::register(module)?;
+    debezium_log::register(module)?;
     decode::register(module)?;
     encode::register(module)?;
     key_index::register(module)?;

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import logging
 import signal
 from pathlib import Path
 
 from penstock import config as configuration
-from penstock.sources.mysql.options import options_of
-from penstock.sources.mysql.receiver import Receiver
-from penstock.sources.mysql.stop_signals import Stopping, ensure_end, obey_parent
-
-log = logging.getLogger(__name__)
-
+from penstock.errors import ConfigError
+from penstock.sources.registry import kind
+from penstock.sources.stop_signals import Stopping, obey_parent
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 _KEPT_BYTES = 32 * 1024**2
@@ -38,11 +34,11 @@ def receive(file: Path, *, child: bool) -> None:
     stopping = Stopping()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    ensure_end(stopping)
     if child:
         obey_parent(stopping)
     _keep_buffers()
     config = configuration.load(file)
-    source = options_of(config)
-    log.info("receiving from %s:%s into %s", source.host, source.port, config.relay_log_path)
-    Receiver(config, stopping).run()
+    source = kind(config.source.type)
+    if source.receive is None:
+        raise ConfigError(f"A source of type {source.name} has no receiver that runs by itself.")
+    source.receive(config, stopping)

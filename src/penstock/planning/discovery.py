@@ -67,6 +67,8 @@ def discover(
     first = state.position is None
     if first:
         state.advance(relay_log.start)
+    if not source.catalog.reads_tables:
+        return  # the planner finds them in the log
     known = state.tables()
     schemas, start, restless = at_one_offset(
         relay_log, source, wait, lambda: source.catalog.read_tables(captured), finds=True

@@ -26,6 +26,10 @@ class Catalog(Protocol):
     def logs_cascades(self) -> bool:
         """Whether the log has row events for rows that a foreign key changes."""
 
+    @property
+    def reads_tables(self) -> bool:
+        """Whether the source can be asked for its tables. If not, all tables and rows come from the log."""
+
     def read_tables(self, captured: TableFilter) -> dict[TableId, TableSchema]:
         """All existing base tables that the filter captures, ordered by name."""
 

@@ -41,3 +41,7 @@ class SourceKind:
     statements: Callable[..., Any]
     """`statements(captured, log, types=…)` makes the `sources.statements.Statements` of a relay log of this
     source, as far as the log says. It serves readers that have only the log."""
+    receive: Callable[..., Any] | None = None
+    """`receive(config, stopping)` writes the relay log of a pipeline until it is asked to stop
+    (`sources.stop_signals.Stopping`), and raises errors that it cannot retry. It is what `penstock receive`
+    runs, and the process of `sources.supervisor`. None: this source needs no process."""

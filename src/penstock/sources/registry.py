@@ -14,7 +14,10 @@ from penstock.sources.kind import SourceKind
 
 GROUP = "penstock.sources"
 DEFAULT = "mysql"
-OWN = (EntryPoint("mysql", "penstock.sources.mysql.registration:MYSQL", GROUP),)
+OWN = (
+    EntryPoint("mysql", "penstock.sources.mysql.registration:MYSQL", GROUP),
+    EntryPoint("debezium", "penstock.sources.debezium.registration:DEBEZIUM", GROUP),
+)
 _BY_NAME = {entry.name: entry for entry in OWN}
 
 

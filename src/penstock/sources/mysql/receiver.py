@@ -56,7 +56,7 @@ from penstock.sources.mysql.connection import (
 from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.server_identity import Server, describe
 from penstock.sources.mysql.start_position import ReceivedLog, Stream
-from penstock.sources.mysql.stop_signals import Stopping
+from penstock.sources.stop_signals import Stopping
 
 FAILURES_MAX = 5
 """Consecutive sessions without a single event that end in malformed data or an unknown refusal. Then the

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+
 from penstock.config import PipelineConfig
 from penstock.model.schema import TypeOptions
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.base import Source
 from penstock.sources.kind import SourceKind
-from penstock.sources.mysql.options import MySqlOptions
+from penstock.sources.mysql.options import MySqlOptions, options_of
 from penstock.sources.statements import Statements
+from penstock.sources.stop_signals import Stopping, ensure_end
 from penstock.sources.table_filter import TableFilter
+
+log = logging.getLogger(__name__)
 
 
 def _open(config: PipelineConfig, *, foreign_keys: bool) -> Source:
@@ -24,4 +29,14 @@ def _statements(captured: TableFilter, log: RelayLog, *, types: TypeOptions) -> 
     return statements_without_source(captured, log, types=types)
 
 
-MYSQL = SourceKind(name="mysql", options=MySqlOptions, open=_open, statements=_statements)
+def _receive(config: PipelineConfig, stopping: Stopping) -> None:
+    from penstock.sources.mysql import timeouts
+    from penstock.sources.mysql.receiver import Receiver
+
+    ensure_end(stopping, timeouts.interrupt)
+    source = options_of(config)
+    log.info("receiving from %s:%s into %s", source.host, source.port, config.relay_log_path)
+    Receiver(config, stopping).run()
+
+
+MYSQL = SourceKind(name="mysql", options=MySqlOptions, open=_open, statements=_statements, receive=_receive)

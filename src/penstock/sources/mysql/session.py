@@ -152,6 +152,10 @@ class SourceSession:
         return self.traits.fold_case
 
     @property
+    def reads_tables(self) -> bool:
+        return True
+
+    @property
     def logs_cascades(self) -> bool:
         return self.traits.logs_cascades
 

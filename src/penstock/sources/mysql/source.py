@@ -26,9 +26,9 @@ from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.snapshot.host_selection import HostSelection
 from penstock.sources.mysql.snapshot.window import MySqlWindows
 from penstock.sources.mysql.statements import MySqlStatements
-from penstock.sources.mysql.supervisor import Supervisor
 from penstock.sources.mysql.verify.read_view import MySqlReadView, read_view
 from penstock.sources.preflight import Finding
+from penstock.sources.supervisor import Supervisor
 from penstock.sources.table_filter import TableFilter
 
 

@@ -9,8 +9,8 @@ import select
 import sys
 import threading
 import time
-
-from penstock.sources.mysql import timeouts
+from collections.abc import Callable
+from typing import Any
 
 END_S = 5.0
 """Less than the pipeline gives its receiver (`supervisor.STOP_TIMEOUT_S`)."""
@@ -78,9 +78,10 @@ def obey_parent(stopping: Stopping) -> None:
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
-def ensure_end(stopping: Stopping) -> None:
-    """Makes this process end within `END_S` after it is asked to stop. Waits for the source are ended. If the
-    regular way takes too long (a disk that hangs), the process exits. Nothing that was committed is lost."""
+def ensure_end(stopping: Stopping, interrupt: Callable[[str], Any] = lambda reason: None) -> None:
+    """Makes this process end within `END_S` after it is asked to stop. `interrupt` is called until then, to
+    end waits for the source. If the regular way takes too long (a disk that hangs), the process exits.
+    Nothing that was committed is lost."""
 
     def watch() -> None:
         while not stopping:
@@ -88,7 +89,7 @@ def ensure_end(stopping: Stopping) -> None:
         end = time.monotonic() + END_S
         time.sleep(_GRACE_S)  # time to finish running work
         while time.monotonic() < end:
-            timeouts.interrupt("the receiver is stopping")
+            interrupt("the receiver is stopping")
             time.sleep(_LOOK_S)  # until the main thread has ended, with a limit
         with contextlib.suppress(OSError):  # its disk may be full
             print(

@@ -19,7 +19,7 @@ from penstock.backoff import Schedule
 from penstock.errors import LogDiverged
 from penstock.model.offset import Offset
 from penstock.relaylog.reader import RelayLog
-from penstock.sources.mysql.supervisor import Supervisor
+from penstock.sources.supervisor import Supervisor
 from penstock.testing.scenario import wait_for
 from penstock.testing.servers import MySqlServer
 
@@ -97,7 +97,7 @@ def test_the_receiver_ends_when_its_supervisor_is_killed(mysql_factory: Any, tmp
     receiver = Receiving(mysql_factory(), tmp_path)
     script = (
         "import sys, time; from pathlib import Path\n"
-        "from penstock.sources.mysql.supervisor import Supervisor\n"
+        "from penstock.sources.supervisor import Supervisor\n"
         "supervisor = Supervisor(Path(sys.argv[1])); supervisor.start()\n"
         "while supervisor.pid is None: time.sleep(0.02)\n"
         "print(supervisor.pid, flush=True); time.sleep(600)"
@@ -133,7 +133,7 @@ def test_a_receiver_that_cannot_be_started_for_want_of_room_is_started_when_ther
             raise full
         return subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE)
 
-    monkeypatch.setattr("penstock.sources.mysql.supervisor.SPAWN_RETRY", Schedule.steady(0.1))
+    monkeypatch.setattr("penstock.sources.supervisor.SPAWN_RETRY", Schedule.steady(0.1))
     monkeypatch.setattr(supervisor, "_spawn", spawn)
     supervisor.start()
     try:

@@ -1,0 +1,450 @@
+//! One message of a topic, as an event of Debezium.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use crate::digest::Digest;
+
+use super::connect::{self, Field, Forms, Members};
+use super::order::{self, Position, SourceBlock};
+use super::value::{check_name, put, Kind, Refused, Value};
+
+/// A column of a message, and what rows have that were written before it: a literal, and its row image.
+pub type Described = (Field, Option<(String, Vec<u8>)>);
+pub type Fields = Arc<Vec<Described>>;
+pub type Row<'a> = Vec<Value<'a>>;
+
+/// Schemas that are kept. Topics have few of them, and a hostile one may have many.
+const SCHEMAS_MAX: usize = 1000;
+const MESSAGE_BYTES_MAX: usize = 1 << 30;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Zoned {
+    /// Like `Timestamp` for MySQL and MariaDB, otherwise like `Datetime`.
+    Auto,
+    Timestamp,
+    Datetime,
+}
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub zoned: Zoned,
+    pub cuts_nanoseconds: bool,
+    /// What stands for values that did not change and are not in the message.
+    pub unavailable: String,
+    /// A pattern for the names of tables: `{database}.{table}` and the like.
+    pub table: Option<String>,
+    /// Messages that cannot be read are skipped.
+    pub skips: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    Write,
+    Update,
+    Delete,
+    Truncate,
+}
+
+/// A change of one row.
+pub struct Change<'a> {
+    pub operation: Operation,
+    pub database: String,
+    pub table: String,
+    /// Connector, its name and the database.
+    pub origin: String,
+    pub connector: String,
+    pub position: Position,
+    pub commit_ms: i64,
+    /// Whether it is part of a snapshot: its rows are not told apart by positions.
+    pub snapshot: bool,
+    pub fields: Fields,
+    pub key: Vec<String>,
+    /// Values of the fields. None: not in the message.
+    pub before: Option<Row<'a>>,
+    pub after: Option<Row<'a>>,
+    pub key_values: Row<'a>,
+    pub hash: u64,
+}
+
+pub enum Event<'a> {
+    Change(Box<Change<'a>>),
+    /// A tombstone, a heartbeat, the border of a transaction, a statement, or a message in the log.
+    Nothing,
+}
+
+/// Schemas by their texts.
+#[derive(Default)]
+pub struct Schemas {
+    known: HashMap<(Forms, String), Shape>,
+}
+
+/// What a schema says about rows.
+#[derive(Clone)]
+enum Shape {
+    Columns(Fields),
+    /// The row is one JSON document (MongoDB).
+    Document,
+}
+
+struct Block<'a>(Members<'a>);
+
+impl SourceBlock for Block<'_> {
+    fn get(&self, name: &str) -> Option<String> {
+        self.0.text(name)
+    }
+}
+
+pub fn read<'a>(
+    key: Option<&'a [u8]>,
+    value: Option<&'a [u8]>,
+    topic: &str,
+    options: &Options,
+    schemas: &mut Schemas,
+) -> Result<Event<'a>, Refused> {
+    let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(Event::Nothing) };
+    if value.len() > MESSAGE_BYTES_MAX {
+        return Err("the message has more than 1 GiB".into());
+    }
+    let (schema, payload) = unwrapped(json(value, "value")?)?;
+    let Some(members) = payload else { return Ok(Event::Nothing) };
+    let Some(op) = members.text("op") else { return without_operation(&members) };
+    let source = members.get("source").ok_or("it has no `source`: this is no event of Debezium")?;
+    let block = Block(Members::of(source)?);
+    let operation = match op.as_str() {
+        "r" | "c" | "i" => Operation::Write,
+        "u" => Operation::Update,
+        "d" => Operation::Delete,
+        "t" => Operation::Truncate,
+        "m" => return Ok(Event::Nothing),
+        _ => return Err(format!("its `op` {op:?} is not known").into()),
+    };
+    let connector = block.get("connector").unwrap_or_default();
+    let forms = forms(options, &connector);
+    let (before, after) = (members.get("before"), members.get("after"));
+    let (database, table) = names(&block, topic, options)?;
+    let mut change = Change {
+        operation,
+        database,
+        table,
+        origin: format!(
+            "{connector}/{}/{}",
+            block.get("name").unwrap_or_default(),
+            block.get("db").unwrap_or_default()
+        ),
+        position: order::position(&connector, &block),
+        commit_ms: block.get("ts_ms").and_then(|text| text.parse().ok()).unwrap_or(0),
+        snapshot: op == "r"
+            || block.get("snapshot").is_some_and(|text| !matches!(text.as_str(), "false" | "")),
+        connector,
+        fields: Fields::default(),
+        key: Vec::new(),
+        before: None,
+        after: None,
+        key_values: Vec::new(),
+        hash: hashed(&op, key, before, after),
+    };
+    if operation == Operation::Truncate {
+        return Ok(Event::Change(Box::new(change)));
+    }
+    let key = read_key(key, forms)?;
+    change.key = key.iter().map(|(field, _, _)| field.name.clone()).collect();
+    let shape = match schema {
+        Some(schema) => schemas.shape(schema, forms)?,
+        None => shape_of_values(before, after, &change.connector),
+    };
+    let unavailable =
+        matches!(change.connector.as_str(), "postgresql" | "oracle").then_some(options.unavailable.as_str());
+    fill(&mut change, &shape, key, before, after, unavailable)?;
+    Ok(Event::Change(Box::new(change)))
+}
+
+fn forms(options: &Options, connector: &str) -> Forms {
+    let mysql = matches!(connector, "mysql" | "mariadb");
+    let instants = match options.zoned {
+        Zoned::Auto => mysql,
+        Zoned::Timestamp => true,
+        Zoned::Datetime => false,
+    };
+    Forms { instants, cuts_nanoseconds: options.cuts_nanoseconds, implicit_defaults: mysql }
+}
+
+fn json<'a>(bytes: &'a [u8], what: &str) -> Result<&'a RawValue, Refused> {
+    if bytes.first() == Some(&0) {
+        return Err(format!("its {what} is not JSON; it looks like Avro with a schema registry").into());
+    }
+    serde_json::from_slice(bytes).map_err(|error| {
+        format!("its {what} is not JSON (line {}, column {})", error.line(), error.column()).into()
+    })
+}
+
+/// Schema and payload of a message that has both; otherwise the message itself.
+fn unwrapped(raw: &RawValue) -> Result<(Option<&RawValue>, Option<Members<'_>>), Refused> {
+    if raw.get() == "null" {
+        return Ok((None, None));
+    }
+    let members = Members::of(raw)?;
+    let names: Vec<&str> = members.0.iter().map(|(name, _)| name.as_ref()).collect();
+    if names.len() == 2 && names.contains(&"schema") && names.contains(&"payload") {
+        let payload = members.get("payload").map(Members::of).transpose()?;
+        return Ok((members.get("schema"), payload));
+    }
+    Ok((None, Some(members)))
+}
+
+/// Heartbeats, borders of transactions and schema changes are no changes of rows.
+fn without_operation<'a>(members: &Members<'a>) -> Result<Event<'a>, Refused> {
+    let has = |name: &str| members.0.iter().any(|(known, _)| known == name);
+    let border = has("status") && has("id") && has("event_count");
+    let statement = has("ddl") && has("source");
+    let heartbeat = members.0.len() == 1 && has("ts_ms");
+    if border || statement || heartbeat {
+        return Ok(Event::Nothing);
+    }
+    Err("it has no `op`: this is no event of Debezium, or only its new row (transform ExtractNewRecordState)"
+        .into())
+}
+
+/// The same for equal events, in every version: it is stored.
+fn hashed(op: &str, key: Option<&[u8]>, before: Option<&RawValue>, after: Option<&RawValue>) -> u64 {
+    let mut digest = Digest::default();
+    let parts = [Some(op.as_bytes()), key, before.map(raw_bytes), after.map(raw_bytes)];
+    for part in parts {
+        let part = part.unwrap_or_default();
+        digest.update(&(part.len() as u64).to_le_bytes());
+        digest.update(part);
+    }
+    digest.finish().1
+}
+
+fn raw_bytes(raw: &RawValue) -> &[u8] {
+    raw.get().as_bytes()
+}
+
+/// Database and name of the table.
+fn names(block: &Block<'_>, topic: &str, options: &Options) -> Result<(String, String), Refused> {
+    let field = |name: &str| block.get(name).filter(|text| !text.is_empty());
+    let schema = field("schema").or_else(|| field("keyspace")).or_else(|| field("keyspace_name"));
+    let table = field("table").or_else(|| field("collection")).or_else(|| field("table_name"));
+    let table = table.ok_or("its `source` names no table")?;
+    let found = match &options.table {
+        Some(pattern) => {
+            let mut name = pattern.clone();
+            let parts = [
+                ("{name}", field("name")),
+                ("{database}", field("db")),
+                ("{schema}", schema),
+                ("{table}", Some(table)),
+                ("{topic}", Some(topic.to_owned())),
+            ];
+            let (pattern_database, pattern_table) = name.split_once('.').unwrap_or(("", &name));
+            let filled = |pattern: &str| {
+                parts.iter().fold(pattern.to_owned(), |text, (part, value)| {
+                    text.replace(part, value.as_deref().unwrap_or_default())
+                })
+            };
+            let both = (filled(pattern_database), filled(pattern_table));
+            name.clear();
+            both
+        }
+        None => (schema.or_else(|| field("db")).ok_or("its `source` names no database")?, table),
+    };
+    check_name(&found.0)?;
+    check_name(&found.1)?;
+    Ok(found)
+}
+
+type KeyPart<'a> = (Field, Option<(String, Vec<u8>)>, Value<'a>);
+
+fn read_key<'a>(key: Option<&'a [u8]>, forms: Forms) -> Result<Vec<KeyPart<'a>>, Refused> {
+    let Some(key) = key.filter(|key| !key.is_empty()) else { return Ok(Vec::new()) };
+    let raw = json(key, "key")?;
+    let (schema, payload) =
+        unwrapped(raw).map_err(|_| Refused::from("its key is no object with the columns"))?;
+    let Some(members) = payload else { return Ok(Vec::new()) };
+    let described = match schema {
+        Some(schema) => {
+            let schema =
+                serde_json::from_str(schema.get()).map_err(|_| "the schema of its key is no JSON")?;
+            Some(connect::fields(&schema, forms)?)
+        }
+        None => None,
+    };
+    let mut parts = Vec::with_capacity(members.0.len());
+    for (name, raw) in &members.0 {
+        if described.is_none() && name == "__dbz__physicalTableIdentifier" {
+            continue;
+        }
+        let field = match &described {
+            Some(fields) => fields
+                .iter()
+                .find(|field| field.name == *name)
+                .cloned()
+                .ok_or("a field of its key is not in the key's schema")?,
+            None => connect::inferred(name, raw),
+        };
+        let value = connect::value(raw, &field.reading, None).map_err(|why| in_column(name, &why))?;
+        parts.push((field, None, value));
+    }
+    Ok(parts)
+}
+
+fn shape_of_values(before: Option<&RawValue>, after: Option<&RawValue>, connector: &str) -> Shape {
+    let is_text = |raw: Option<&RawValue>| raw.is_some_and(|raw| raw.get().starts_with('"'));
+    if connector == "mongodb" || is_text(before) || is_text(after) {
+        return Shape::Document;
+    }
+    let mut fields: Vec<Described> = Vec::new();
+    for row in [after, before].into_iter().flatten() {
+        for (name, raw) in Members::of(row).map(|members| members.0).unwrap_or_default() {
+            let field = connect::inferred(&name, raw);
+            match fields.iter_mut().find(|(known, _)| known.name == name) {
+                Some((known, _)) if known.kind.is_none() => *known = field,
+                Some(_) => {}
+                None => fields.push((field, None)),
+            }
+        }
+    }
+    Shape::Columns(Arc::new(fields))
+}
+
+impl Schemas {
+    fn shape(&mut self, schema: &RawValue, forms: Forms) -> Result<Shape, Refused> {
+        // A lookup with a borrowed text would need a map of its own kind; the copy is small beside the parse.
+        let place = (forms, schema.get().to_owned());
+        if let Some(known) = self.known.get(&place) {
+            return Ok(known.clone());
+        }
+        let parsed: serde_json::Value =
+            serde_json::from_str(schema.get()).map_err(|_| "its schema is no JSON")?;
+        let listed = parsed.get("fields").and_then(|fields| fields.as_array());
+        let named =
+            |name: &str| listed?.iter().find(|field| field.get("field").is_some_and(|known| known == name));
+        let row = named("after").or_else(|| named("before")).ok_or("its schema has no field `after`")?;
+        let shape = match row.get("type").and_then(|kind| kind.as_str()) {
+            Some("string") => Shape::Document,
+            _ => {
+                Shape::Columns(Arc::new(connect::fields(row, forms)?.into_iter().map(with_default).collect()))
+            }
+        };
+        if self.known.len() >= SCHEMAS_MAX {
+            self.known.clear();
+        }
+        self.known.insert(place, shape.clone());
+        Ok(shape)
+    }
+}
+
+/// The default as a literal and as an image, where both are possible.
+fn with_default(field: Field) -> Described {
+    let found = || {
+        let json = field.default.as_deref()?;
+        let raw: &RawValue = serde_json::from_str(json).ok()?;
+        let value = connect::value(raw, &field.reading, None).ok()?;
+        let literal = match &value {
+            Value::Int(number) => number.to_string(),
+            Value::Float(number) if number.is_finite() => number.to_string(),
+            Value::Decimal(text) if field.kind != Some(Kind::Text) => text.clone().into_owned(),
+            Value::Text(text) | Value::Decimal(text) => format!("'{}'", text.replace('\'', "''")),
+            _ => return None,
+        };
+        let mut image = Vec::new();
+        put(&value, field.kind?, &mut image).ok()?;
+        Some((literal, image))
+    };
+    let default = found();
+    (field, default)
+}
+
+/// Takes fields and values into the change.
+fn fill<'a>(
+    change: &mut Change<'a>,
+    shape: &Shape,
+    key: Vec<KeyPart<'a>>,
+    before: Option<&'a RawValue>,
+    after: Option<&'a RawValue>,
+    unavailable: Option<&str>,
+) -> Result<(), Refused> {
+    match shape {
+        Shape::Columns(fields)
+            if key.iter().all(|(part, _, _)| fields.iter().any(|(field, _)| field.name == part.name)) =>
+        {
+            change.fields = fields.clone();
+        }
+        Shape::Columns(fields) => {
+            // A key that is made of other fields (message.key.columns of a transform) is part of the row.
+            let mut all: Vec<Described> = key
+                .iter()
+                .filter(|(part, _, _)| !fields.iter().any(|(field, _)| field.name == part.name))
+                .map(|(field, default, _)| (field.clone(), default.clone()))
+                .collect();
+            all.extend(fields.iter().cloned());
+            change.fields = Arc::new(all);
+        }
+        Shape::Document => {
+            let mut all: Vec<Described> =
+                key.iter().map(|(field, default, _)| (field.clone(), default.clone())).collect();
+            let document = Field {
+                name: "document".to_owned(),
+                kind: Some(Kind::Text),
+                reading: connect::Reading::Text,
+                optional: true,
+                default: None,
+            };
+            all.push((document, None));
+            change.fields = Arc::new(all);
+        }
+    }
+    let row = |raw: Option<&'a RawValue>| -> Result<Option<Row<'a>>, Refused> {
+        let Some(raw) = raw else { return Ok(None) };
+        if matches!(shape, Shape::Document) {
+            let mut row: Row<'a> = key.iter().map(|(_, _, value)| value.clone()).collect();
+            row.push(Value::Text(match raw.get().starts_with('"') {
+                true => connect::text(raw)?,
+                false => Cow::Borrowed(raw.get()),
+            }));
+            return Ok(Some(row));
+        }
+        columns(&Members::of(raw)?, &change.fields, unavailable).map(Some)
+    };
+    change.before = row(before)?;
+    change.after = row(after)?;
+    for (part, _, value) in &key {
+        let place = change.fields.iter().position(|(field, _)| field.name == part.name);
+        if let (Some(place), Some(row)) = (place, &mut change.after) {
+            if row[place] == Value::Null {
+                row[place] = value.clone();
+            }
+        }
+    }
+    change.key_values = key.into_iter().map(|(_, _, value)| value).collect();
+    Ok(())
+}
+
+fn columns<'a>(
+    members: &Members<'a>,
+    fields: &Fields,
+    unavailable: Option<&str>,
+) -> Result<Row<'a>, Refused> {
+    let mut row = vec![Value::Null; fields.len()];
+    for (at, (name, raw)) in members.0.iter().enumerate() {
+        let same = fields.get(at).is_some_and(|(field, _)| field.name == *name);
+        let place = match same {
+            true => at,
+            false => match fields.iter().position(|(field, _)| field.name == *name) {
+                Some(place) => place,
+                None => return Err(format!("its column `{name}` is not in its schema").into()),
+            },
+        };
+        let reading = &fields[place].0.reading;
+        row[place] = connect::value(raw, reading, unavailable).map_err(|why| in_column(name, &why))?;
+    }
+    Ok(row)
+}
+
+pub fn in_column(name: &str, why: &str) -> Refused {
+    format!("column `{name}`: {why}").into()
+}

@@ -1,0 +1,319 @@
+//! Messages of Debezium's topics become a binary log, which the relay log stores and everybody can decode.
+//!
+//! Each partition of a topic is a domain of GTIDs, and the number of a GTID is the offset after its last
+//! message. So the executed GTIDs say which messages the log has. Domain 0 has what belongs to no partition:
+//! definitions of tables, and records of the whole state. Definitions come from the messages: a table that is
+//! new, or has other fields, becomes a statement before its rows.
+//!
+//! The log also has what the translator must know after a restart, as records that readers skip: each
+//! transaction has the state of its partition, each statement that of its table, and the first transaction of
+//! a segment all of it.
+
+pub mod connect;
+pub mod events;
+pub mod message;
+pub mod moments;
+pub mod order;
+pub mod rows;
+pub mod state;
+pub mod table;
+pub mod value;
+
+use std::collections::HashSet;
+
+use events::Packets;
+use message::{Change, Event, Operation, Options, Schemas};
+use order::{Position, SeenByOrigin};
+use rows::Transaction;
+use state::{Partition, State};
+use table::{evolved, Age, Table};
+use value::Refused;
+
+/// A transaction is ended when it has so many bytes. A plan of a pipeline ends between transactions.
+const TRANSACTION_BYTES: usize = 1 << 20;
+/// The domain of what belongs to no partition.
+const OWN_DOMAIN: u32 = 0;
+
+/// A message as the consumer gets it.
+pub struct Message<'a> {
+    pub topic: &'a str,
+    pub partition: i32,
+    pub offset: u64,
+    pub timestamp_ms: i64,
+    pub key: Option<&'a [u8]>,
+    pub value: Option<&'a [u8]>,
+}
+
+/// A message that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    pub topic: String,
+    pub partition: i32,
+    pub offset: u64,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub rows: u64,
+    /// Messages without a change of a row.
+    pub empty: u64,
+    /// Messages that were sent again.
+    pub repeated: u64,
+    pub skipped: u64,
+}
+
+pub struct Translator {
+    options: Options,
+    schemas: Schemas,
+    state: State,
+    /// Topics with more than one partition.
+    wide: HashSet<String>,
+    open: Option<Transaction>,
+    out: Packets,
+    transactions: u64,
+    pub counts: Counts,
+}
+
+impl Translator {
+    pub fn new(options: Options, state: State) -> Self {
+        Self {
+            options,
+            schemas: Schemas::default(),
+            state,
+            wide: HashSet::new(),
+            open: None,
+            out: Packets::default(),
+            transactions: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The topic has several partitions, so its messages have no order among each other.
+    pub fn set_wide(&mut self, topic: &str) {
+        self.wide.insert(topic.to_owned());
+    }
+
+    /// Takes messages, whose partitions come one after the other. Returns packets, and the messages that
+    /// cannot be read. If those are not skipped, it ends before the first of them.
+    pub fn translate<'a>(&mut self, messages: impl Iterator<Item = Message<'a>>) -> (Vec<u8>, Vec<Fault>) {
+        let mut faults = Vec::new();
+        for message in messages {
+            let place = self.place_of(message.topic, message.partition);
+            if self.open.as_ref().is_some_and(|open| open.partition != place) {
+                self.end_transaction();
+            }
+            if message.offset < self.state.partitions[place].next {
+                continue;
+            }
+            if let Err(reason) = self.message(place, &message) {
+                faults.push(Fault {
+                    topic: message.topic.to_owned(),
+                    partition: message.partition,
+                    offset: message.offset,
+                    reason: reason.into_owned(),
+                });
+                if !self.options.skips {
+                    break;
+                }
+                self.counts.skipped += 1;
+                self.passed(place, message.offset, seconds(message.timestamp_ms));
+            }
+            if self.open.as_ref().is_some_and(|open| open.bytes() >= TRANSACTION_BYTES) {
+                self.end_transaction();
+            }
+        }
+        self.end_transaction();
+        (std::mem::take(&mut self.out.bytes), faults)
+    }
+
+    /// Packets of a transaction that says that the partition has no more messages before `next`.
+    pub fn advance(&mut self, topic: &str, partition: i32, next: u64, timestamp_ms: i64) -> Vec<u8> {
+        let place = self.place_of(topic, partition);
+        if self.state.partitions[place].next < next {
+            self.passed(place, next - 1, seconds(timestamp_ms));
+            self.end_transaction();
+        }
+        std::mem::take(&mut self.out.bytes)
+    }
+
+    /// Packets of a transaction with the whole state.
+    pub fn checkpoint(&mut self, timestamp_ms: i64) -> Vec<u8> {
+        self.state.number += 1;
+        let timestamp = seconds(timestamp_ms);
+        self.out.gtid(timestamp, OWN_DOMAIN, self.state.number, false);
+        self.out.record(timestamp, &state::whole(&self.state));
+        self.transactions += 1;
+        self.out.xid(timestamp, self.transactions);
+        std::mem::take(&mut self.out.bytes)
+    }
+
+    fn place_of(&mut self, topic: &str, partition: i32) -> usize {
+        let known = |one: &Partition| one.partition == partition && one.topic == topic;
+        if let Some(place) = self.open.as_ref().map(|open| open.partition) {
+            if known(&self.state.partitions[place]) {
+                return place;
+            }
+        }
+        if let Some(place) = self.state.partitions.iter().position(known) {
+            return place;
+        }
+        let domain = self.state.partitions.len() as u32 + OWN_DOMAIN + 1;
+        let seen = SeenByOrigin::new();
+        self.state.partitions.push(Partition { topic: topic.to_owned(), partition, domain, next: 0, seen });
+        self.state.partitions.len() - 1
+    }
+
+    fn message(&mut self, place: usize, message: &Message<'_>) -> Result<(), Refused> {
+        let event =
+            message::read(message.key, message.value, message.topic, &self.options, &mut self.schemas)?;
+        let Event::Change(change) = event else {
+            self.counts.empty += 1;
+            self.passed(place, message.offset, seconds(message.timestamp_ms));
+            return Ok(());
+        };
+        let timestamp = seconds(if change.commit_ms > 0 { change.commit_ms } else { message.timestamp_ms });
+        if change.operation == Operation::Truncate {
+            return self.truncate(place, message, &change, timestamp);
+        }
+        let seen = &self.state.partitions[place].seen;
+        let mut noted = None;
+        if !change.snapshot {
+            // The event counts as seen only if its row is written.
+            let mut after = seen
+                .get(&change.origin)
+                .map(|one| (change.origin.clone(), one.clone()))
+                .into_iter()
+                .collect();
+            let ties = change.connector != "oracle" && !change.key.is_empty();
+            if order::was_seen(&mut after, &change.origin, &change.position, change.hash, ties) {
+                self.counts.repeated += 1;
+                self.passed(place, message.offset, timestamp);
+                return Ok(());
+            }
+            noted = after.pop_first();
+        }
+        let name = self.define(&change, message.topic, timestamp)?;
+        let table = &self.state.tables[&name];
+        let open = self.open.get_or_insert_with(|| Transaction::new(place));
+        open.add(&name, table, &change, timestamp)?;
+        self.counts.rows += 1;
+        if let Some((origin, one)) = noted {
+            order::note(&mut self.state.partitions[place].seen, origin, one);
+        }
+        self.passed(place, message.offset, timestamp);
+        Ok(())
+    }
+
+    /// Makes the table fit the change, by a statement if needed, and returns its name.
+    fn define(&mut self, change: &Change<'_>, topic: &str, timestamp: u32) -> Result<String, Refused> {
+        let name = format!("{}.{}", change.database, change.table);
+        let Some(known) = self.state.tables.get(&name) else {
+            let table = Table::new(change)?;
+            let sql = table.create();
+            self.statement(name.clone(), table, &sql, timestamp);
+            return Ok(name);
+        };
+        if known.origin != change.origin {
+            return Err(format!(
+                "table {name} has its rows from {}, and this is from {}: `source.table` can give them \
+                 different names",
+                known.origin, change.origin
+            )
+            .into());
+        }
+        if known.fits(change) {
+            return Ok(name);
+        }
+        let age = age(&known.position, change, self.wide.contains(topic));
+        let mut after = evolved(known, &change.fields, &change.key, age)?;
+        if age == Age::Newer {
+            after.position = change.position.clone();
+        }
+        match known.alter(&after) {
+            Some(sql) => self.statement(name.clone(), after, &sql, timestamp),
+            None if age == Age::Newer => drop(self.state.tables.insert(name.clone(), after)),
+            None => {}
+        }
+        Ok(name)
+    }
+
+    fn statement(&mut self, name: String, table: Table, sql: &str, timestamp: u32) {
+        self.end_transaction();
+        self.state.number += 1;
+        self.out.gtid(timestamp, OWN_DOMAIN, self.state.number, true);
+        self.out.record(timestamp, &state::of_table(&name, &table, self.state.number));
+        self.out.query(timestamp, &table.database, sql);
+        self.state.tables.insert(name, table);
+    }
+
+    fn truncate(
+        &mut self,
+        place: usize,
+        message: &Message<'_>,
+        change: &Change<'_>,
+        timestamp: u32,
+    ) -> Result<(), Refused> {
+        if self.wide.contains(message.topic) {
+            return Err("it truncates a table whose topic has several partitions: which rows of the others \
+                        it deletes is not known"
+                .into());
+        }
+        self.end_transaction();
+        let known = self.state.tables.get(&format!("{}.{}", change.database, change.table)).cloned();
+        let Some(table) = known else {
+            self.passed(place, message.offset, timestamp);
+            return Ok(());
+        };
+        let partition = &mut self.state.partitions[place];
+        if order::was_seen(&mut partition.seen, &change.origin, &change.position, change.hash, true) {
+            self.counts.repeated += 1;
+            self.passed(place, message.offset, timestamp);
+            return Ok(());
+        }
+        partition.next = message.offset + 1;
+        self.out.gtid(timestamp, partition.domain, partition.next, true);
+        self.out.record(timestamp, &state::of_partition(partition));
+        self.out.query(timestamp, &table.database, &table.truncate());
+        Ok(())
+    }
+
+    /// The open transaction goes up to this message.
+    fn passed(&mut self, place: usize, offset: u64, timestamp: u32) {
+        self.state.partitions[place].next = offset + 1;
+        self.open.get_or_insert_with(|| Transaction::new(place)).timestamp = timestamp;
+    }
+
+    fn end_transaction(&mut self) {
+        let Some(open) = self.open.take() else { return };
+        let partition = &self.state.partitions[open.partition];
+        let timestamp = open.timestamp;
+        self.out.gtid(timestamp, partition.domain, partition.next, false);
+        self.out.record(timestamp, &state::of_partition(partition));
+        self.out.bytes.extend_from_slice(&open.finish());
+        self.transactions += 1;
+        self.out.xid(timestamp, self.transactions);
+    }
+}
+
+/// Whether a definition is newer than the one that the table has. `known`: where that one was seen first.
+fn age(known: &Position, change: &Change<'_>, wide: bool) -> Age {
+    let found = &change.position;
+    if known.place.is_some() && found.place.is_some() && known.scope == found.scope {
+        return if found.is_before(known) { Age::Older } else { Age::Newer };
+    }
+    let is_later = found.commit_ms > known.commit_ms || (!wide && !change.snapshot);
+    if is_later {
+        Age::Newer
+    } else {
+        Age::Unknown
+    }
+}
+
+fn seconds(milliseconds: i64) -> u32 {
+    u32::try_from(milliseconds / 1000).unwrap_or(0)
+}

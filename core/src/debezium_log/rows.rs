@@ -1,0 +1,255 @@
+//! Row events of one transaction.
+
+use std::collections::HashMap;
+
+use crate::event::EventKind;
+
+use super::events::{put_bits, put_length, Packets};
+use super::message::{in_column, Change, Operation, Row};
+use super::table::{Column, Table};
+use super::value::{put, Refused, Value};
+
+/// A row event is ended when it has so many bytes, as servers do.
+const EVENT_BYTES: usize = 32 * 1024;
+const STATEMENT_END: u16 = 1;
+
+/// Rows of one event: the same table, kind and columns.
+struct Run {
+    kind: EventKind,
+    table_id: u64,
+    /// Which columns the images have.
+    present: Vec<bool>,
+    present_after: Vec<bool>,
+    images: Vec<u8>,
+    timestamp: u32,
+}
+
+/// The open transaction of a partition.
+pub struct Transaction {
+    /// The partition's place in the state.
+    pub partition: usize,
+    pub timestamp: u32,
+    packets: Packets,
+    /// Ids of the tables whose maps were written, by name.
+    ids: HashMap<String, u64>,
+    run: Option<Run>,
+}
+
+impl Transaction {
+    pub fn new(partition: usize) -> Self {
+        Self { partition, timestamp: 0, packets: Packets::default(), ids: HashMap::new(), run: None }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.packets.bytes.len()
+    }
+
+    /// Adds the row, or nothing if it cannot be written.
+    pub fn add(
+        &mut self,
+        name: &str,
+        table: &Table,
+        change: &Change<'_>,
+        timestamp: u32,
+    ) -> Result<(), Refused> {
+        let (kind, before, after) = images(table, change)?;
+        let present = before.as_ref().or(after.as_ref()).map(Image::present).unwrap_or_default();
+        let present_after =
+            after.as_ref().filter(|_| before.is_some()).map(Image::present).unwrap_or_default();
+        let mut bytes = Vec::new();
+        for image in [&before, &after].into_iter().flatten() {
+            image.write(table, &mut bytes)?;
+        }
+        let id = match self.ids.get(name) {
+            Some(id) => *id,
+            None => {
+                self.end_run(false);
+                let id = self.ids.len() as u64 + 1;
+                table.map(id, timestamp, &mut self.packets);
+                self.ids.insert(name.to_owned(), id);
+                id
+            }
+        };
+        let fits = self.run.as_ref().is_some_and(|run| {
+            (run.kind, run.table_id) == (kind, id)
+                && run.present == present
+                && run.present_after == present_after
+                && run.images.len() < EVENT_BYTES
+        });
+        if !fits {
+            self.end_run(false);
+        }
+        self.run
+            .get_or_insert_with(|| Run {
+                kind,
+                table_id: id,
+                present,
+                present_after,
+                images: Vec::new(),
+                timestamp,
+            })
+            .images
+            .extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn end_run(&mut self, last: bool) {
+        let Some(run) = self.run.take() else { return };
+        let mut body = run.table_id.to_le_bytes()[..6].to_vec();
+        body.extend((if last { STATEMENT_END } else { 0 }).to_le_bytes());
+        body.extend(2u16.to_le_bytes());
+        put_length(&mut body, run.present.len());
+        put_bits(&mut body, run.present.iter().copied());
+        put_bits(&mut body, run.present_after.iter().copied());
+        body.extend_from_slice(&run.images);
+        self.packets.event(run.kind, run.timestamp, 0, &body);
+    }
+
+    /// The packets of the events between the transaction's beginning and its end.
+    pub fn finish(mut self) -> Vec<u8> {
+        self.end_run(true);
+        self.packets.bytes
+    }
+}
+
+/// A row image: a value for each column of the table.
+struct Image<'r, 'a> {
+    values: Vec<Option<&'r Value<'a>>>,
+    /// Values of columns that the message does not have, as row images have them.
+    columns: Vec<Filled>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Filled {
+    FromMessage,
+    Default,
+    Absent,
+}
+
+impl Image<'_, '_> {
+    fn present(&self) -> Vec<bool> {
+        self.columns.iter().map(|filled| *filled != Filled::Absent).collect()
+    }
+
+    fn write(&self, table: &Table, out: &mut Vec<u8>) -> Result<(), Refused> {
+        let default = |column: &Column, filled: Filled| {
+            (filled == Filled::Default)
+                .then(|| column.default.as_ref().map(|(_, image)| image.clone()))
+                .flatten()
+        };
+        let mut nulls = Vec::new();
+        let mut bytes = Vec::new();
+        for ((column, value), filled) in table.columns.iter().zip(&self.values).zip(&self.columns) {
+            if *filled == Filled::Absent {
+                continue;
+            }
+            if let Some(image) = default(column, *filled) {
+                nulls.push(false);
+                bytes.extend(image);
+                continue;
+            }
+            let value = value.filter(|value| **value != Value::Null);
+            nulls.push(value.is_none());
+            match value {
+                Some(value) => {
+                    put(value, column.kind, &mut bytes).map_err(|why| in_column(&column.name, &why))?
+                }
+                None if table.key.contains(&column.name) => {
+                    return Err(in_column(&column.name, "it is part of the key and has no value"))
+                }
+                None => {}
+            }
+        }
+        put_bits(out, nulls.into_iter());
+        out.extend(bytes);
+        Ok(())
+    }
+}
+
+/// The images of a row event for the change. An update whose row before is not known is written as an insert:
+/// tables are merged by key, so it replaces the row. Only if values are missing, it is an update of the row
+/// that has the key, which keeps them.
+fn images<'r, 'a>(
+    table: &Table,
+    change: &'r Change<'a>,
+) -> Result<(EventKind, Option<Image<'r, 'a>>, Option<Image<'r, 'a>>), Refused> {
+    let whole = |row: &'r Row<'a>| image(table, change, row);
+    match change.operation {
+        Operation::Write => {
+            let row = change.after.as_ref().ok_or("it creates a row and has no `after`")?;
+            Ok((EventKind::WRITE_ROWS, None, Some(whole(row))))
+        }
+        Operation::Update => {
+            let row = change.after.as_ref().ok_or(
+                "it updates a row and has no `after` (MongoDB: `capture.mode` must be one with full documents)",
+            )?;
+            let after = whole(row);
+            if after.columns.contains(&Filled::Absent) {
+                let before = keyed(table, change).ok_or("it lacks values, and its table has no key")?;
+                return Ok((EventKind::UPDATE_ROWS, Some(before), Some(after)));
+            }
+            match &change.before {
+                Some(before) if !change.key.is_empty() || !before.is_empty() => {
+                    let before = whole(before);
+                    if before.columns.contains(&Filled::Absent) {
+                        return Ok((EventKind::WRITE_ROWS, None, Some(after)));
+                    }
+                    Ok((EventKind::UPDATE_ROWS, Some(before), Some(after)))
+                }
+                _ => Ok((EventKind::WRITE_ROWS, None, Some(after))),
+            }
+        }
+        Operation::Delete => {
+            let mut before = match &change.before {
+                Some(row) => whole(row),
+                None => whole_of_key(table, change)
+                    .ok_or("it deletes a row and has neither `before` nor a key")?,
+            };
+            for filled in &mut before.columns {
+                if *filled == Filled::Absent {
+                    *filled = Filled::FromMessage;
+                }
+            }
+            Ok((EventKind::DELETE_ROWS, Some(before), None))
+        }
+        Operation::Truncate => Err("a truncation has no row".into()),
+    }
+}
+
+fn image<'r, 'a>(table: &Table, change: &Change<'_>, row: &'r Row<'a>) -> Image<'r, 'a> {
+    let mut image = Image { values: Vec::new(), columns: Vec::new() };
+    for (at, column) in table.columns.iter().enumerate() {
+        let same = change.fields.get(at).is_some_and(|(field, _)| field.name == column.name);
+        let place = match same {
+            true => Some(at),
+            false => change.fields.iter().position(|(field, _)| field.name == column.name),
+        };
+        let value = place.and_then(|place| row.get(place));
+        image.columns.push(match value {
+            None => Filled::Default,
+            Some(Value::Absent) => Filled::Absent,
+            Some(_) => Filled::FromMessage,
+        });
+        image.values.push(value.filter(|value| **value != Value::Absent));
+    }
+    image
+}
+
+/// An image with the key's columns alone, from the message's key.
+fn keyed<'r, 'a>(table: &Table, change: &'r Change<'a>) -> Option<Image<'r, 'a>> {
+    let mut image = whole_of_key(table, change)?;
+    for (column, filled) in table.columns.iter().zip(&mut image.columns) {
+        *filled = if table.key.contains(&column.name) { Filled::FromMessage } else { Filled::Absent };
+    }
+    Some(image)
+}
+
+/// An image with the key's values from the message's key, and null in other columns.
+fn whole_of_key<'r, 'a>(table: &Table, change: &'r Change<'a>) -> Option<Image<'r, 'a>> {
+    if change.key.is_empty() {
+        return None;
+    }
+    let place = |column: &Column| change.key.iter().position(|name| *name == column.name);
+    let values = table.columns.iter().map(|column| change.key_values.get(place(column)?)).collect();
+    Some(Image { values, columns: vec![Filled::FromMessage; table.columns.len()] })
+}

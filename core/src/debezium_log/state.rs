@@ -1,0 +1,107 @@
+//! What a translator must know to continue where the log ends, and the records that have it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{DecodeError, Result};
+use crate::event::EventKind;
+use crate::log_file::{Direction, LogFile};
+use crate::segment_file::SegmentFile;
+
+use super::order::SeenByOrigin;
+use super::table::Table;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Partition {
+    pub topic: String,
+    pub partition: i32,
+    pub domain: u32,
+    /// The offset of the next message.
+    pub next: u64,
+    pub seen: SeenByOrigin,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct State {
+    pub partitions: Vec<Partition>,
+    pub tables: BTreeMap<String, Table>,
+    /// The last number in the own domain.
+    pub number: u64,
+}
+
+#[derive(Serialize)]
+enum Written<'a> {
+    Whole(&'a State),
+    Table { name: &'a str, table: &'a Table, number: u64 },
+    Partition(&'a Partition),
+}
+
+#[derive(Deserialize)]
+enum Read {
+    Whole(State),
+    Table { name: String, table: Table, number: u64 },
+    Partition(Partition),
+}
+
+fn text(record: &Written<'_>) -> String {
+    serde_json::to_string(record).unwrap_or_default()
+}
+
+pub fn whole(state: &State) -> String {
+    text(&Written::Whole(state))
+}
+
+pub fn of_table(name: &str, table: &Table, number: u64) -> String {
+    text(&Written::Table { name, table, number })
+}
+
+pub fn of_partition(partition: &Partition) -> String {
+    text(&Written::Partition(partition))
+}
+
+impl State {
+    /// The state after records in the order of the log. None: they do not begin with a whole state.
+    pub fn after(records: &[String]) -> std::result::Result<Option<Self>, String> {
+        let mut state: Option<Self> = None;
+        for record in records {
+            let read: Read = serde_json::from_str(record).map_err(|error| error.to_string())?;
+            match (read, &mut state) {
+                (Read::Whole(found), _) => state = Some(found),
+                (_, None) => {}
+                (Read::Table { name, table, number }, Some(state)) => {
+                    state.tables.insert(name, table);
+                    state.number = number;
+                }
+                (Read::Partition(found), Some(state)) => {
+                    match state.partitions.iter_mut().find(|known| known.domain == found.domain) {
+                        Some(known) => *known = found,
+                        None => state.partitions.push(found),
+                    }
+                }
+            }
+        }
+        Ok(state)
+    }
+}
+
+/// The records of a segment up to the offset `end`.
+pub fn read(file: &SegmentFile, base: u64, end: u64) -> Result<Vec<String>> {
+    let name = file.name();
+    let mut file = LogFile::open(file, base)?;
+    let mut find = || {
+        let (mut position, size) = (4, end.saturating_sub(base));
+        file.read_to(size);
+        let mut records = Vec::new();
+        while position < size {
+            let header = file.header(position, size)?;
+            if header.kind == EventKind::IGNORABLE {
+                let event = file.event(position, header, Direction::Forward)?;
+                records.push(String::from_utf8_lossy(event.body).into_owned());
+            }
+            position += u64::from(header.size);
+        }
+        Ok(records)
+    };
+    find().map_err(|error: DecodeError| error.in_file(name))
+}

@@ -1,0 +1,372 @@
+//! Values of messages, and how they are written into row images.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::decimal::image_size;
+use crate::temporal::Date;
+use crate::wire::code;
+
+use super::events::put_length;
+
+/// The type of a column of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    Bool,
+    Int { width: u8 },
+    Float,
+    Double,
+    Decimal { precision: u8, scale: u8 },
+    Date,
+    Time { fsp: u8 },
+    DateTime { fsp: u8 },
+    Timestamp { fsp: u8 },
+    Text,
+    Binary,
+    Bit { bits: u8 },
+    Geometry,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value<'a> {
+    Null,
+    /// The message says that it does not have the value, and that the value did not change.
+    Absent,
+    Int(i128),
+    Float(f64),
+    /// Digits with an optional sign and point.
+    Decimal(Cow<'a, str>),
+    Text(Cow<'a, str>),
+    Bytes(Cow<'a, [u8]>),
+    /// Days since 1970.
+    Date(i64),
+    /// Microseconds.
+    Time(i64),
+    /// Microseconds since 1970.
+    Moment(i128),
+    /// Bits as a number.
+    Bits(u64),
+    Geometry {
+        srid: u32,
+        wkb: Vec<u8>,
+    },
+}
+
+/// Why a value cannot be written. It names no value.
+pub type Refused = Cow<'static, str>;
+
+/// MySQL's utf8mb4_0900_bin: texts are equal only if all their bytes are.
+const TEXT_COLLATION: u16 = 309;
+const BINARY_COLLATION: u16 = 63;
+const DAYS_MIN: i64 = -719_162; // 0001-01-01
+const DAYS_MAX: i64 = 2_932_896; // 9999-12-31
+const DAY_US: i128 = 86_400_000_000;
+/// 838:59:59.999999, as the log's form allows.
+const TIME_US_MAX: i64 = 839 * 3_600_000_000 - 1;
+
+impl Kind {
+    /// The type in SQL.
+    pub fn sql(self) -> String {
+        match self {
+            Self::Bool => "TINYINT(1)".into(),
+            Self::Int { width: 1 } => "TINYINT".into(),
+            Self::Int { width: 2 } => "SMALLINT".into(),
+            Self::Int { width: 4 } => "INT".into(),
+            Self::Int { .. } => "BIGINT".into(),
+            Self::Float => "FLOAT".into(),
+            Self::Double => "DOUBLE".into(),
+            Self::Decimal { precision, scale } => format!("DECIMAL({precision},{scale})"),
+            Self::Date => "DATE".into(),
+            Self::Time { fsp } => format!("TIME({fsp})"),
+            Self::DateTime { fsp } => format!("DATETIME({fsp})"),
+            Self::Timestamp { fsp } => format!("TIMESTAMP({fsp})"),
+            Self::Text => "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin".into(),
+            Self::Binary => "LONGBLOB".into(),
+            Self::Bit { bits } => format!("BIT({bits})"),
+            Self::Geometry => "GEOMETRY".into(),
+        }
+    }
+
+    pub fn type_code(self) -> u8 {
+        match self {
+            Self::Bool | Self::Int { width: 1 } => code::TINY,
+            Self::Int { width: 2 } => code::SHORT,
+            Self::Int { width: 4 } => code::LONG,
+            Self::Int { .. } => code::LONGLONG,
+            Self::Float => code::FLOAT,
+            Self::Double => code::DOUBLE,
+            Self::Decimal { .. } => code::NEWDECIMAL,
+            Self::Date => code::DATE,
+            Self::Time { .. } => code::TIME2,
+            Self::DateTime { .. } => code::DATETIME2,
+            Self::Timestamp { .. } => code::TIMESTAMP2,
+            Self::Text | Self::Binary => code::BLOB,
+            Self::Bit { .. } => code::BIT,
+            Self::Geometry => code::GEOMETRY,
+        }
+    }
+
+    /// What the table map says about the type beyond its code.
+    pub fn put_metadata(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Float => out.push(4),
+            Self::Double => out.push(8),
+            Self::Decimal { precision, scale } => out.extend([precision, scale]),
+            Self::Time { fsp } | Self::DateTime { fsp } | Self::Timestamp { fsp } => out.push(fsp),
+            Self::Text | Self::Binary | Self::Geometry => out.push(4),
+            Self::Bit { bits } => out.extend([bits % 8, bits / 8]),
+            Self::Bool | Self::Int { .. } | Self::Date => {}
+        }
+    }
+
+    /// Whether the table map has a bit of signedness for it.
+    pub fn is_number(self) -> bool {
+        matches!(self, Self::Bool | Self::Int { .. } | Self::Float | Self::Double | Self::Decimal { .. })
+    }
+
+    /// The id of the collation, of columns that have one.
+    pub fn collation(self) -> Option<u16> {
+        match self {
+            Self::Text => Some(TEXT_COLLATION),
+            Self::Binary => Some(BINARY_COLLATION),
+            _ => None,
+        }
+    }
+}
+
+/// Appends a value, which is not null, as a column of this kind has it in row images.
+pub fn put(value: &Value<'_>, kind: Kind, out: &mut Vec<u8>) -> Result<(), Refused> {
+    match (kind, value) {
+        (Kind::Bool, Value::Int(number)) => put_int(*number, 1, out),
+        (Kind::Int { width }, Value::Int(number)) => put_int(*number, width, out),
+        (Kind::Float, Value::Float(number)) => {
+            out.extend((*number as f32).to_le_bytes());
+            Ok(())
+        }
+        (Kind::Double, Value::Float(number)) => {
+            out.extend(number.to_le_bytes());
+            Ok(())
+        }
+        (Kind::Double, Value::Int(number)) if number.unsigned_abs() <= 1 << 53 => {
+            out.extend((*number as f64).to_le_bytes());
+            Ok(())
+        }
+        (Kind::Decimal { precision, scale }, Value::Decimal(text)) => {
+            put_decimal(text, precision, scale, out)
+        }
+        (Kind::Decimal { precision, scale }, Value::Int(number)) => {
+            put_decimal(&number.to_string(), precision, scale, out)
+        }
+        (Kind::Date, Value::Date(days)) => {
+            let date = date(*days)?;
+            let bits = u32::from(date.year) << 9 | u32::from(date.month) << 5 | u32::from(date.day);
+            out.extend_from_slice(&bits.to_le_bytes()[..3]);
+            Ok(())
+        }
+        (Kind::Time { fsp }, Value::Time(micros)) => put_time(*micros, fsp, out),
+        (Kind::DateTime { fsp }, Value::Moment(micros)) => put_datetime(*micros, fsp, out),
+        (Kind::Timestamp { fsp }, Value::Moment(micros)) => put_timestamp(*micros, fsp, out),
+        (Kind::Text, Value::Text(text)) => put_blob(text.as_bytes(), out),
+        (Kind::Text, Value::Decimal(text)) => put_blob(text.as_bytes(), out),
+        (Kind::Text, Value::Int(number)) => put_blob(number.to_string().as_bytes(), out),
+        (Kind::Binary, Value::Bytes(bytes)) => put_blob(bytes, out),
+        (Kind::Bit { bits }, Value::Bits(number)) => {
+            if bits < 64 && number >> bits != 0 {
+                return Err(format!("it has more than {bits} bits").into());
+            }
+            let width = usize::from(bits.div_ceil(8));
+            out.extend_from_slice(&number.to_be_bytes()[8 - width..]);
+            Ok(())
+        }
+        (Kind::Geometry, Value::Geometry { srid, wkb }) => {
+            let mut bytes = srid.to_le_bytes().to_vec();
+            bytes.extend_from_slice(wkb);
+            put_blob(&bytes, out)
+        }
+        _ => Err(format!("it is no value of a column {}", short(kind)).into()),
+    }
+}
+
+fn short(kind: Kind) -> String {
+    kind.sql().split(' ').next().unwrap_or_default().to_owned()
+}
+
+fn put_int(number: i128, width: u8, out: &mut Vec<u8>) -> Result<(), Refused> {
+    let limit = 1i128 << (8 * u32::from(width) - 1);
+    if !(-limit..limit).contains(&number) {
+        return Err(format!("the number does not fit into {width} bytes").into());
+    }
+    out.extend_from_slice(&number.to_le_bytes()[..usize::from(width)]);
+    Ok(())
+}
+
+fn put_blob(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
+    let length = u32::try_from(bytes.len()).map_err(|_| Refused::from("it has more than 4 GiB"))?;
+    out.extend(length.to_le_bytes());
+    out.extend_from_slice(bytes);
+    Ok(())
+}
+
+fn date(days: i64) -> Result<Date, Refused> {
+    if !(DAYS_MIN..=DAYS_MAX).contains(&days) {
+        return Err("the date is not in the years 1 to 9999".into());
+    }
+    Ok(Date::from_days(days as i32))
+}
+
+fn put_fraction(micros: u64, fsp: u8, out: &mut Vec<u8>) {
+    let width = usize::from(fsp.div_ceil(2));
+    let units = micros / [1, 10_000, 100, 1][width];
+    out.extend_from_slice(&units.to_be_bytes()[8 - width..]);
+}
+
+fn put_time(micros: i64, fsp: u8, out: &mut Vec<u8>) -> Result<(), Refused> {
+    if micros.abs() > TIME_US_MAX {
+        return Err("the time is longer than 838 hours".into());
+    }
+    let magnitude = micros.unsigned_abs();
+    let (seconds, fraction) = (magnitude / 1_000_000, magnitude % 1_000_000);
+    let whole = (seconds / 3600) << 12 | (seconds / 60 % 60) << 6 | seconds % 60;
+    let width = usize::from(fsp.div_ceil(2));
+    let fraction = fraction / [1_000_000, 10_000, 100, 1][width];
+    let number = (whole << (8 * width) | fraction) as i64;
+    let zero = 1i64 << (23 + 8 * width);
+    let stored = if micros < 0 { zero - number } else { zero + number };
+    out.extend_from_slice(&stored.to_be_bytes()[8 - 3 - width..]);
+    Ok(())
+}
+
+fn put_datetime(micros: i128, fsp: u8, out: &mut Vec<u8>) -> Result<(), Refused> {
+    let days = i64::try_from(micros.div_euclid(DAY_US)).unwrap_or(i64::MAX);
+    let date = date(days)?;
+    let rest = micros.rem_euclid(DAY_US) as u64;
+    let seconds = rest / 1_000_000;
+    let months = u64::from(date.year) * 13 + u64::from(date.month);
+    let packed = 1 << 39
+        | months << 22
+        | u64::from(date.day) << 17
+        | (seconds / 3600) << 12
+        | (seconds / 60 % 60) << 6
+        | seconds % 60;
+    out.extend_from_slice(&packed.to_be_bytes()[3..]);
+    put_fraction(rest % 1_000_000, fsp, out);
+    Ok(())
+}
+
+/// Second 0 is how the log writes a timestamp without a value, and how Debezium's connectors for MySQL write
+/// it, too.
+fn put_timestamp(micros: i128, fsp: u8, out: &mut Vec<u8>) -> Result<(), Refused> {
+    let seconds = micros.div_euclid(1_000_000);
+    let Ok(seconds) = u32::try_from(seconds) else {
+        return Err("the time is not in the years 1970 to 2106 (`source.zoned_timestamps: datetime`)".into());
+    };
+    out.extend(seconds.to_be_bytes());
+    put_fraction(micros.rem_euclid(1_000_000) as u64, fsp, out);
+    Ok(())
+}
+
+/// Bytes of 0 to 9 digits.
+const DIGIT_BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
+
+fn put_decimal(text: &str, precision: u8, scale: u8, out: &mut Vec<u8>) -> Result<(), Refused> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if !(whole.bytes().chain(fraction.bytes())).all(|byte| byte.is_ascii_digit()) || whole.is_empty() {
+        return Err("it is no decimal number".into());
+    }
+    let whole = whole.trim_start_matches('0');
+    let fraction = fraction.trim_end_matches('0');
+    let (whole_max, scale) = (usize::from(precision - scale), usize::from(scale));
+    if whole.len() > whole_max || fraction.len() > scale {
+        return Err(format!("the number does not fit into DECIMAL({precision},{scale})").into());
+    }
+    let padded = format!("{whole:0>whole_max$}{fraction:0<scale$}");
+    let (whole, fraction) = padded.split_at(whole_max);
+    let start = out.len();
+    let first = whole_max % 9;
+    put_digits(&whole[..first], out);
+    whole.as_bytes()[first..].chunks(9).for_each(|group| put_group(group, out));
+    fraction.as_bytes().chunks(9).for_each(|group| put_group(group, out));
+    debug_assert_eq!(out.len() - start, image_size(precision, scale as u8));
+    if negative && padded.bytes().any(|digit| digit != b'0') {
+        out[start..].iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    if let Some(byte) = out.get_mut(start) {
+        *byte ^= 0x80;
+    }
+    Ok(())
+}
+
+fn put_digits(digits: &str, out: &mut Vec<u8>) {
+    put_group(digits.as_bytes(), out);
+}
+
+/// At most nine digits, in as few bytes as their number needs.
+fn put_group(digits: &[u8], out: &mut Vec<u8>) {
+    let number = digits.iter().fold(0u32, |number, digit| number * 10 + u32::from(digit - b'0'));
+    out.extend_from_slice(&number.to_be_bytes()[4 - DIGIT_BYTES[digits.len()]..]);
+}
+
+/// The text of an unscaled number, a big-endian two's complement, with `scale` digits after the point.
+pub fn decimal_text(bytes: &[u8], scale: i32) -> Result<String, Refused> {
+    const BYTES_MAX: usize = 1024;
+    if bytes.len() > BYTES_MAX || scale.unsigned_abs() as usize > BYTES_MAX {
+        return Err("the decimal number is too long".into());
+    }
+    let negative = bytes.first().is_some_and(|byte| byte & 0x80 != 0);
+    let mut magnitude: Vec<u8> = bytes.to_vec();
+    if negative {
+        let mut carry = true;
+        for byte in magnitude.iter_mut().rev() {
+            let (sum, more) = (!*byte).overflowing_add(u8::from(carry));
+            (*byte, carry) = (sum, more);
+        }
+        if carry {
+            magnitude.insert(0, 1);
+        }
+    }
+    let mut digits = Vec::new();
+    while magnitude.iter().any(|byte| *byte != 0) {
+        let mut rest = 0u32;
+        for byte in &mut magnitude {
+            let number = rest << 8 | u32::from(*byte);
+            (*byte, rest) = ((number / 10) as u8, number % 10);
+        }
+        digits.push(b'0' + rest as u8);
+    }
+    let places = usize::try_from(scale.max(0)).unwrap_or(0);
+    while digits.len() <= places {
+        digits.push(b'0');
+    }
+    digits.reverse();
+    let mut text = String::from_utf8(digits).unwrap_or_default();
+    if scale < 0 {
+        text.extend(std::iter::repeat_n('0', scale.unsigned_abs() as usize));
+    } else if places > 0 {
+        text.insert(text.len() - places, '.');
+    }
+    if negative {
+        text.insert(0, '-');
+    }
+    Ok(text)
+}
+
+/// Appends a name with its length.
+pub fn put_name(name: &str, out: &mut Vec<u8>) {
+    put_length(out, name.len());
+    out.extend_from_slice(name.as_bytes());
+}
+
+const NAME_BYTES_MAX: usize = 255;
+
+/// Refuses names that the log cannot have.
+pub fn check_name(name: &str) -> Result<(), Refused> {
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {
+        return Err("a name is empty, longer than 255 bytes, or has a zero byte".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,426 @@
+"""The receiver turns messages of Debezium's topics into a log, and appends it to the relay log.
+
+`Receiver.run` works until it is stopped or cannot continue. It is a loop of sessions, one for each consumer.
+A session first cuts the log to its last committed transaction end. The log itself says which messages it has,
+partition by partition, and what is known of their tables (`_core.topic_records`). So the consumer asks for
+exactly the messages that the log does not have, and nothing outside of the log can disagree with it: nothing
+is lost and nothing is stored twice, even if the last session ended by `kill -9`. No offsets are committed to
+Kafka.
+
+`_core.TopicTranslator` does all work that is needed for each message.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import time
+import uuid as uuids
+from dataclasses import dataclass, field
+
+from penstock._core import DecodeError, Framer, GtidSet, TopicTranslator, topic_records
+from penstock.backoff import Backoff, Schedule
+from penstock.config import PipelineConfig
+from penstock.disk import directory
+from penstock.disk.replace import replace_file
+from penstock.errors import (
+    ConfigError,
+    LogDiverged,
+    PenstockError,
+    RelayLogCorrupt,
+    SourceError,
+    TransientError,
+)
+from penstock.model.offset import Offset
+from penstock.relaylog.files import LogPlace
+from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment import DAMAGED_HINT, FORMAT, RELAY_FILE, read_relay
+from penstock.relaylog.segment_format import MYSQL_BINLOG
+from penstock.relaylog.status import StatusFile
+from penstock.relaylog.upkeep import Upkeep
+from penstock.relaylog.writer import DiskFull, RelayLogWriter
+from penstock.sources.debezium import positions
+from penstock.sources.debezium.connection import Batch, Place, Topics
+from penstock.sources.debezium.options import DebeziumOptions, options_of
+from penstock.sources.stop_signals import Stopping, ensure_end
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.2
+"""How often the ends of partitions are asked for while messages come."""
+IDLE_LOOK_S = 1.0
+"""The same while none come. Each look adds a line to the index."""
+FIND_S = 5.0
+"""How often new topics and partitions are looked for."""
+WAIT_S = 0.1
+"""Longest wait for a message. A request to stop is noticed after it."""
+FLUSH_PAUSE_S = 0.002
+"""Pause between two flushes. Each costs two fsyncs and an index line."""
+DISK_RETRY_S = 1.0
+"""How often a receiver with a full disk checks for space."""
+SKIPPED_LOGGED_MAX = 100
+"""Skipped messages that are logged one by one. Then only the status counts them."""
+ON_ERROR_HINT = (
+    "Correct what writes the topic. With `source.on_error: skip`, the pipeline goes on without this message, "
+    "whose change is lost."
+)
+
+
+def receive(config: PipelineConfig, stopping: Stopping) -> None:
+    """Writes the relay log until it is asked to stop. Raises errors that it cannot retry."""
+    ensure_end(stopping)
+    source = options_of(config)
+    log.info(
+        "receiving %s from %s into %s", ", ".join(source.topics), source.bootstrap, config.relay_log_path
+    )
+    Receiver(config, source, stopping).run()
+
+
+@dataclass
+class _Session:
+    """One consumer and its state."""
+
+    topics: Topics
+    translator: TopicTranslator
+    framer: Framer
+    reached: dict[Place, int]
+    """The offset after the last message that was read, of each partition."""
+    time_us: int
+    """The last time at which the log had everything."""
+    wanted: tuple[int, dict[Place, int]] | None = None
+    """A time, and the ends that partitions had then."""
+    looked: float = 0.0
+    found: float = field(default_factory=time.monotonic)
+    flushed: float = 0.0
+    dirty: bool = False
+    came: bool = False
+    """Whether messages have come since the last look."""
+
+
+class Receiver:
+    """Writes the relay log of one pipeline. `run` raises the error that ends it."""
+
+    def __init__(self, config: PipelineConfig, source: DebeziumOptions, stopping: Stopping) -> None:
+        self.config = config
+        self.source = source
+        self.stopping = stopping
+        self.place = LogPlace.of(config)
+        self.folder = config.relay_log_path
+        self.upkeep = Upkeep(self.place, config.relay_log, lambda: bool(stopping))
+        self._skipped = 0
+        self._connected_once = False
+
+    def run(self) -> None:
+        """Receives until it is stopped. Raises `LeaseHeld` at once if another receiver writes this log."""
+        directory.make(self.folder, "relay_log.path")
+        directory.close_to_others(self.folder, "relay_log.path")
+        self.writer = RelayLogWriter(self.folder, self.config.relay_log, prepare=self.upkeep.prepare)
+        self.status = StatusFile(self.folder, self.writer.lease.generation)
+        self.status.facts["source"] = {"bootstrap": self.source.bootstrap}
+        self.upkeep.begin(self.writer.lease.generation)
+        clean = False
+        try:
+            self._sessions()
+            clean = True
+            self.status.enter("stopped")
+        except PenstockError as error:
+            self.status.enter("failed", error.message, error)
+            raise
+        except BaseException as error:
+            self.status.enter("failed", f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            self.writer.close(hand_over=lambda: self.upkeep.end(clean=clean))
+
+    # sessions -----------------------------------------------------------------------------------------------
+
+    def _sessions(self) -> None:
+        reconnect = Backoff(Schedule(first_s=0.2, max_s=self.source.reconnect_max / 1000))
+        reconnects = 0
+        while not self.stopping:
+            try:
+                self._session()
+                reconnect.succeeded()
+                continue
+            except DiskFull as error:
+                self._wait_for_room(error)
+                continue
+            except TransientError as error:
+                if not self._connected_once and not RelayLog.exists(self.folder):
+                    raise ConfigError(error.message, hint=error.hint, **error.details) from error
+                trouble = error
+            except DecodeError as error:
+                raise RelayLogCorrupt(
+                    f"The file {error.path} of the relay log is damaged at offset {error.offset}: "
+                    f"{error.reason}.",
+                    hint=DAMAGED_HINT, path=error.path, offset=error.offset,
+                ) from error  # fmt: skip
+            reconnects += 1
+            self.status.facts["reconnects"] = reconnects
+            self.status.enter("reconnecting", str(trouble), trouble)
+            self.stopping.sleep(reconnect.failed())
+
+    def _wait_for_room(self, error: DiskFull) -> None:
+        with contextlib.suppress(DiskFull):
+            self.writer.recover()
+        self.status.enter("disk_full", str(error), error)
+        self.stopping.sleep(DISK_RETRY_S)
+        self.upkeep.make_room()
+
+    def _session(self) -> None:
+        self.stopping.reconnect = False
+        self.status.enter("connecting")
+        self.writer.recover()
+        topics = Topics(self.source)
+        try:
+            cluster, found = topics.find()
+            self._connected_once = True
+            session = self._begin(topics, cluster, found)
+            self.status.enter("streaming")
+            self._stream(session)
+        finally:
+            topics.close()
+
+    def _begin(self, topics: Topics, cluster: str, found: dict[str, int]) -> _Session:
+        """Continues the log where it ends, or begins it."""
+        relay = RelayLog.open(self.place) if RelayLog.exists(self.folder) else None
+        if relay is not None and not relay.segments():
+            relay = None  # it was killed before it had written anything
+        if relay is not None and relay.source_uuid != cluster:
+            raise LogDiverged(
+                f"The brokers are of the cluster {cluster}, and the relay log follows {relay.source_uuid}. "
+                "Offsets are different in each cluster.",
+                hint="Begin again with a new `state`, or correct `source.bootstrap`.",
+                server_uuid=cluster,
+            )
+        translator = self._translator(relay)
+        places = _places(found)
+        known = {(topic, number): at for topic, number, _, at in translator.positions}
+        bounds = topics.bounds(places)
+        starts = positions.starts(known, bounds)
+        self._note_topics(translator, found, known)
+        self._create(cluster)
+        framer = self._framer(relay, translator, cluster)
+        last_us = relay.position_at(relay.end).order[-1] if relay is not None else 0
+        session = _Session(topics, translator, framer, starts, last_us)
+        self._put(session, translator.head(positions.FILE, last_us))
+        if relay is None and self.source.start == "latest":
+            for place in places:
+                starts[place] = bounds[place].next
+                self._put(session, translator.advance(*place, starts[place], _now_ms()))
+        self._put(session, translator.checkpoint(_now_ms()))
+        self._commit(session)
+        self.writer.wait()
+        topics.assign(starts)
+        return session
+
+    def _note_topics(
+        self, translator: TopicTranslator, found: dict[str, int], known: dict[Place, int]
+    ) -> None:
+        for name, partitions in found.items():
+            if partitions > 1:
+                translator.set_wide(name)
+        for place in known.keys() - set(_places(found)):
+            log.warning("%s[%d] does not exist any more; its table stays as it is", *place)
+        if not found:
+            log.warning("no topic matches %s yet", ", ".join(self.source.topics))
+        self.status.facts["topics"] = len(found)
+
+    def _translator(self, relay: RelayLog | None) -> TopicTranslator:
+        records = [] if relay is None else _records(relay)
+        source = self.source
+        translator = TopicTranslator(
+            records,
+            zoned_timestamps=source.zoned_timestamps,
+            cuts_nanoseconds=source.nanoseconds == "microseconds",
+            unavailable=source.unavailable_value,
+            table=source.table,
+            skips=source.on_error == "skip",
+        )
+        if relay is not None:
+            listed = ",".join(f"{domain}-1-{at}" for *_, domain, at in translator.positions if at)
+            executed = relay.executed_at(relay.end)
+            if not GtidSet(listed).issubset(executed):
+                raise RelayLogCorrupt(
+                    f"The relay log {self.folder} does not have the messages that its records name.",
+                    hint=DAMAGED_HINT, path=str(self.folder), offset=int(relay.end),
+                )  # fmt: skip
+        return translator
+
+    def _create(self, cluster: str) -> None:
+        path = self.folder / RELAY_FILE
+        if path.exists():
+            read_relay(self.folder)
+            return
+        relay = {
+            "format": FORMAT,
+            "segment_format": MYSQL_BINLOG,
+            "uuid": str(uuids.uuid4()),
+            "created": time.time(),
+            "mode": "gtid",
+            "source": {"type": self.source.type, "server_uuid": cluster},
+            "start": {"at": self.source.start},
+        }
+        replace_file(path, json.dumps(relay, indent=1).encode(), durable=True)
+
+    def _framer(self, relay: RelayLog | None, translator: TopicTranslator, cluster: str) -> Framer:
+        limits = self.config.relay_log
+        known = relay.position_at(relay.end) if relay is not None else None
+        return Framer(
+            offset=self.writer.end,
+            segment_size=limits.segment_size,
+            span_size=limits.span_size,
+            server_uuid=cluster,
+            executed=relay.executed_at(relay.end) if relay is not None else GtidSet(""),
+            file=positions.FILE if known is not None else "",
+            position=known.order[-1] if known is not None else 0,
+            spool=str(self.writer.spool.folder),
+            generation=self.writer.lease.generation,
+        )
+
+    # streaming ----------------------------------------------------------------------------------------------
+
+    def _stream(self, session: _Session) -> None:
+        while not (self.stopping or self.stopping.reconnect):
+            batch = session.topics.take(0.0 if session.dirty else WAIT_S)
+            self._take(session, batch)
+            self._look(session)
+            self._flush(session)
+            self.stopping.drain()
+            if self.status.is_outdated:
+                self._report(session)
+                self.upkeep.each_second()
+            if time.monotonic() - session.found > FIND_S:
+                self._find_more(session)
+        self.writer.wait()
+        self._commit(session)
+        self.writer.wait()
+        self._report(session)
+
+    def _take(self, session: _Session, batch: Batch) -> None:
+        translator = session.translator
+        if batch.messages:
+            packets, faults = translator.translate(batch.messages)
+            self._put(session, packets)
+            for topic, partition, offset, reason in faults:
+                self._refused(session, topic, partition, offset, reason)
+            for topic, partition, offset, *_ in batch.messages:
+                session.reached[(topic, partition)] = offset + 1
+            session.came = True
+        for (topic, partition), end in batch.ends.items():
+            # Behind the last message are the borders of transactions, or messages that were compacted.
+            self._put(session, translator.advance(topic, partition, end, _now_ms()))
+            session.reached[(topic, partition)] = max(end, session.reached[(topic, partition)])
+
+    def _refused(self, session: _Session, topic: str, partition: int, offset: int, reason: str) -> None:
+        message = f"The message at offset {offset} of {topic}[{partition}] cannot be read: {reason}."
+        if self.source.on_error == "stop":
+            self._commit(session)
+            self.writer.wait()
+            raise SourceError(
+                message, hint=ON_ERROR_HINT, topic=topic, partition=partition, message_offset=offset
+            )
+        self._skipped += 1
+        if self._skipped <= SKIPPED_LOGGED_MAX:
+            log.warning("%s It is skipped.", message)
+
+    def _look(self, session: _Session) -> None:
+        """Writes the time at which the log had everything: see `positions`."""
+        if session.wanted is None:
+            pause = LOOK_S if session.came else IDLE_LOOK_S
+            if time.monotonic() - session.looked < pause:
+                return
+            at = positions.next_time_us(session.time_us)
+            session.wanted = (at, session.topics.ends(session.reached))
+            session.looked, session.came = time.monotonic(), False
+        at, ends = session.wanted
+        if all(session.reached[place] >= end for place, end in ends.items()):
+            self._put(session, session.translator.moved(positions.FILE, at))
+            session.time_us, session.wanted, session.dirty = at, None, True
+
+    def _find_more(self, session: _Session) -> None:
+        """Begins to read new topics and partitions, from their first messages."""
+        session.found = time.monotonic()
+        _, found = session.topics.find()
+        new = [place for place in _places(found) if place not in session.reached]
+        if not new:
+            return
+        for name, partitions in found.items():
+            if partitions > 1:
+                session.translator.set_wide(name)
+        starts = positions.starts({}, session.topics.bounds(new))
+        session.topics.add(starts)
+        session.reached |= starts
+        self.status.facts["topics"] = len(found)
+
+    def _put(self, session: _Session, packets: bytes) -> None:
+        if not packets:
+            return
+        rolled = False
+        pieces = session.framer.feed(packets)
+        while True:
+            rolled |= any(isinstance(piece, tuple) and len(piece) == 3 for piece in pieces)
+            self.writer.put(pieces)
+            if not session.framer.more:
+                break
+            pieces = session.framer.feed(b"")
+        session.dirty = True
+        if rolled and session.looked:
+            # Each segment has the whole state, so that older ones may be deleted.
+            self._put(session, session.translator.checkpoint(_now_ms()))
+            self._commit(session)
+            self.writer.wait()
+
+    def _flush(self, session: _Session) -> None:
+        now = time.monotonic()
+        if not session.dirty or not self.writer.ready_to_flush or now - session.flushed < FLUSH_PAUSE_S:
+            return
+        self._commit(session)
+        session.flushed, session.dirty = now, False
+        if self.writer.segment_is_full:
+            session.framer.roll()
+
+    def _commit(self, session: _Session) -> None:
+        self.writer.flush(session.framer.cut(), spools=session.framer.spool_files)
+
+    def _report(self, session: _Session) -> None:
+        framer = session.framer
+        file, position = framer.source
+        rows, empty, repeated, _ = session.translator.counts
+        self.status.facts |= {
+            "offset": framer.committed,
+            "position": {"file": file, "position": position},
+            "gtids": str(framer.executed),
+            "last_commit_us": framer.last_commit_us or self.status.facts.get("last_commit_us"),
+            "transactions": framer.transactions,
+            "events": framer.events,
+            "messages": {"rows": rows, "empty": empty, "repeated": repeated, "skipped": self._skipped},
+            **self.upkeep.report(),
+        }
+        self.status.write()
+
+
+def _places(topics: dict[str, int]) -> list[Place]:
+    return [(name, number) for name, partitions in topics.items() for number in range(partitions)]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _records(relay: RelayLog) -> list[str]:
+    """What the log has about its messages and tables, from the last record of all of it on."""
+    found: list[str] = []
+    offset = relay.end
+    while offset > relay.segments()[0].base:
+        _, base = relay.segment_of(offset)
+        file, _ = relay.segment_of(offset, start=base)
+        found = topic_records(file, base, offset) + found
+        if any(record.startswith('{"Whole"') for record in found):
+            return found
+        offset = Offset(base)
+    raise RelayLogCorrupt(
+        f"The relay log {relay.place} does not say which messages it has.",
+        hint=DAMAGED_HINT, path=str(relay.place), offset=int(relay.end),
+    )  # fmt: skip

@@ -1,0 +1,36 @@
+"""What topics that Debezium fills register as a source."""
+
+from __future__ import annotations
+
+from penstock.config import PipelineConfig
+from penstock.model.schema import TypeOptions
+from penstock.relaylog.reader import RelayLog
+from penstock.sources.base import Source
+from penstock.sources.debezium.options import DebeziumOptions
+from penstock.sources.kind import SourceKind
+from penstock.sources.statements import Statements
+from penstock.sources.stop_signals import Stopping
+from penstock.sources.table_filter import TableFilter
+
+
+def _open(config: PipelineConfig, *, foreign_keys: bool) -> Source:
+    from penstock.sources.debezium.source import DebeziumSource
+
+    return DebeziumSource(config)
+
+
+def _statements(captured: TableFilter, log: RelayLog, *, types: TypeOptions) -> Statements:
+    from penstock.sources.debezium.statements import statements_of
+
+    return statements_of(captured, log, types=types)
+
+
+def _receive(config: PipelineConfig, stopping: Stopping) -> None:
+    from penstock.sources.debezium.receiver import receive
+
+    receive(config, stopping)
+
+
+DEBEZIUM = SourceKind(
+    name="debezium", options=DebeziumOptions, open=_open, statements=_statements, receive=_receive
+)
