@@ -641,7 +641,7 @@ class TopicTranslator:
     """Turns messages of Debezium's topics into packets of a log, for `Framer`.
 
     `records`: what the log that is continued has of `topic_records`, from the last whole state on; none for a
-    new log. Raises `ValueError` for others. `zoned_timestamps`: `auto`, `timestamp` or `datetime`.
+    new log. Raises `ValueError` for others. `zoned_timestamps`: `auto`, `instant` or `utc`.
     `unavailable`: the text that stands for values that did not change. `table`: a pattern for names of
     tables. `skips`: messages that cannot be read are skipped.
     """

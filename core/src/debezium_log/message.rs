@@ -23,10 +23,12 @@ const MESSAGE_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zoned {
-    /// Like `Timestamp` for MySQL and MariaDB, otherwise like `Datetime`.
+    /// Like `Instant` for MySQL and MariaDB, otherwise like `Utc`.
     Auto,
-    Timestamp,
-    Datetime,
+    /// TIMESTAMP.
+    Instant,
+    /// DATETIME in UTC.
+    Utc,
 }
 
 #[derive(Debug, Clone)]
@@ -166,8 +168,8 @@ fn forms(options: &Options, connector: &str) -> Forms {
     let mysql = matches!(connector, "mysql" | "mariadb");
     let instants = match options.zoned {
         Zoned::Auto => mysql,
-        Zoned::Timestamp => true,
-        Zoned::Datetime => false,
+        Zoned::Instant => true,
+        Zoned::Utc => false,
     };
     Forms { instants, cuts_nanoseconds: options.cuts_nanoseconds, implicit_defaults: mysql }
 }

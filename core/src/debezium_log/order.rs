@@ -1,10 +1,10 @@
 //! Which events of a topic partition were there before.
 //!
 //! Debezium delivers at least once: after a crash it sends events again. Each event carries its position at
-//! the database. An event counts as sent again only if its position, its commit time and (MySQL) the number of
-//! its GTID are all at or before the last ones that were seen from the same database. A position alone would
-//! not do: after a failover, positions of the new server may be smaller. If in doubt, an event is taken: a
-//! change that is applied twice is harmless where rows are merged by key, and a lost one is not.
+//! the database. An event counts as sent again only if its position, its commit time and (MySQL) the number
+//! of its GTID are all at or before the last ones that were seen from the same database. A position alone
+//! would not do: after a failover, positions of the new server may be smaller. If in doubt, an event is
+//! taken: a change that is applied twice is harmless where rows are merged by key, and a lost one is not.
 
 use std::collections::BTreeMap;
 

@@ -181,7 +181,7 @@ fn images<'r, 'a>(
         }
         Operation::Update => {
             let row = change.after.as_ref().ok_or(
-                "it updates a row and has no `after` (MongoDB: `capture.mode` must be one with full documents)",
+                "it updates a row and has no `after` (MongoDB: needs a `capture.mode` with full documents)",
             )?;
             let after = whole(row);
             if after.columns.contains(&Filled::Absent) {

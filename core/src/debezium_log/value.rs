@@ -259,7 +259,7 @@ fn put_datetime(micros: i128, fsp: u8, out: &mut Vec<u8>) -> Result<(), Refused>
 fn put_timestamp(micros: i128, fsp: u8, out: &mut Vec<u8>) -> Result<(), Refused> {
     let seconds = micros.div_euclid(1_000_000);
     let Ok(seconds) = u32::try_from(seconds) else {
-        return Err("the time is not in the years 1970 to 2106 (`source.zoned_timestamps: datetime`)".into());
+        return Err("the time is not in the years 1970 to 2106 (`source.zoned_timestamps: utc`)".into());
     };
     out.extend(seconds.to_be_bytes());
     put_fraction(micros.rem_euclid(1_000_000) as u64, fsp, out);

@@ -37,8 +37,8 @@ impl TopicTranslator {
     ) -> PyResult<Self> {
         let zoned = match zoned_timestamps {
             "auto" => Zoned::Auto,
-            "timestamp" => Zoned::Timestamp,
-            "datetime" => Zoned::Datetime,
+            "instant" => Zoned::Instant,
+            "utc" => Zoned::Utc,
             other => return Err(PyValueError::new_err(format!("zoned_timestamps {other:?} is not known"))),
         };
         let state = match State::after(&records).map_err(PyValueError::new_err)? {

@@ -87,28 +87,8 @@ class TopicLog:
         log = self.log
         return [one.sql for one in log.statements(LogRange(Offset(0), log.end))]
 
-    def definitions(self) -> dict[TableId, tuple[Offset, TableSchema]]:
-        """Each table as it was created, with the end of the statement that did that."""
-        log = self.log
-        found: dict[TableId, tuple[Offset, TableSchema]] = {}
-        statements = statements_of(TableFilter(TablesConfig(include=["*.*"])), log, types=DEFAULT_TYPES)
-        live: dict[TableId, TableSchema] = {}
-        for statement in log.statements(LogRange(Offset(0), log.end)):
-            for effect in statements.effects(statement, live):
-                after = effect.definition_after(live.get(effect.table))
-                assert after is not None and effect.rereads is None, effect
-                live[effect.table] = after
-                found.setdefault(effect.table, (statement.end, after))
-        return found
-
     def changes(self, table: str) -> list[dict[str, Any]]:
-        """All changes of a table, decoded with the definitions that its statements make."""
-        name = TableId.parse(table)
-        at, schema = self.definitions()[name]
-        with ChangeReader(
-            self.folder, Definitions(at, {name: schema}), start=at, until=self.log.end, before_images=True
-        ) as reader:
-            return [row for item in reader if isinstance(item, ChangeBatch) for row in item.batch.to_pylist()]
+        return changes_of(self.folder, table)
 
     def rows(self, table: str, key: str = "id") -> list[dict[str, Any]]:
         """What the changes leave of a table that was empty, by its key."""
@@ -120,3 +100,27 @@ class TopicLog:
             else:
                 rows[values[key]] = values
         return [rows[one] for one in sorted(rows)]
+
+
+def definitions_of(folder: Path) -> dict[TableId, tuple[Offset, TableSchema]]:
+    """Each table as it was created, with the end of the statement that did that."""
+    log = RelayLog.open(folder)
+    found: dict[TableId, tuple[Offset, TableSchema]] = {}
+    statements = statements_of(TableFilter(TablesConfig(include=["*.*"])), log, types=DEFAULT_TYPES)
+    live: dict[TableId, TableSchema] = {}
+    for statement in log.statements(LogRange(Offset(0), log.end)):
+        for effect in statements.effects(statement, live):
+            after = effect.definition_after(live.get(effect.table))
+            assert after is not None and effect.rereads is None, effect
+            live[effect.table] = after
+            found.setdefault(effect.table, (statement.end, after))
+    return found
+
+
+def changes_of(folder: Path, table: str) -> list[dict[str, Any]]:
+    """All changes of a table in a relay log, decoded with the definitions that its statements make."""
+    name = TableId.parse(table)
+    at, schema = definitions_of(folder)[name]
+    end = RelayLog.open(folder).end
+    with ChangeReader(folder, Definitions(at, {name: schema}), start=at, until=end) as reader:
+        return [row for item in reader if isinstance(item, ChangeBatch) for row in item.batch.to_pylist()]

@@ -1,0 +1,196 @@
+"""A real receiver process consumes topics of a real broker. Each message is in the log once, in order."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from tests.sources.debezium.messages import Table
+from tests.sources.debezium.receiving import Receiving, Topics
+
+from penstock.relaylog.segment import list_segments
+from penstock.testing import servers
+
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def topics() -> Iterator[Topics]:
+    with servers.kafka() as cluster:
+        yield Topics(cluster.bootstrap)
+
+
+@pytest.fixture
+def table() -> Table:
+    """A table with a topic of its own."""
+    name = f"t{uuid.uuid4().hex[:8]}"
+    return Table(topic=f"{name}.shop.orders")
+
+
+@pytest.fixture
+def receivers(topics: Topics, tmp_path: Path) -> Iterator[Any]:
+    made: list[Receiving] = []
+
+    def make(topic: str, **source: Any) -> Receiving:
+        made.append(Receiving(topics.bootstrap, tmp_path / str(len(made)), topic, **source))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def row(key: int, position: int) -> dict[str, Any]:
+    return {"id": key, "note": f"change {position}"}
+
+
+def created(table: Table, numbers: range) -> list[tuple[bytes | None, bytes]]:
+    return [
+        table.change("c", None, row(at, at), file="binlog.000001", pos=at + 4, row=0, server_id=1)
+        for at in numbers
+    ]
+
+
+def ids(receiver: Receiving) -> list[int]:
+    return [change["id"] for change in receiver.changes("shop.orders")]
+
+
+def test_each_message_is_in_the_log_once_though_the_receiver_is_killed(
+    topics: Topics, table: Table, receivers: Any
+) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    chance, receiver = random.Random(seed), receivers(table.topic, relay_log={"segment_size": 65536})
+    topics.create(table.topic, PARTITIONS)
+    sent = 0
+    for _ in range(4):
+        receiver.start()
+        for _ in range(chance.randrange(1, 4)):
+            for partition in range(PARTITIONS):
+                more = chance.randrange(1, 400)
+                topics.send(table.topic, created(table, range(sent, sent + more)), partition=partition)
+                sent += more
+        if chance.random() < 0.5:
+            end = receiver.log.end if receiver.log is not None else 0
+            receiver.wait_for(lambda end=end: receiver.log is not None and receiver.log.end > end)
+        receiver.kill()
+    receiver.start()
+    receiver.wait_until_level()
+    receiver.stop()
+    found = ids(receiver)
+    assert sorted(found) == list(range(sent)) and len(list_segments(receiver.log_path)) > 5
+
+
+def test_messages_of_transactions_that_were_aborted_are_not_taken(
+    topics: Topics, table: Table, receivers: Any
+) -> None:
+    topics.create(table.topic)
+    producer = Producer({"bootstrap.servers": topics.bootstrap, "transactional.id": table.topic})
+    producer.init_transactions(30)
+    for number, commits in enumerate([True, False, True, False]):
+        producer.begin_transaction()
+        for key, value in created(table, range(number * 10, number * 10 + 10)):
+            producer.produce(table.topic, key=key, value=value)
+        producer.flush(30)
+        if commits:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+    receiver = receivers(table.topic)
+    receiver.start()
+    receiver.wait_until_level()
+    assert ids(receiver) == [*range(10), *range(20, 30)]
+
+
+def test_new_topics_and_partitions_are_followed_from_their_first_message(
+    topics: Topics, table: Table, receivers: Any
+) -> None:
+    receiver = receivers(table.topic.replace("orders", "*"), start="latest")
+    topics.create(table.topic)
+    topics.send(table.topic, created(table, range(5)))
+    receiver.start()
+    receiver.wait_until_level()
+    later = Table(topic=table.topic.replace("orders", "lines"), source={"db": "shop", "table": "lines"})
+    topics.create(later.topic)
+    topics.send(later.topic, created(later, range(3)))
+    topics.send(table.topic, created(table, range(5, 7)))
+    receiver.wait_for(
+        lambda: b"lines" in b"".join(path.read_bytes() for path in receiver.log_path.glob("*.index"))
+    )
+    receiver.wait_until_level()
+    assert ids(receiver) == [5, 6]
+    assert [change["id"] for change in receiver.changes("shop.lines")] == [0, 1, 2]
+
+
+def test_a_receiver_says_which_messages_were_deleted_before_it_had_them(
+    topics: Topics, table: Table, receivers: Any
+) -> None:
+    topics.create(table.topic)
+    topics.send(table.topic, created(table, range(10)))
+    receiver = receivers(table.topic)
+    receiver.start()
+    receiver.wait_until_level()
+    receiver.stop()
+    topics.send(table.topic, created(table, range(10, 20)))
+    for future in topics.admin.delete_records([TopicPartition(table.topic, 0, 15)]).values():
+        future.result()
+    receiver.start()
+    said = receiver.fails()
+    assert (
+        said.startswith("LogPurged") and f"messages 10 to 14 of {table.topic}[0]" in said and "state" in said
+    )
+
+
+def test_a_topic_that_was_created_again_is_not_taken_for_the_old_one(
+    topics: Topics, table: Table, receivers: Any
+) -> None:
+    topics.create(table.topic)
+    topics.send(table.topic, created(table, range(10)))
+    receiver = receivers(table.topic)
+    receiver.start()
+    receiver.wait_until_level()
+    receiver.stop()
+    for future in topics.admin.delete_topics([table.topic], operation_timeout=30).values():
+        future.result()
+    topics.create(table.topic)
+    topics.send(table.topic, created(table, range(3)))
+    receiver.start()
+    said = receiver.fails()
+    assert said.startswith("LogDiverged") and f"{table.topic}[0] ends at offset 3" in said
+
+
+def test_a_message_that_cannot_be_read_stops_the_receiver_or_is_skipped(
+    topics: Topics, table: Table, receivers: Any
+) -> None:
+    topics.create(table.topic)
+    topics.send(table.topic, [*created(table, range(2)), (b"{}", b"secret"), *created(table, range(2, 4))])
+    receiver = receivers(table.topic)
+    receiver.start()
+    said = receiver.fails()
+    assert f"offset 2 of {table.topic}[0]" in said and "on_error" in said and "secret" not in said
+    assert ids(receiver) == [0, 1]
+    file = receiver.file.read_text().replace("type: debezium", "type: debezium\n  on_error: skip")
+    receiver.file.write_text(file)
+    receiver.start()
+    receiver.wait_until_level()
+    assert ids(receiver) == [0, 1, 2, 3]
+    assert "secret" not in receiver.errors.read_text() and "It is skipped" in receiver.errors.read_text()
+
+
+def test_nothing_is_left_at_the_broker(topics: Topics, table: Table, receivers: Any) -> None:
+    topics.create(table.topic)
+    topics.send(table.topic, created(table, range(2)))
+    receiver = receivers(table.topic)
+    receiver.start()
+    receiver.wait_until_level()
+    receiver.stop()
+    groups = topics.admin.list_consumer_groups().result().valid
+    for group in groups:
+        asked = [ConsumerGroupTopicPartitions(group.group_id)]
+        for future in topics.admin.list_consumer_group_offsets(asked).values():
+            assert [one for one in future.result().topic_partitions if one.topic == table.topic] == []
