@@ -252,7 +252,7 @@ MYSQL_ONLY = {
     "commands/init.py",  # asks for a server's address, and writes a file for it
 }
 
-# The log of topics has statements in MySQL's SQL, which the core writes (decision 31).
+# The log of topics has statements in MySQL's SQL, which the core writes (decision 32).
 READS_MYSQL_STATEMENTS = {"sources/debezium/statements.py", "sources/debezium/source.py"}
 
 

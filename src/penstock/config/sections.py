@@ -16,6 +16,7 @@ from penstock.backoff import Schedule
 from penstock.model.name import split_name
 from penstock.model.section import Section, TableName
 from penstock.model.units import Bytes, Milliseconds
+from penstock.secret import Secret
 from penstock.store.errors import StoreRefused
 from penstock.store.location import Location
 
@@ -203,6 +204,19 @@ class RestConfig(Section):
         return host.strip("[]"), int(port)
 
 
+class SignalTopicConfig(Section):
+    """A topic of Kafka with signals, as Debezium's."""
+
+    bootstrap: str
+    """Addresses of some brokers: `host:9092,host:9092`."""
+    topic: str = Field(min_length=1)
+    """Name of the topic, which has one partition. A message whose key is the pipeline's name is a signal:
+    `{"id", "type", "data"}`. A new pipeline begins at the end of the topic."""
+    client: dict[str, Secret] = Field(default_factory=dict)
+    """Settings of the client (librdkafka's `CONFIGURATION.md`), such as `sasl.password`. Their values are not
+    shown anywhere."""
+
+
 class SignalsConfig(Section):
     """Channels for signals, besides `penstock signal` and Python."""
 
@@ -211,6 +225,8 @@ class SignalsConfig(Section):
     table: TableName | None = None
     """A table `database.table` of the source with the columns id, type and data: each inserted row is a
     signal. Nothing is written to it."""
+    kafka: SignalTopicConfig | None = None
+    """A topic of Kafka."""
     rest: RestConfig | None = None
     """A server in the running pipeline."""
     keep: int = Field(1000, ge=1)

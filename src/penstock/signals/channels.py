@@ -1,4 +1,4 @@
-"""The channels over which signals arrive: a file, and a table of the source.
+"""The channels over which signals arrive: a file, and a table of the source. `topic.py`: a topic of Kafka.
 
 Each channel stores its read position in the same transaction that accepts the signals it has read. So no
 signal is lost or accepted twice, even if the pipeline is killed.
@@ -94,7 +94,7 @@ class FileChannel:
                 return  # the line is still being written
             log.warning("%s: a line longer than %d bytes is skipped", self._path, LINES_BYTES_MAX)
             whole = data
-        invalid = _InvalidInput(str(self._path))
+        invalid = InvalidInput(str(self._path))
         with self._state.transaction():
             at = start
             for line in whole.split(b"\n"):
@@ -105,7 +105,7 @@ class FileChannel:
             self._state.set_meta(self._meta, json.dumps({"file": found.st_ino, "read": read}))
         invalid.end()
 
-    def _accept(self, line: bytes, at: int, invalid: _InvalidInput) -> None:
+    def _accept(self, line: bytes, at: int, invalid: InvalidInput) -> None:
         try:
             fields = parse_data(line.decode("utf-8"))
             accept(
@@ -179,7 +179,7 @@ class TableChannel:
         reach = LogRange(start, end)
         with self._state.transaction():
             if self._table in self._log.tables(reach):
-                invalid = _InvalidInput(str(self._table))
+                invalid = InvalidInput(str(self._table))
                 try:
                     for at, fields in self._rows(reach):
                         self._accept(fields, at, invalid)
@@ -213,7 +213,7 @@ class TableChannel:
             except _core.DecodeError as error:
                 raise ConfigError(str(error)) from error
 
-    def _accept(self, fields: tuple[Any, ...], at: int, invalid: _InvalidInput) -> None:
+    def _accept(self, fields: tuple[Any, ...], at: int, invalid: InvalidInput) -> None:
         signal_id, kind, data = fields
         try:
             if data is not None and not isinstance(data, str):
@@ -244,6 +244,10 @@ def open_channels(
     if config.signals.table is not None:
         table = TableId.parse(config.signals.table)
         channels.append(TableChannel(table, state, relay_log, read_table, config.types))
+    if config.signals.kafka is not None:
+        from penstock.signals.topic import TopicChannel  # it uses this module
+
+        channels.append(TopicChannel(config.signals.kafka, config.name, state))
     return channels
 
 
@@ -287,7 +291,7 @@ def accept(
     return state.send(signal_id, kind, data, channel, limited=limited)
 
 
-class _InvalidInput:
+class InvalidInput:
     """Logs input that is not a signal, at most `WARNINGS_MAX` times, so that nobody can fill the log."""
 
     def __init__(self, where: str) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 from tests.sources.debezium.topic_log import changes_of
 
 from penstock.relaylog.reader import RelayLog
@@ -42,6 +42,13 @@ class Topics:
             self.producer.produce(name, key=key, value=value, partition=partition)
             self.producer.poll(0)
         assert self.producer.flush(TIMEOUT_S) == 0
+
+    def has_messages(self, name: str) -> bool:
+        topics = self.admin.list_topics(timeout=TIMEOUT_S).topics
+        if name not in topics or topics[name].error is not None:
+            return False
+        asked = {TopicPartition(name, number): OffsetSpec.latest() for number in topics[name].partitions}
+        return any(future.result().offset > 0 for future in self.admin.list_offsets(asked).values())
 
 
 class Receiving:

@@ -75,15 +75,15 @@ def test_each_message_is_in_the_log_once_though_the_receiver_is_killed(
                 more = chance.randrange(1, 400)
                 topics.send(table.topic, created(table, range(sent, sent + more)), partition=partition)
                 sent += more
-        if chance.random() < 0.5:
-            end = receiver.log.end if receiver.log is not None else 0
-            receiver.wait_for(lambda end=end: receiver.log is not None and receiver.log.end > end)
+        end = receiver.log.end if receiver.log is not None else 0
+        if chance.random() < 0.7:
+            receiver.wait_for(lambda end=end: receiver.log is not None and receiver.log.end > end + 1000)
         receiver.kill()
     receiver.start()
     receiver.wait_until_level()
     receiver.stop()
     found = ids(receiver)
-    assert sorted(found) == list(range(sent)) and len(list_segments(receiver.log_path)) > 5
+    assert sorted(found) == list(range(sent)) and len(list_segments(receiver.log_path)) > 2
 
 
 def test_messages_of_transactions_that_were_aborted_are_not_taken(
@@ -107,6 +107,7 @@ def test_messages_of_transactions_that_were_aborted_are_not_taken(
     assert ids(receiver) == [*range(10), *range(20, 30)]
 
 
+@pytest.mark.slow
 def test_new_topics_and_partitions_are_followed_from_their_first_message(
     topics: Topics, table: Table, receivers: Any
 ) -> None:
@@ -146,6 +147,7 @@ def test_a_receiver_says_which_messages_were_deleted_before_it_had_them(
     )
 
 
+@pytest.mark.slow
 def test_a_topic_that_was_created_again_is_not_taken_for_the_old_one(
     topics: Topics, table: Table, receivers: Any
 ) -> None:
@@ -182,6 +184,7 @@ def test_a_message_that_cannot_be_read_stops_the_receiver_or_is_skipped(
     assert "secret" not in receiver.errors.read_text() and "It is skipped" in receiver.errors.read_text()
 
 
+@pytest.mark.slow
 def test_nothing_is_left_at_the_broker(topics: Topics, table: Table, receivers: Any) -> None:
     topics.create(table.topic)
     topics.send(table.topic, created(table, range(2)))
