@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,7 +26,7 @@ P50_S, CPU_SHARE, ROW_BYTES, BUILD_CPU_S = 0.2, 1.2, 16, 0.6
 index for a row, and CPU seconds to build it for a million rows."""
 HEADINGS = (
     "rows", "p50 s", "p99 s", "CPU-ms per change", "index, bytes per row", "built in s", "CPU-s",
-    "large epochs, CPU-s per million", "changes per s",
+    "large epochs, CPU-s per million", "changes per s", "load average",
 )  # fmt: skip
 SIZE_TIMEOUT_S = 1800
 
@@ -38,10 +39,8 @@ def run(rows: int, out: Path, say: Callable[[str], None]) -> list[dict[str, Any]
             ran = measure.run(
                 measure.program("bench.programs.table_size", size, folder), timeout_s=SIZE_TIMEOUT_S
             )
-        found.append(ran.report)
-        say(
-            f"  {', '.join(f'{name} {cell}' for name, cell in zip(HEADINGS, cells(ran.report), strict=True))}"
-        )
+        found.append({**ran.report, "load": os.getloadavg()[1]})
+        say(f"  {', '.join(f'{name} {cell}' for name, cell in zip(HEADINGS, cells(found[-1]), strict=True))}")
         document = {"measured": time.strftime("%Y-%m-%d"), "machine": report.machine(), "sizes": found}
         out.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
     return found
@@ -51,7 +50,7 @@ def cells(one: dict[str, Any]) -> tuple[str, ...]:
     return (
         f"{one['rows']:,}", f"{one['p50_s']:.2f}", f"{one['p99_s']:.2f}", f"{one['cpu_ms_per_change']:.2f}",
         f"{one['index_bytes'] / one['rows']:.1f}", f"{one['build_s']:.1f}", f"{one['build_cpu_s']:.1f}",
-        f"{one['large_cpu_s_per_million']:.1f}", f"{one['large_per_s']:,.0f}",
+        f"{one['large_cpu_s_per_million']:.1f}", f"{one['large_per_s']:,.0f}", f"{one['load']:.0f}",
     )  # fmt: skip
 
 
@@ -75,9 +74,13 @@ def write_docs(out: Path) -> None:
     document = json.loads(out.read_text("utf-8"))
     PICTURE.write_text(picture(document["sizes"]), "utf-8")
     head = f"Measured on {document['measured']}, {document['machine']}"
-    small = "1,000 random updates a second, in epochs of 200; from decoded rows to the commit"
+    about = (
+        "1,000 random updates a second, in epochs of 200; from decoded rows to the commit. Large epochs are "
+        "a backlog of 100,000 random updates each. With a load average above the number of cores, only CPU "
+        "times count."
+    )
     parts = [
-        f"{head}. {small}. Large epochs are a backlog of 100,000 random updates each.",
+        f"{head}. {about}",
         f"![Latency and CPU time per change over the size of the table]({PICTURE.name})",
         report.markdown_table(HEADINGS, [cells(one) for one in document["sizes"]]),
     ]
