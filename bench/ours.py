@@ -42,7 +42,7 @@ MERGE_EPOCHS = "merge into Iceberg, epochs of 48 MiB"
 MERGE_DELTA = "merge into Delta"
 TABLE = TableId(workload.DATABASE, workload.TABLE)
 """What a snapshot reads."""
-ENCODED = ("debezium", "maxwell")
+ENCODED = ("debezium", "maxwell", "avro", "protobuf")
 """Formats whose messages are written: one for each change."""
 DECODE_PASSES = 3
 """In each run."""

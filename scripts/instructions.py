@@ -30,9 +30,12 @@ COUNTED = {layout: ["decode", *ORDERS, layout] for layout in ("changelog", "afte
     "key_find": ["key_run", "find", *RUN],
     "debezium": ["encode", ORDERS[1], "debezium"],
     "maxwell": ["encode", ORDERS[1], "maxwell"],
+    "avro": ["encode", ORDERS[1], "avro"],
+    "protobuf": ["encode", ORDERS[1], "protobuf"],
 }
 """The example and its arguments, by the name of the number. `key_find` reads what `key_build` writes."""
-UNITS = {"frame": "event", "key_build": "key", "key_find": "key", "debezium": "message", "maxwell": "message"}
+FORMATS = ("debezium", "maxwell", "avro", "protobuf")
+UNITS = {"frame": "event", "key_build": "key", "key_find": "key", **dict.fromkeys(FORMATS, "message")}
 """What is counted. The others are counted per row image."""
 EXAMPLES = ("decode", "encode", "frame", "key_run")
 MORE = 1.05

@@ -15,7 +15,7 @@ from penstock.model.offset import LogRange
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
 
-OPTIONS = {"debezium": {"tombstones_on_delete": False}}
+OPTIONS = {format: {"tombstones_on_delete": False} for format in ("debezium", "avro", "protobuf")}
 """A tombstone is no change of its own."""
 
 

@@ -32,7 +32,10 @@ fn main() {
 #[inline(never)]
 fn encode(path: &str, format: &str) -> (usize, usize) {
     let part = Part { file: path.into(), base: 0, start: 0, end: None, names: SourceNames::of_file(path) };
-    let options = if format == "debezium" { "{\"tombstones_on_delete\": false}" } else { "{}" };
+    let options = match format {
+        "debezium" | "avro" | "protobuf" => "{\"tombstones_on_delete\": false}",
+        _ => "{}",
+    };
     let format = formats::by_name(format, options).expect("a format");
     let mut encoder = Encoder::new(vec![part], format, Vec::new(), Selection::default());
     let (mut messages, mut bytes) = (0, 0);

@@ -170,7 +170,7 @@ def test_canal_has_messages_of_statements_in_their_place(
     kinds = [(one["type"], one["table"], one["isDdl"]) for one in found]
     assert kinds == [
         ("CREATE", "t", True), ("INSERT", "t", False), ("CINDEX", "t", True), ("ALTER", "t", True),
-        ("RENAME", "t", True), ("TRUNCATE", "u", True), ("ERASE", "u", True),
+        ("RENAME", "u", True), ("TRUNCATE", "u", True), ("ERASE", "u", True),
     ]  # fmt: skip
     assert found[3]["sql"] == "ALTER TABLE shop.t DROP COLUMN v" and found[3]["data"] is None
     assert all(list(one) == sorted(one) for one in found)

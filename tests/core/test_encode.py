@@ -259,11 +259,11 @@ def mysql_modes() -> Iterator[servers.MySqlServer]:
         yield server
 
 
-def test_faithful_canal_has_ordinals_bits_and_short_decimals(mysql_modes: servers.MySqlServer) -> None:
+def test_faithful_canal_has_ordinals_and_bits(mysql_modes: servers.MySqlServer) -> None:
     [(_, sane)], [(_, faithful)] = (
         messages(mysql_modes, "canal"),
         messages(mysql_modes, "canal", faithful=True),
     )
     names = ("kind", "tags", "p")
     assert [sane["data"][0][name] for name in names] == ["b", "x,y", "-12.50"]
-    assert [faithful["data"][0][name] for name in names] == ["2", "3", "-12.5"]
+    assert [faithful["data"][0][name] for name in names] == ["2", "3", "-12.50"]

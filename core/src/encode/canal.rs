@@ -1,7 +1,7 @@
 //! Canal's flat messages: one a row event, with all its rows. Every value is a string.
 //!
-//! `faithful` repeats what Canal gets wrong: ordinals of ENUM, bits of SET, decimals without the zeros at
-//! their end, and in `old` the columns that any earlier row of the event changed.
+//! `faithful` repeats what Canal gets wrong: ordinals of ENUM, bits of SET, and in `old` the columns that any
+//! earlier row of the event changed.
 
 use serde::Deserialize;
 
@@ -63,15 +63,7 @@ impl Form for CanalForm {
 
     fn decimal(&self, _: &Column, image: DecimalImage<'_>, out: &mut Vec<u8>) -> Taken {
         out.push(b'"');
-        let start = out.len();
         image.write_text(out)?;
-        if self.faithful && out[start..].contains(&b'.') {
-            let zeros = out[start..].iter().rev().take_while(|byte| **byte == b'0').count();
-            out.truncate(out.len() - zeros);
-            if out.last() == Some(&b'.') {
-                out.pop();
-            }
-        }
         out.push(b'"');
         Ok(())
     }
@@ -114,9 +106,11 @@ impl Form for CanalForm {
     }
 }
 
-/// The code in `java.sql.Types` that Canal gives a column.
-fn sql_type(column: &Column) -> i32 {
+/// The code in `java.sql.Types` that Canal gives a column. Of labels, it is that of their numbers, unless
+/// they are written as texts.
+pub fn sql_type(column: &Column, faithful: bool) -> i32 {
     match &column.kind {
+        ColumnType::Enum { .. } | ColumnType::Set { .. } if !faithful => 12,
         ColumnType::Integer { width: 1, .. } => -6,
         ColumnType::Integer { width: 2, .. } => 5,
         ColumnType::Integer { width: 8, .. } => -5,
@@ -134,8 +128,6 @@ fn sql_type(column: &Column) -> i32 {
             "varchar" => 12,
             _ => 2005,
         },
-        ColumnType::Binary { padded: Some(_) } => 1,
-        ColumnType::Binary { padded: None } if column.schema.kind == "varbinary" => 12,
         ColumnType::Binary { .. } | ColumnType::Vector | ColumnType::Geometry => 2004,
         ColumnType::Enum { .. } => 4,
         ColumnType::Set { .. } => -7,
@@ -143,7 +135,7 @@ fn sql_type(column: &Column) -> i32 {
 }
 
 /// The type as the server prints it, put together where the catalog was not asked.
-fn mysql_type(column: &Column) -> String {
+pub fn mysql_type(column: &Column) -> String {
     let schema = &column.schema;
     if !schema.column_type.is_empty() {
         return schema.column_type.clone();
@@ -218,6 +210,7 @@ impl Canal {
     fn describe(&mut self, table: &Table) -> &Described {
         let known = self.described.get(&table.number);
         if !known.is_some_and(|known| std::sync::Arc::ptr_eq(&known.of, &table.schema)) {
+            let faithful = self.form.faithful;
             let each = |of: &dyn Fn(&Column) -> String| {
                 let all: Vec<String> = table
                     .columns
@@ -232,7 +225,7 @@ impl Canal {
                 of: table.schema.clone(),
                 mysql_type: each(&|column| quoted(&mysql_type(column))),
                 key: if key.is_empty() { "null".to_owned() } else { format!("[{}]", key.join(",")) },
-                sql_type: each(&|column| sql_type(column).to_string()),
+                sql_type: each(&|column| sql_type(column, faithful).to_string()),
             };
             self.described.insert(table.number, described);
         }

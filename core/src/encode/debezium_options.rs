@@ -48,6 +48,8 @@ pub struct Options {
     pub tombstones_on_delete: bool,
     pub provide_transaction_metadata: bool,
     pub include_query: bool,
+    /// Messages of statements. The caller writes them, who knows the definitions.
+    pub include_schema_changes: bool,
     pub decimal_handling_mode: Decimals,
     pub time_precision_mode: TimePrecision,
     pub bigint_unsigned_handling_mode: BigintUnsigned,
@@ -62,6 +64,7 @@ impl Default for Options {
             tombstones_on_delete: true,
             provide_transaction_metadata: false,
             include_query: false,
+            include_schema_changes: false,
             decimal_handling_mode: Decimals::Precise,
             time_precision_mode: TimePrecision::AdaptiveTimeMicroseconds,
             bigint_unsigned_handling_mode: BigintUnsigned::Long,

@@ -12,7 +12,9 @@ use super::schema_ids::MessageSchema;
 use crate::error::{DecodeError, Result};
 use crate::event::{EventKind, FormatDescription};
 use crate::json::Style;
-use crate::log_order::{LogOrder, LoggedStatement, Part, Seen, Selection, Survey, Transaction, Walked};
+use crate::log_order::{
+    whole_position, LogOrder, LoggedStatement, Part, Seen, Selection, Survey, Transaction, Walked,
+};
 use crate::rows::RowsEvent;
 use crate::scan::is_dummy;
 use crate::schema::TableSchema;
@@ -295,6 +297,8 @@ fn rows(
         timestamp: event.header.timestamp,
         server_id: event.header.server_id,
         position: position_of(seen, transaction),
+        bytes: event.header.size,
+        table_id: rows.table_id,
         query,
         style: Style::of(description),
         snapshot: None,
@@ -319,17 +323,10 @@ fn rows(
 
 /// The event's first byte in the source's file.
 fn position_of(seen: &Seen<'_>, transaction: &Transaction) -> u64 {
-    const LOW: u64 = 0xffff_ffff;
     let header = &seen.event.header;
     if seen.packed || header.end_position == 0 {
         // As far behind the transaction's begin as in this file.
         return transaction.position + seen.event.offset.saturating_sub(transaction.start);
     }
-    let position = transaction.position & !LOW | u64::from(header.end_position.wrapping_sub(header.size));
-    // Beyond the next multiple of 2^32.
-    if position < transaction.position && transaction.position - position > LOW / 2 {
-        position + LOW + 1
-    } else {
-        position
-    }
+    whole_position(transaction.position, header.end_position.wrapping_sub(header.size))
 }

@@ -54,6 +54,9 @@ pub struct EventFacts<'a> {
     pub server_id: u32,
     /// The event's first byte in the source's file.
     pub position: u64,
+    /// Bytes of the event, and the number of its table in the log.
+    pub bytes: u32,
+    pub table_id: u64,
     /// The statement, if the log has it (`binlog_rows_query_log_events`).
     pub query: Option<&'a str>,
     /// How the server prints JSON.

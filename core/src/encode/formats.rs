@@ -4,7 +4,7 @@ use super::binary::{Avro, Protobuf};
 use super::binary_debezium::Binary;
 use super::format::Format;
 use super::schema_ids::{Numbered, SchemaIds};
-use super::{canal, cloudevents, debezium, maxwell, plain};
+use super::{canal, canal_entry, cloudevents, debezium, maxwell, plain};
 use crate::error::{DecodeError, Result};
 
 /// The format with this name. `options` is a JSON object; each format has its own. Schemas get ids from 1 on.
@@ -21,6 +21,7 @@ pub fn with_ids(name: &str, options: &str, ids: Box<dyn SchemaIds>) -> Result<Bo
         "maxwell" => Box::new(maxwell::Maxwell::new(serde_json::from_str(options).map_err(fail)?)),
         "debezium" => Box::new(debezium::Debezium::new(serde_json::from_str(options).map_err(fail)?)),
         "canal" => Box::new(canal::Canal::new(serde_json::from_str(options).map_err(fail)?)),
+        "canal-entry" => Box::new(canal_entry::CanalEntry::new(serde_json::from_str(options).map_err(fail)?)),
         "cloudevents" => {
             Box::new(cloudevents::CloudEvents::new(serde_json::from_str(options).map_err(fail)?))
         }

@@ -42,6 +42,8 @@ pub struct Options {
     output_primary_keys: bool,
     output_primary_key_columns: bool,
     output_null_zerodates: bool,
+    /// Messages of statements. The caller writes them, who knows the definitions.
+    output_ddl: bool,
     kafka_key_format: KeyFormat,
 }
 
@@ -59,6 +61,7 @@ impl Default for Options {
             output_primary_keys: false,
             output_primary_key_columns: false,
             output_null_zerodates: false,
+            output_ddl: false,
             kafka_key_format: KeyFormat::Hash,
         }
     }

@@ -10,6 +10,8 @@ pub mod binary_debezium;
 pub mod binary_field;
 pub mod binary_form;
 pub mod canal;
+pub mod canal_entry;
+pub mod canal_value;
 pub mod cloudevents;
 pub mod columns;
 pub mod debezium;

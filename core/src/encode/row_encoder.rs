@@ -149,6 +149,8 @@ fn facts<'a>(read: &Read<'a>, mark: &'a str) -> EventFacts<'a> {
         timestamp: (read.at_us / 1_000_000) as u32,
         server_id: read.server_id,
         position: read.position,
+        bytes: 0,
+        table_id: 0,
         query: None,
         style: Style::default(),
         snapshot: Some(mark),

@@ -24,6 +24,16 @@ use crate::event::FormatDescription;
 use crate::log_file::LogFile;
 use crate::segment_file::SegmentFile;
 
+/// An event of the log, as headers of Canal name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EventPlace {
+    /// Its first byte in the source's file.
+    pub position: u64,
+    pub bytes: u32,
+    pub timestamp: u32,
+    pub server_id: u32,
+}
+
 /// What is known of a transaction before its first row.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Transaction {
@@ -37,12 +47,25 @@ pub struct Transaction {
     /// The source's file, and where in it the transaction begins.
     pub file: String,
     pub position: u64,
+    /// The event that begins its rows, and its last one.
+    pub begin_event: EventPlace,
+    pub end_event: EventPlace,
     /// The part of the log, as offsets: (start, end].
     pub start: u64,
     pub end: u64,
 }
 
 impl Transaction {
+    /// Makes whole positions of the low bits of the positions of its events.
+    fn complete_places(&mut self) {
+        for place in [&mut self.begin_event, &mut self.end_event] {
+            place.position = match place.position {
+                0 => self.position,
+                low => whole_position(self.position, low as u32),
+            };
+        }
+    }
+
     /// The time of a change at the source: of the commit where the log has it, else of the statement.
     pub fn source_us(&self, timestamp: u32) -> u64 {
         if self.commit_is_exact {
@@ -50,6 +73,18 @@ impl Transaction {
         } else {
             u64::from(timestamp) * 1_000_000
         }
+    }
+}
+
+/// The position in the source's file of an event of a transaction that begins at `begin`, from its low bits.
+pub fn whole_position(begin: u64, low: u32) -> u64 {
+    const LOW: u64 = 0xffff_ffff;
+    let position = begin & !LOW | u64::from(low);
+    // Beyond the next multiple of 2^32.
+    if position < begin && begin - position > LOW / 2 {
+        position + LOW + 1
+    } else {
+        position
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::events::{each, Seen};
-use super::{Open, Part, Selection, Take, Transaction, Walked};
+use super::{EventPlace, Open, Part, Selection, Take, Transaction, Walked};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{EventHeader, EventKind, FormatDescription};
@@ -115,6 +115,7 @@ impl Open {
             let (file, at) = self.names.place(self.part.base + position, low);
             survey.0.transaction.file.push_str(file);
             survey.0.transaction.position = at;
+            survey.0.transaction.complete_places();
         }
         Ok(Some(survey.0))
     }
@@ -163,6 +164,7 @@ impl<'a> Surveyor<'a> {
         }
         // Numbers count from the transaction's first event, as in the walk.
         let number = seen.number - self.before;
+        self.note_place(seen);
         let mut step = Step::default();
         self.group.step(header, body, base, &mut step)?;
         self.note(seen, base, number)?;
@@ -189,6 +191,26 @@ impl<'a> Surveyor<'a> {
             }
         }
         Ok(!step.ends)
+    }
+
+    /// Positions are completed when the transaction's own is known.
+    fn note_place(&mut self, seen: &Seen<'_>) {
+        let header = &seen.event.header;
+        let place = EventPlace {
+            position: match seen.packed || header.end_position == 0 {
+                true => 0,
+                false => header.end_position.wrapping_sub(header.size).into(),
+            },
+            bytes: header.size,
+            timestamp: header.timestamp,
+            server_id: header.server_id,
+        };
+        let transaction = &mut self.found.transaction;
+        let begun = transaction.begin_event.bytes != 0;
+        if !begun && (header.kind == EventKind::QUERY || header.kind == EventKind::MARIADB_GTID) {
+            transaction.begin_event = place;
+        }
+        transaction.end_event = place;
     }
 
     fn note(&mut self, seen: &Seen<'_>, base: u64, number: u64) -> Result<()> {

@@ -252,6 +252,8 @@ fn statement_fields<'py>(
     fields.set_item("event", statement.event)?;
     fields.set_item("timestamp", statement.timestamp)?;
     fields.set_item("server_id", statement.server_id)?;
+    fields.set_item("event_position", statement.position)?;
+    fields.set_item("event_bytes", statement.end_position.saturating_sub(statement.position))?;
     fields.set_item("sql_mode", statement.sql_mode)?;
     Ok(fields)
 }

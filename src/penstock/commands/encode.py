@@ -8,6 +8,7 @@ be decoded, ends the command with exit code 1, after everything before it.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
@@ -58,7 +59,7 @@ def encode(
         tables=[(table.database, table.table) for table in chosen],
     )  # fmt: skip
     try:
-        _print(encoder, format, definitions, keys=keys)
+        _print(encoder, format, text, definitions, keys=keys)
     except DecodeError as error:
         sys.stdout.flush()
         _complain(error, as_json=as_json)
@@ -76,15 +77,15 @@ def log_parts(name: str) -> list[LogPart]:
     return [(file.bytes(), file.base, 0, file.end, []) for file in log_files(name)]
 
 
-def _print(encoder: LogEncoder, format: str, definitions: Definitions, *, keys: bool) -> None:
+def _print(encoder: LogEncoder, format: str, options: str, definitions: Definitions, *, keys: bool) -> None:
     binary, schemas = format in BINARY_FORMATS, 0
     while (step := encoder.read(_BYTES_PER_STEP)) is not None:
         if isinstance(step, list):
             for statement in step:
                 _note(statement)
-                definitions.follow(encoder, statement)
-                for message in statement_messages(format, statement):
-                    _write(f"{chr(9) if keys else ''}{message}\n".encode())
+                changes = definitions.follow(encoder, statement)
+                for message in statement_messages(format, options, statement, changes):
+                    _write_message(*message, keys=keys, binary=binary)
         else:
             if binary:
                 schemas = _print_schemas(encoder, schemas)
@@ -100,6 +101,12 @@ def _print_schemas(encoder: LogEncoder, known: int) -> int:
         line = json.dumps({"id": schema["id"], **schema, "table": table}, ensure_ascii=False)
         _write(f"{line}\n".encode())
     return len(schemas)
+
+
+def _write_message(key: bytes, value: bytes, *, keys: bool, binary: bool) -> None:
+    if binary:
+        key, value = base64.b64encode(key), base64.b64encode(value)
+    _write(key + b"\t" + value + b"\n" if keys else value + b"\n")
 
 
 def _write(lines: bytes) -> None:

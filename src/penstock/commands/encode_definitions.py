@@ -25,6 +25,7 @@ from penstock.sources.mysql.ddl.change import Change, Emptied, RowsChanged
 from penstock.sources.mysql.ddl.definition import TableDefinition
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.messages.schema_changes import TableChange
 from penstock.sources.mysql.options import MySqlOptions
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ class Definitions(Protocol):
     def schemas(self) -> list[str]:
         """The definitions where the log begins, as JSON."""
 
-    def follow(self, encoder: LogEncoder, statement: Mapping[str, Any]) -> None:
-        """Tells the encoder what a statement in the log changes."""
+    def follow(self, encoder: LogEncoder, statement: Mapping[str, Any]) -> list[TableChange]:
+        """Tells the encoder what a statement in the log changes. Returns the changes that are known."""
 
 
 class OfTheLog:
@@ -45,8 +46,8 @@ class OfTheLog:
     def schemas(self) -> list[str]:
         return []
 
-    def follow(self, encoder: LogEncoder, statement: Mapping[str, Any]) -> None:
-        pass
+    def follow(self, encoder: LogEncoder, statement: Mapping[str, Any]) -> list[TableChange]:
+        return []
 
 
 class OfSqlFiles:
@@ -68,15 +69,26 @@ class OfSqlFiles:
     def schemas(self) -> list[str]:
         return [definition.to_schema().to_json() for definition in self._catalog.tables.values()]
 
-    def follow(self, encoder: LogEncoder, statement: Mapping[str, Any]) -> None:
+    def follow(self, encoder: LogEncoder, statement: Mapping[str, Any]) -> list[TableChange]:
         before = dict(self._catalog.tables)
+        changes = []
         self._catalog.database = statement["database"]
         self._catalog.execute(statement["sql"])
-        for table in before.keys() | set(self._catalog.tables):
+        for table in sorted(before.keys() | set(self._catalog.tables)):
             now = self._catalog.tables.get(table)
-            if now is not before.get(table) or table in self._catalog.unknown:
-                schema = None if now is None or table in self._catalog.unknown else now.to_schema().to_json()
-                encoder.define(table.database, table.table, schema)
+            if now is before.get(table) and table not in self._catalog.unknown:
+                continue
+            schema = None if now is None or table in self._catalog.unknown else now.to_schema()
+            encoder.define(table.database, table.table, None if schema is None else schema.to_json())
+            if table not in self._catalog.unknown:
+                changes.append(_changed(table, before.get(table), now))
+        return changes
+
+
+def _changed(table: TableId, before: TableDefinition | None, now: TableDefinition | None) -> TableChange:
+    numbered = [] if now is None else [column.name for column in now.columns if column.auto_increment]
+    old, new = (None if one is None else one.to_schema() for one in (before, now))
+    return TableChange(table, old, new, frozenset(numbered))
 
 
 class OfServer:
@@ -94,8 +106,8 @@ class OfServer:
     def schemas(self) -> list[str]:
         return self._schemas
 
-    def follow(self, encoder: LogEncoder, statement: Mapping[str, Any]) -> None:
-        pass
+    def follow(self, encoder: LogEncoder, statement: Mapping[str, Any]) -> list[TableChange]:
+        return []
 
 
 def _options(url: str) -> MySqlOptions:

@@ -1,24 +1,54 @@
-"""Messages of statements that define tables. Of the formats, only Canal's has them so far."""
+"""Messages of statements that define tables: Canal's, and by an option Maxwell's and Debezium's."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from penstock import __version__
 from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.messages.canal import canal_entry
+from penstock.sources.mysql.messages.schema_changes import TableChange, debezium_message, maxwell_messages
 
 _SERVER = Server.parse("8.0")
 
 
-def statement_messages(format: str, statement: Mapping[str, Any]) -> list[str]:
-    """The messages of one statement in the log (`LogEncoder.read`)."""
-    if format != "canal" or statement["event"] is not None:
+def statement_messages(
+    format: str, options: str, statement: Mapping[str, Any], changes: Sequence[TableChange]
+) -> list[tuple[bytes, bytes]]:
+    """Key and value of the messages of one statement in the log (`LogEncoder.read`). `options`: those of the
+    format, as JSON. `changes`: what is known of the definitions that the statement changed."""
+    chosen = json.loads(options)
+    if statement["event"] is not None:
         return []
-    kind, tables = _canal_type(parse(statement["sql"], statement["database"], _SERVER), statement["sql"])
-    return [_canal(statement, kind, *table) for table in tables]
+    parsed = parse(statement["sql"], statement["database"], _SERVER)
+    match format:
+        case "canal" | "canal-entry":
+            kind, tables = _canal_type(parsed, statement["sql"])
+            if format == "canal":
+                return [(b"", _canal(statement, kind, *table).encode()) for table in tables]
+            return [(b"", canal_entry(statement, kind, *table)) for table in tables]
+        case "maxwell" if chosen.get("output_ddl"):
+            return maxwell_messages(statement, changes, _databases(parsed))
+        case "debezium" if chosen.get("include_schema_changes"):
+            if not changes and not _databases(parsed):
+                return []
+            prefix = chosen.get("topic_prefix", "penstock")
+            return [debezium_message(statement, changes, topic_prefix=prefix, version=__version__)]
+    return []
+
+
+def _databases(parsed: syntax.Statement) -> dict[str, str]:
+    """What a statement does to which database."""
+    match parsed:
+        case syntax.SetDatabase(name=name, create=create):
+            return {name: "create" if create else "alter"}
+        case syntax.DropDatabase(name=name):
+            return {name: "drop"}
+    return {}
 
 
 def _canal_type(parsed: syntax.Statement, sql: str) -> tuple[str, list[tuple[str, str]]]:
@@ -33,7 +63,7 @@ def _canal_type(parsed: syntax.Statement, sql: str) -> tuple[str, list[tuple[str
         case syntax.DropTables(tables=dropped, temporary=False):
             return "ERASE", [(table.database, table.table) for table in dropped]
         case syntax.RenameTables(pairs=pairs):
-            return "RENAME", [(before.database, before.table) for before, _ in pairs]
+            return "RENAME", [(after.database, after.table) for _, after in pairs]
         case syntax.TruncateTable(table=table):
             return "TRUNCATE", [(table.database, table.table)]
         case syntax.SetDatabase(name=name) | syntax.DropDatabase(name=name):

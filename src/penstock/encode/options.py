@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from penstock._core import DecodeError, LogEncoder
 from penstock.errors import ConfigError
 
-BINARY_FORMATS = ("avro", "protobuf")
-"""Formats whose messages are no text. They begin with the id of their schema."""
+BINARY_FORMATS = ("avro", "protobuf", "canal-entry")
+"""Formats whose messages are no text."""
 FORMATS = ("json", "maxwell", "debezium", "canal", "cloudevents", *BINARY_FORMATS)
 
 

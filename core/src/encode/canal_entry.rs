@@ -1,0 +1,303 @@
+//! Canal's entries: `com.alibaba.otter.canal.protocol.CanalEntry`, as its server gives them to its clients.
+//!
+//! A transaction is an entry TRANSACTIONBEGIN, one ROWDATA for each row event, and TRANSACTIONEND.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::binary::{prefixed, write_bytes, write_tag, write_varint, Protobuf, LENGTH, VARINT};
+use super::canal::{mysql_type, Options};
+use super::canal_value::write_text;
+use super::columns::Table;
+use super::format::{Change, EventFacts, Format};
+use super::image::{Image, Place};
+use super::json_form::Tools;
+use super::messages::{About, Messages};
+use crate::error::Result;
+use crate::event::RowsKind;
+use crate::log_order::{EventPlace, Transaction};
+use crate::schema::{ColumnType, TableSchema};
+
+const TRANSACTION_BEGIN: u64 = 1;
+const ROW_DATA: u64 = 2;
+const TRANSACTION_END: u64 = 3;
+const MYSQL: u64 = 2;
+
+/// Codes of `java.sql.Types`.
+const BLOB: i32 = 2004;
+const OTHER: i32 = 1111;
+
+/// What is the same in all messages `Column` of one column: before its type, between that and what its row
+/// says, and behind its value.
+struct Known {
+    index: Vec<u8>,
+    name: Vec<u8>,
+    mysql_type: Vec<u8>,
+}
+
+pub struct CanalEntry {
+    options: Options,
+    tools: Tools,
+    tables: HashMap<u32, (Arc<TableSchema>, Arc<Vec<Known>>)>,
+    known: Arc<Vec<Known>>,
+    /// Up to the properties, and them but for the number of rows.
+    header: Vec<u8>,
+    properties: Vec<u8>,
+    row_change: Vec<u8>,
+    rows: Vec<u8>,
+    row_count: u64,
+    text: Vec<u8>,
+    sequence: u64,
+}
+
+/// A field with a number. Zero is the default, which is not written.
+fn number(field: usize, value: u64, out: &mut Vec<u8>) {
+    if value != 0 {
+        always(field, value, out);
+    }
+}
+
+fn always(field: usize, value: u64, out: &mut Vec<u8>) {
+    write_tag(field, VARINT, out);
+    write_varint(value, out);
+}
+
+fn bytes(field: usize, value: &[u8], out: &mut Vec<u8>) {
+    write_tag(field, LENGTH, out);
+    write_bytes::<Protobuf>(value, out);
+}
+
+fn text(field: usize, value: &str, out: &mut Vec<u8>) {
+    if !value.is_empty() {
+        bytes(field, value.as_bytes(), out);
+    }
+}
+
+fn pair(field: usize, key: &str, value: &str, out: &mut Vec<u8>) {
+    let mut inside = Vec::with_capacity(key.len() + value.len() + 4);
+    text(1, key, &mut inside);
+    text(2, value, &mut inside);
+    bytes(field, &inside, out);
+}
+
+/// A header up to its properties. `event`: its place, and the type of the change.
+fn write_header(
+    transaction: &Transaction,
+    event: &EventPlace,
+    (database, table): (&str, &str),
+    kind: Option<u64>,
+    out: &mut Vec<u8>,
+) {
+    always(1, 1, out);
+    text(2, &transaction.file, out);
+    number(3, event.position, out);
+    number(4, event.server_id.into(), out);
+    text(5, "UTF-8", out);
+    number(6, u64::from(event.timestamp) * 1000, out);
+    always(7, MYSQL, out);
+    bytes(8, database.as_bytes(), out);
+    bytes(9, table.as_bytes(), out);
+    number(10, event.bytes.into(), out);
+    if let Some(kind) = kind {
+        always(11, kind, out);
+    }
+}
+
+fn properties(transaction: &Transaction) -> Vec<u8> {
+    let mut out = Vec::new();
+    if let Some(gtid) = &transaction.gtid {
+        pair(12, "curtGtid", gtid, &mut out);
+    }
+    out
+}
+
+fn write_entry(header: &[&[u8]], kind: u64, stored: &[u8], out: &mut Vec<u8>) {
+    write_tag(1, LENGTH, out);
+    write_varint(header.iter().map(|part| part.len() as u64).sum(), out);
+    for part in header {
+        out.extend_from_slice(part);
+    }
+    always(2, kind, out);
+    bytes(3, stored, out);
+}
+
+impl CanalEntry {
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            tools: Tools::default(),
+            tables: HashMap::new(),
+            known: Arc::new(Vec::new()),
+            header: Vec::new(),
+            properties: Vec::new(),
+            row_change: Vec::new(),
+            rows: Vec::new(),
+            row_count: 0,
+            text: Vec::new(),
+            sequence: 0,
+        }
+    }
+
+    fn prepare(&mut self, table: &Table) {
+        if let Some((of, known)) = self.tables.get(&table.number) {
+            if Arc::ptr_eq(of, &table.schema) {
+                self.known = known.clone();
+                return;
+            }
+        }
+        let columns = table.columns.iter().enumerate().map(|(index, column)| {
+            let mut known = Known { index: Vec::new(), name: Vec::new(), mysql_type: Vec::new() };
+            always(1, index as u64, &mut known.index);
+            text(3, &column.schema.name, &mut known.name);
+            always(4, table.key.contains(&index).into(), &mut known.name);
+            text(10, &mysql_type(column), &mut known.mysql_type);
+            known
+        });
+        self.known = Arc::new(columns.collect());
+        self.tables.insert(table.number, (table.schema.clone(), self.known.clone()));
+    }
+
+    /// The columns of an image. `before`: it is the image after a change, and this is the one before it.
+    fn write_columns(
+        &mut self,
+        table: &Table,
+        field: usize,
+        image: &Image<'_>,
+        before: Option<Option<Image<'_>>>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let known = self.known.clone();
+        for (index, column) in known.iter().enumerate() {
+            if image.place(index) == Place::Absent {
+                continue;
+            }
+            self.text.clear();
+            let tools = (self.options.faithful, &mut self.tools);
+            let sql_type = write_text(table, index, image, tools, &mut self.text)?;
+            let updated = match before {
+                None => false,
+                Some(None) => true,
+                Some(Some(before)) => !before.same(image, index),
+            };
+            write_tag(field, LENGTH, out);
+            let null_type = || match &table.columns[index].kind {
+                ColumnType::Set { .. } if self.options.faithful => BLOB,
+                ColumnType::Json if self.options.faithful => OTHER,
+                _ => super::canal::sql_type(&table.columns[index], self.options.faithful),
+            };
+            prefixed::<Protobuf, _>(out, |out| {
+                out.extend_from_slice(&column.index);
+                number(2, i64::from(sql_type.unwrap_or_else(null_type)) as u64, out);
+                out.extend_from_slice(&column.name);
+                always(5, updated.into(), out);
+                always(6, sql_type.is_none().into(), out);
+                if sql_type.is_some() {
+                    bytes(8, &self.text, out);
+                }
+                out.extend_from_slice(&column.mysql_type);
+                Ok::<(), crate::error::DecodeError>(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn boundary(&mut self, transaction: &Transaction, kind: u64, stored: &[u8], out: &mut Messages) {
+        let event = if kind == TRANSACTION_END { &transaction.end_event } else { &transaction.begin_event };
+        self.header.clear();
+        write_header(transaction, event, ("", ""), None, &mut self.header);
+        let start = out.start();
+        write_entry(&[&self.header, &properties(transaction)], kind, stored, &mut out.bytes);
+        let end = out.start();
+        out.finish(About::Transaction, start, end, transaction.end);
+    }
+}
+
+impl Format for CanalEntry {
+    fn begin(&mut self, transaction: &Transaction, out: &mut Messages) -> Result<()> {
+        let mut stored = Vec::new();
+        number(4, transaction.thread_id.unwrap_or(0).into(), &mut stored);
+        self.boundary(transaction, TRANSACTION_BEGIN, &stored, out);
+        Ok(())
+    }
+
+    fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table) -> Result<()> {
+        self.tools.style = facts.style;
+        self.prepare(table);
+        let kind = match facts.kind {
+            RowsKind::Insert => 1,
+            RowsKind::Update => 2,
+            RowsKind::Delete => 3,
+        };
+        let event = EventPlace {
+            position: facts.position,
+            bytes: facts.bytes,
+            timestamp: facts.timestamp,
+            server_id: facts.server_id,
+        };
+        self.header.clear();
+        let name = (table.database.as_str(), table.name.as_str());
+        write_header(transaction, &event, name, Some(kind), &mut self.header);
+        self.properties = properties(transaction);
+        self.row_change.clear();
+        number(1, facts.table_id, &mut self.row_change);
+        always(2, kind, &mut self.row_change);
+        always(10, 0, &mut self.row_change);
+        (self.row_count, self.sequence) = (0, 0);
+        self.rows.clear();
+        Ok(())
+    }
+
+    fn change(&mut self, table: &Table, change: &Change<'_>, out: &mut Messages) -> Result<()> {
+        if self.row_count == 0 {
+            self.sequence = change.sequence;
+        }
+        self.row_count += 1;
+        let (before, after) = (change.before(), change.after());
+        let mut rows = std::mem::take(&mut self.rows);
+        write_tag(12, LENGTH, &mut rows);
+        let written = prefixed::<Protobuf, _>(&mut rows, |rows| {
+            if let Some(image) = &before {
+                self.write_columns(table, 1, image, None, rows)?;
+            }
+            if let Some(image) = &after {
+                self.write_columns(table, 2, image, Some(before), rows)?;
+            }
+            Ok(())
+        });
+        self.rows = rows;
+        written?;
+        if self.options.single_rows {
+            self.end_event(table, out);
+        }
+        Ok(())
+    }
+
+    fn end_event(&mut self, table: &Table, out: &mut Messages) {
+        if self.row_count == 0 {
+            return;
+        }
+        let properties = self.properties.len();
+        pair(12, "rowsCount", &self.row_count.to_string(), &mut self.properties);
+        let row_change = self.row_change.len();
+        self.row_change.extend_from_slice(&self.rows);
+        let start = out.start();
+        write_entry(&[&self.header, &self.properties], ROW_DATA, &self.row_change, &mut out.bytes);
+        let end = out.start();
+        out.finish(About::Table(table.number), start, end, self.sequence);
+        self.properties.truncate(properties);
+        self.row_change.truncate(row_change);
+        self.rows.clear();
+        self.row_count = 0;
+    }
+
+    fn end(&mut self, transaction: &Transaction, out: &mut Messages) -> Result<()> {
+        let mut stored = Vec::new();
+        text(2, &transaction.xid.unwrap_or(0).to_string(), &mut stored);
+        self.boundary(transaction, TRANSACTION_END, &stored, out);
+        Ok(())
+    }
+
+    fn needs_whole_images(&self) -> bool {
+        false
+    }
+}

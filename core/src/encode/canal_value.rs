@@ -1,0 +1,206 @@
+//! Values as texts of Canal's entries.
+
+use super::canal::sql_type;
+use super::columns::{Column, Table};
+use super::image::{Image, Place};
+use super::json_form::{unfit, unknown_label, Tools};
+use crate::charset::Charset;
+use crate::cursor::Cursor;
+use crate::decimal::DecimalImage;
+use crate::digits::{write_i64, write_u64};
+use crate::error::Result;
+use crate::json;
+use crate::rows::{missing_column, read_value, Taken, ValueSink};
+use crate::schema::ColumnType;
+use crate::temporal::{Date, DateTime, Time};
+
+/// Codes of `java.sql.Types`.
+const SMALLINT: i32 = 5;
+const INTEGER: i32 = 4;
+const BIGINT: i32 = -5;
+const DECIMAL: i32 = 3;
+
+/// Writes one value as text. It lives as long as the value.
+struct Text<'a> {
+    column: &'a Column,
+    faithful: bool,
+    tools: &'a mut Tools,
+    out: &'a mut Vec<u8>,
+    sql_type: i32,
+}
+
+/// Bytes as characters of ISO 8859-1, from which a consumer gets the same bytes.
+fn write_latin1(value: &[u8], zeros: usize, out: &mut Vec<u8>) {
+    for byte in value {
+        match byte {
+            0..=0x7f => out.push(*byte),
+            _ => out.extend_from_slice(&[0xc0 | byte >> 6, 0x80 | byte & 0x3f]),
+        }
+    }
+    out.resize(out.len() + zeros, 0);
+}
+
+impl ValueSink for Text<'_> {
+    fn null(&mut self) -> Taken {
+        Ok(())
+    }
+
+    #[inline]
+    fn int(&mut self, value: i64) -> Taken {
+        write_i64(value, self.out);
+        Ok(())
+    }
+
+    /// Canal's type of a number that is negative without its sign is the next larger one.
+    #[inline]
+    fn uint(&mut self, value: u64) -> Taken {
+        if let ColumnType::Integer { width, .. } = self.column.kind {
+            if value >> (8 * u32::from(width) - 1) != 0 {
+                self.sql_type = match width {
+                    1 => SMALLINT,
+                    2 | 3 => INTEGER,
+                    4 => BIGINT,
+                    _ => DECIMAL,
+                };
+            }
+        }
+        write_u64(value, self.out);
+        Ok(())
+    }
+
+    fn float(&mut self, value: f32) -> Taken {
+        super::json_form::write_float(value, self.out);
+        Ok(())
+    }
+
+    fn double(&mut self, value: f64) -> Taken {
+        super::json_form::write_double(value, self.out);
+        Ok(())
+    }
+
+    #[inline]
+    fn decimal(&mut self, image: DecimalImage<'_>) -> Taken {
+        image.write_text(self.out)
+    }
+
+    #[inline]
+    fn bytes(&mut self, value: &[u8]) -> Taken {
+        match &self.column.kind {
+            ColumnType::Text { charset, trimmed } => {
+                let start = self.out.len();
+                if *charset == Charset::Utf8 && simdutf8::basic::from_utf8(value).is_ok() {
+                    self.out.extend_from_slice(value);
+                } else {
+                    charset.append(value, self.out);
+                }
+                if *trimmed {
+                    let spaces = self.out[start..].iter().rev().take_while(|byte| **byte == b' ').count();
+                    self.out.truncate(self.out.len() - spaces);
+                }
+            }
+            ColumnType::Binary { padded } => {
+                let zeros = padded.map_or(0, |length| (length as usize).saturating_sub(value.len()));
+                write_latin1(value, zeros, self.out);
+            }
+            ColumnType::Geometry | ColumnType::Vector => write_latin1(value, 0, self.out),
+            ColumnType::Network(network) => network.write_text(value, self.out)?,
+            _ => return Err(unfit("bytes", self.column)),
+        }
+        Ok(())
+    }
+
+    fn bit(&mut self, value: u64) -> Taken {
+        write_u64(value, self.out);
+        Ok(())
+    }
+
+    fn year(&mut self, value: u16) -> Taken {
+        write_u64(value.into(), self.out);
+        Ok(())
+    }
+
+    fn date(&mut self, value: Date) -> Taken {
+        value.write_text(self.out);
+        Ok(())
+    }
+
+    fn datetime(&mut self, value: DateTime) -> Taken {
+        value.write_text(self.column.fsp, self.out);
+        Ok(())
+    }
+
+    fn timestamp(&mut self, seconds: u64, micros: u32) -> Taken {
+        DateTime::from_timestamp(seconds, micros).write_text(self.column.fsp, self.out);
+        Ok(())
+    }
+
+    fn time(&mut self, value: Time) -> Taken {
+        value.write_text(self.column.fsp, self.out);
+        Ok(())
+    }
+
+    fn label(&mut self, value: u64) -> Taken {
+        match &self.column.kind {
+            _ if self.faithful => write_u64(value, self.out),
+            ColumnType::Set { labels, .. } => {
+                let mut left = value;
+                while left != 0 {
+                    let label = labels.get(left.trailing_zeros() as usize);
+                    self.out.extend_from_slice(label.ok_or_else(|| unknown_label(value))?.as_bytes());
+                    left &= left - 1;
+                    if left != 0 {
+                        self.out.push(b',');
+                    }
+                }
+            }
+            ColumnType::Enum { labels, .. } if value > 0 => {
+                let label = labels.get(value as usize - 1).ok_or_else(|| unknown_label(value))?;
+                self.out.extend_from_slice(label.as_bytes());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn json(&mut self, document: &[u8]) -> Taken {
+        json::write_text_with(&mut self.tools.shapes, self.tools.style, document, self.out)
+    }
+
+    fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {
+        json::write_changed(document.ok_or_else(missing_column)?, changes, self.out)
+    }
+}
+
+/// Appends the text of a value. Returns the code of its type; None: it is null.
+pub fn write_text(
+    table: &Table,
+    index: usize,
+    image: &Image<'_>,
+    (faithful, tools): (bool, &mut Tools),
+    out: &mut Vec<u8>,
+) -> Result<Option<i32>> {
+    let column = &table.columns[index];
+    let mut text = Text { column, faithful, tools, out, sql_type: sql_type(column, faithful) };
+    let taken = match image.place(index) {
+        Place::Null => return Ok(None),
+        Place::Value { start, end } => {
+            let mut cursor = Cursor::new(image.slice((start, end)), 0);
+            match read_value(&mut cursor, table.map.columns[index].wire, &mut text) {
+                Ok(()) => return Ok(Some(text.sql_type)),
+                Err(fault) => return Err(fault.locate(&table.map, index, &cursor)),
+            }
+        }
+        Place::Text { start, end } => {
+            text.out.extend_from_slice(image.slice((start, end)));
+            Ok(())
+        }
+        Place::Changed { changes, document } => {
+            // The document has its length before it, as in its image.
+            let document = document.map(|(start, end)| image.slice((start.saturating_add(4).min(end), end)));
+            text.json_changed(document, image.slice(changes))
+        }
+        Place::Absent => Err(missing_column()),
+    };
+    taken.map_err(|error| error.of(&table.map, index, &Cursor::new(&[], 0)))?;
+    Ok(Some(text.sql_type))
+}
