@@ -17,7 +17,7 @@ use super::json_form::{write_fields, Tools};
 use super::json_text::quoted;
 use super::messages::{About, Messages};
 use super::transaction_order::TransactionOrder;
-use crate::digits::{write_padded, write_u64};
+use crate::digits::write_u64;
 use crate::error::Result;
 use crate::event::RowsKind;
 use crate::log_order::Transaction;
@@ -220,9 +220,7 @@ fn write_times(out: &mut Vec<u8>, micros: u64, tail: &str) {
     out.extend_from_slice(b"\"ts_us\":");
     write_u64(micros, out);
     out.extend_from_slice(b",\"ts_ns\":");
-    write_u64(micros / 1_000_000, out);
-    write_padded((micros % 1_000_000) as u32, 6, out);
-    out.extend_from_slice(b"000");
+    write_u64(micros.saturating_mul(1000), out);
     out.extend_from_slice(tail.as_bytes());
 }
 

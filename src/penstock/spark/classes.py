@@ -146,10 +146,12 @@ def _exercise(spark: SparkSession, options: SinkOptions, state: Path) -> None:
 def _write(spark: SparkSession, sink: Sink, pipeline: str) -> None:
     from penstock.model.buckets import RangeBuckets
     from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
-    from penstock.sinks.base import ChangeSink, Commit, EvolvedColumn, Readable, TableSink
+    from penstock.sinks.base import ChangeSink, Commit, EvolvedColumn, LogSink, Readable, TableSink
     from penstock.spark.verify import SparkTarget
     from penstock.verify.check import Compared
 
+    if isinstance(sink, LogSink):
+        return  # it writes without Java, and needs brokers
     table = TableId("shop", "orders")
     columns = (
         Column("id", "bigint", nullable=False),

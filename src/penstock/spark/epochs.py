@@ -205,7 +205,9 @@ class EpochRunner:
         self._wait_until_ours()
         is_first, self._begun = plan.epoch > self._begun, max(plan.epoch, self._begun)
         plan = self._sources.located(plan)
-        consequences, driver_bytes_max = self._cascades.prepare(plan), self._settings.epoch.driver_bytes_max
+        consequences = self._cascades.prepare(plan)
+        # Messages are encoded in one walk over the log, which needs no outline of it.
+        driver_bytes_max = self._settings.epoch.driver_bytes_max if self._log is None else 0
         epoch = Epoch.of(plan, consequences, driver_bytes_max=driver_bytes_max, is_first=is_first)
         outcomes = self._run_tables(epoch) if self._log is None else self._write_log(self._log, epoch)
         self._wait_until_ours()

@@ -1,8 +1,8 @@
 """Executes plans for a sink that takes messages (`LogSink`): an epoch whole, over all tables.
 
 An epoch's messages come in this order: statements that come before its rows, the row events of all tables in
-the order of the log, the rows of placed chunks, and the statement that ends the epoch. Nothing of it depends
-on when or where it is executed, so a repeated epoch has the same messages.
+the order of the log, the rows of placed chunks, and the statement that ends the epoch. An epoch that is
+repeated has the same messages, but for the time at which rows of a snapshot are written, which they tell.
 
 The driver encodes and writes them. Encoding is done by the core, in as many threads as there are cores, and
 takes less time than the client needs to send the messages.
@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
@@ -128,8 +129,9 @@ class LogEpochs:
         }
         if wanted:
             yield from self._events(plan.range, wanted)
+        read = replace(at, commit_us=time.time_ns() // 1000)
         for table in tables:
-            yield from self._rows(table, at)
+            yield from self._rows(table, read)
         for table in tables:
             yield from self._statements(table, at, before_rows=False)
 

@@ -21,7 +21,9 @@ import pytest
 from tests.sinks.kafka import epoch_writer
 
 from penstock.testing import servers, topics
+from penstock.testing.proxy import Proxy
 from penstock.testing.servers import KafkaCluster
+from penstock.testing.servers.process import free_port
 
 SEEDS = os.environ.get("PENSTOCK_KAFKA_SEEDS", "0-2").split("-")
 
@@ -117,3 +119,24 @@ def test_kills_of_the_writer_and_of_brokers_lose_and_repeat_nothing(
     writer = Writer(three.bootstrap, tmp_path, seed, random_.randrange(20, 60), random_.randrange(1, 5))
     run(writer, three, random_, brokers=True)
     writer.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_a_network_that_is_cut_and_stalls_loses_and_repeats_nothing(tmp_path: Path, seed: int) -> None:
+    random_, port = random.Random(seed), free_port()
+    options = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    with (
+        servers.kafka(options=options) as cluster,
+        Proxy("127.0.0.1", cluster.brokers[0].port, port=port) as proxy,
+    ):
+        writer = Writer(f"127.0.0.1:{port}", tmp_path, seed, 60, 2)
+        writer.start()
+        assert writer.process is not None
+        for _ in range(8):
+            time.sleep(random_.uniform(0.2, 3))  # when a fault comes is part of the run
+            random_.choice((proxy.cut, proxy.stall, proxy.refuse, proxy.drop))()
+            time.sleep(random_.uniform(0.1, 4))
+            proxy.pass_on()
+        assert writer.process.wait(400) == 0
+        writer.check()

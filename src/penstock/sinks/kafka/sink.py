@@ -20,6 +20,7 @@ acknowledged.
 from __future__ import annotations
 
 import logging
+import threading
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -61,6 +62,7 @@ class KafkaSink:
         self._producer: Producer | None = None
         self._last: Written = NOTHING
         self._failed: tuple[KafkaError, str] | None = None
+        self._guard = threading.Lock()
         # What is said of a broker that is away is said by the error of an attempt.
         self._settings = {"log_level": "2", **options.client_settings()}
         self._topics = Topics(options, self._settings)
@@ -151,8 +153,12 @@ class KafkaSink:
 
     def _ready(self) -> Producer:
         """The producer. A new one first ends what an earlier one had begun, and finds out what is written."""
-        if self._producer is not None:
+        with self._guard:  # targets are opened side by side
+            if self._producer is None:
+                self._producer = self._begun()
             return self._producer
+
+    def _begun(self) -> Producer:
         what = "The pipeline cannot begin to write"
         try:
             self._topics.prepare_commits(self._commits)
@@ -168,7 +174,7 @@ class KafkaSink:
                 self._end(producer, self._last)
         except KafkaException as error:
             raise self._fault(kafka_error(error), what) from error
-        self._producer, self._began = producer, True
+        self._began = True
         return producer
 
     def _with_smaller_batches(self, producer: Producer) -> Producer:
