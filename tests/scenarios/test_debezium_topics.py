@@ -140,7 +140,7 @@ def test_tables_are_equal_to_the_database_though_debezium_and_the_pipeline_are_k
         wait_for(
             lambda: connector.has_failed() or topics.has_messages("shop.shop.tail"),
             "the last row",
-            seconds=120,
+            seconds=400,
         )
         assert not connector.has_failed(), connector.has_failed()
         done = scenario.command("run", "--once")

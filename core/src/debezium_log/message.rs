@@ -6,8 +6,6 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use crate::digest::Digest;
-
 use super::connect::{self, Field, Forms, Members};
 use super::order::{self, Position, SourceBlock};
 use super::value::{check_name, put, Kind, Refused, Value};
@@ -81,7 +79,49 @@ pub enum Event<'a> {
 /// Schemas by their texts.
 #[derive(Default)]
 pub struct Schemas {
-    known: HashMap<(Forms, String), Shape>,
+    values: Known<Shape>,
+    keys: Known<Arc<Vec<Field>>>,
+}
+
+/// What was made of the texts of schemas. Most messages have the same one as the message before.
+struct Known<T> {
+    last: Option<(Forms, String, T)>,
+    others: HashMap<(Forms, String), T>,
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self { last: None, others: HashMap::new() }
+    }
+}
+
+impl<T: Clone> Known<T> {
+    fn get(
+        &mut self,
+        forms: Forms,
+        text: &str,
+        make: impl FnOnce() -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        if let Some((known, same, found)) = &self.last {
+            if *known == forms && same == text {
+                return Ok(found.clone());
+            }
+        }
+        let place = (forms, text.to_owned());
+        let found = match self.others.get(&place) {
+            Some(found) => found.clone(),
+            None => {
+                let made = make()?;
+                if self.others.len() >= SCHEMAS_MAX {
+                    self.others.clear();
+                }
+                self.others.insert(place.clone(), made.clone());
+                made
+            }
+        };
+        self.last = Some((place.0, place.1, found.clone()));
+        Ok(found)
+    }
 }
 
 /// What a schema says about rows.
@@ -152,10 +192,10 @@ pub fn read<'a>(
     if operation == Operation::Truncate {
         return Ok(Event::Change(Box::new(change)));
     }
-    let key = read_key(key, forms)?;
+    let key = read_key(key, forms, schemas)?;
     change.key = key.iter().map(|(field, _, _)| field.name.clone()).collect();
     let shape = match schema {
-        Some(schema) => schemas.shape(schema, forms)?,
+        Some(schema) => schemas.values.get(forms, schema.get(), || shape_of_schema(schema.get(), forms))?,
         None => shape_of_values(before, after, &change.connector),
     };
     let unavailable =
@@ -210,16 +250,15 @@ fn without_operation<'a>(members: &Members<'a>) -> Result<Event<'a>, Refused> {
         .into())
 }
 
-/// The same for equal events, in every version: it is stored.
+/// The same for equal events, in every version: it is stored. It only has to tell events at one position
+/// apart, so checksums do.
 fn hashed(op: &str, key: Option<&[u8]>, before: Option<&RawValue>, after: Option<&RawValue>) -> u64 {
-    let mut digest = Digest::default();
-    let parts = [Some(op.as_bytes()), key, before.map(raw_bytes), after.map(raw_bytes)];
-    for part in parts {
-        let part = part.unwrap_or_default();
-        digest.update(&(part.len() as u64).to_le_bytes());
-        digest.update(part);
-    }
-    digest.finish().1
+    let mut left = crc32fast::Hasher::new();
+    left.update(op.as_bytes());
+    left.update(key.unwrap_or_default());
+    left.update(before.map_or(&[], raw_bytes));
+    let right = crc32fast::hash(after.map_or(&[], raw_bytes));
+    u64::from(left.finalize()) << 32 | u64::from(right)
 }
 
 fn raw_bytes(raw: &RawValue) -> &[u8] {
@@ -261,25 +300,22 @@ fn names(block: &Block<'_>, topic: &str, options: &Options) -> Result<(String, S
 
 type KeyPart<'a> = (Field, Option<(String, Vec<u8>)>, Value<'a>);
 
-fn read_key<'a>(key: Option<&'a [u8]>, forms: Forms) -> Result<Vec<KeyPart<'a>>, Refused> {
+fn read_key<'a>(
+    key: Option<&'a [u8]>,
+    forms: Forms,
+    schemas: &mut Schemas,
+) -> Result<Vec<KeyPart<'a>>, Refused> {
     let Some(key) = key.filter(|key| !key.is_empty()) else { return Ok(Vec::new()) };
     let raw = json(key, "key")?;
     let (schema, payload) =
         unwrapped(raw).map_err(|_| Refused::from("its key is no object with the columns"))?;
     let Some(members) = payload else { return Ok(Vec::new()) };
     let described = match schema {
-        Some(schema) => {
-            let schema =
-                serde_json::from_str(schema.get()).map_err(|_| "the schema of its key is no JSON")?;
-            Some(connect::fields(&schema, forms)?)
-        }
+        Some(schema) => Some(schemas.keys.get(forms, schema.get(), || key_of_schema(schema.get(), forms))?),
         None => None,
     };
     let mut parts = Vec::with_capacity(members.0.len());
     for (name, raw) in &members.0 {
-        if described.is_none() && name == "__dbz__physicalTableIdentifier" {
-            continue;
-        }
         let field = match &described {
             Some(fields) => fields
                 .iter()
@@ -313,31 +349,21 @@ fn shape_of_values(before: Option<&RawValue>, after: Option<&RawValue>, connecto
     Shape::Columns(Arc::new(fields))
 }
 
-impl Schemas {
-    fn shape(&mut self, schema: &RawValue, forms: Forms) -> Result<Shape, Refused> {
-        // A lookup with a borrowed text would need a map of its own kind; the copy is small beside the parse.
-        let place = (forms, schema.get().to_owned());
-        if let Some(known) = self.known.get(&place) {
-            return Ok(known.clone());
-        }
-        let parsed: serde_json::Value =
-            serde_json::from_str(schema.get()).map_err(|_| "its schema is no JSON")?;
-        let listed = parsed.get("fields").and_then(|fields| fields.as_array());
-        let named =
-            |name: &str| listed?.iter().find(|field| field.get("field").is_some_and(|known| known == name));
-        let row = named("after").or_else(|| named("before")).ok_or("its schema has no field `after`")?;
-        let shape = match row.get("type").and_then(|kind| kind.as_str()) {
-            Some("string") => Shape::Document,
-            _ => {
-                Shape::Columns(Arc::new(connect::fields(row, forms)?.into_iter().map(with_default).collect()))
-            }
-        };
-        if self.known.len() >= SCHEMAS_MAX {
-            self.known.clear();
-        }
-        self.known.insert(place, shape.clone());
-        Ok(shape)
-    }
+fn shape_of_schema(text: &str, forms: Forms) -> Result<Shape, Refused> {
+    let parsed: serde_json::Value = serde_json::from_str(text).map_err(|_| "its schema is no JSON")?;
+    let listed = parsed.get("fields").and_then(|fields| fields.as_array());
+    let named =
+        |name: &str| listed?.iter().find(|field| field.get("field").is_some_and(|known| known == name));
+    let row = named("after").or_else(|| named("before")).ok_or("its schema has no field `after`")?;
+    Ok(match row.get("type").and_then(|kind| kind.as_str()) {
+        Some("string") => Shape::Document,
+        _ => Shape::Columns(Arc::new(connect::fields(row, forms)?.into_iter().map(with_default).collect())),
+    })
+}
+
+fn key_of_schema(text: &str, forms: Forms) -> Result<Arc<Vec<Field>>, Refused> {
+    let parsed = serde_json::from_str(text).map_err(|_| "the schema of its key is no JSON")?;
+    connect::fields(&parsed, forms).map(Arc::new)
 }
 
 /// The default as a literal and as an image, where both are possible.

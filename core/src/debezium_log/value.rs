@@ -370,3 +370,37 @@ pub fn check_name(name: &str) -> Result<(), Refused> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decimal::DecimalImage;
+
+    proptest::proptest! {
+        #[test]
+        fn a_decimal_is_read_as_it_was_written(
+            number in -999_999_999_999_999_999i64..=999_999_999_999_999_999, scale in 0u8..=18,
+        ) {
+            let text = decimal_text(&number.to_be_bytes(), scale.into()).unwrap();
+            let (mut image, kind) = (Vec::new(), Kind::Decimal { precision: 18, scale });
+            put(&Value::Decimal(text.clone().into()), kind, &mut image).unwrap();
+            let read = DecimalImage::new(&image, 18, scale).unwrap();
+            proptest::prop_assert_eq!(read.unscaled().unwrap(), i128::from(number));
+            let mut found = Vec::new();
+            read.write_text(&mut found).unwrap();
+            proptest::prop_assert_eq!(String::from_utf8(found).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_are_refused() {
+        let refused = |value: Value<'_>, kind| put(&value, kind, &mut Vec::new()).is_err();
+        assert!(refused(Value::Int(128), Kind::Int { width: 1 }));
+        assert!(refused(Value::Decimal("1000".into()), Kind::Decimal { precision: 5, scale: 2 }));
+        assert!(refused(Value::Decimal("1.001".into()), Kind::Decimal { precision: 5, scale: 2 }));
+        assert!(refused(Value::Int(1 << 60), Kind::Double));
+        assert!(refused(Value::Moment(-1), Kind::Timestamp { fsp: 6 }));
+        assert!(refused(Value::Bits(8), Kind::Bit { bits: 3 }));
+        assert!(refused(Value::Text("1".into()), Kind::Int { width: 4 }));
+    }
+}

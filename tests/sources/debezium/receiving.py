@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 from tests.sources.debezium.topic_log import changes_of
 
@@ -48,7 +48,10 @@ class Topics:
         if name not in topics or topics[name].error is not None:
             return False
         asked = {TopicPartition(name, number): OffsetSpec.latest() for number in topics[name].partitions}
-        return any(future.result().offset > 0 for future in self.admin.list_offsets(asked).values())
+        try:
+            return any(future.result().offset > 0 for future in self.admin.list_offsets(asked).values())
+        except KafkaException:
+            return False  # a new topic has no leader yet
 
 
 class Receiving:

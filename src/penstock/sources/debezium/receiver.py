@@ -283,7 +283,7 @@ class Receiver:
 
     def _stream(self, session: _Session) -> None:
         while not (self.stopping or self.stopping.reconnect):
-            batch = session.topics.take(0.0 if session.dirty else WAIT_S)
+            batch = session.topics.take(FLUSH_PAUSE_S if session.dirty else WAIT_S)
             self._take(session, batch)
             self._look(session)
             self._flush(session)
@@ -380,6 +380,7 @@ class Receiver:
         session.flushed, session.dirty = now, False
         if self.writer.segment_is_full:
             session.framer.roll()
+            self._put(session, session.translator.checkpoint(_now_ms()))  # also if no message comes
 
     def _commit(self, session: _Session) -> None:
         self.writer.flush(session.framer.cut(), spools=session.framer.spool_files)
