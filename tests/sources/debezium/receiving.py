@@ -49,7 +49,7 @@ class Topics:
             return False
         asked = {TopicPartition(name, number): OffsetSpec.latest() for number in topics[name].partitions}
         try:
-            return any(future.result().offset > 0 for future in self.admin.list_offsets(asked).values())
+            return any(one.result().offset > 0 for one in self.admin.list_offsets(asked).values())
         except KafkaException:
             return False  # a new topic has no leader yet
 

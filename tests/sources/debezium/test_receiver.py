@@ -185,6 +185,25 @@ def test_a_message_that_cannot_be_read_stops_the_receiver_or_is_skipped(
 
 
 @pytest.mark.slow
+def test_a_receiver_goes_on_when_its_broker_comes_back(table: Table, tmp_path: Path) -> None:
+    with servers.kafka() as cluster:
+        topics = Topics(cluster.bootstrap)
+        topics.create(table.topic)
+        receiver = Receiving(cluster.bootstrap, tmp_path, table.topic, reconnect_max="1s")
+        receiver.start()
+        try:
+            topics.send(table.topic, created(table, range(10)))
+            receiver.wait_until_level()
+            cluster.brokers[0].kill9()
+            cluster.brokers[0].start()
+            topics.send(table.topic, created(table, range(10, 20)))
+            receiver.wait_until_level()
+            assert ids(receiver) == list(range(20))
+        finally:
+            receiver.stop()
+
+
+@pytest.mark.slow
 def test_nothing_is_left_at_the_broker(topics: Topics, table: Table, receivers: Any) -> None:
     topics.create(table.topic)
     topics.send(table.topic, created(table, range(2)))
