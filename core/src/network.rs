@@ -104,3 +104,25 @@ fn write_uuid(bytes: &[u8; 16], out: &mut Vec<u8>) {
         let _ = write!(out, "{}{byte:02x}", if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text_of(stored: &[u8]) -> String {
+        let mut out = Vec::new();
+        Network::Uuid.write_text(stored, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn a_uuid_that_the_server_prints_is_printed_again(stored: [u8; 16]) {
+            let printed = text_of(&stored);
+            let digits: String = printed.chars().filter(|char| *char != '-').collect();
+            let plain = u128::from_str_radix(&digits, 16).unwrap().to_be_bytes();
+            prop_assert_eq!(text_of(&Network::stored_uuid(plain)), printed);
+        }
+    }
+}
