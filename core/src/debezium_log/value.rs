@@ -227,7 +227,7 @@ fn put_time(micros: i64, fsp: u8, out: &mut Vec<u8>) -> Result<(), Refused> {
     }
     let magnitude = micros.unsigned_abs();
     let (seconds, fraction) = (magnitude / 1_000_000, magnitude % 1_000_000);
-    let whole = (seconds / 3600) << 12 | (seconds / 60 % 60) << 6 | seconds % 60;
+    let whole = (seconds / 3600) << 12 | (seconds / 60 % 60) << 6 | (seconds % 60);
     let width = usize::from(fsp.div_ceil(2));
     let fraction = fraction / [1_000_000, 10_000, 100, 1][width];
     let number = (whole << (8 * width) | fraction) as i64;
@@ -248,7 +248,7 @@ fn put_datetime(micros: i128, fsp: u8, out: &mut Vec<u8>) -> Result<(), Refused>
         | u64::from(date.day) << 17
         | (seconds / 3600) << 12
         | (seconds / 60 % 60) << 6
-        | seconds % 60;
+        | (seconds % 60);
     out.extend_from_slice(&packed.to_be_bytes()[3..]);
     put_fraction(rest % 1_000_000, fsp, out);
     Ok(())
