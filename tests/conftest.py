@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -104,6 +106,7 @@ def spark(lake_root: Path, iceberg: IcebergOptions, delta: DeltaOptions) -> Iter
     from penstock.spark.session import session_options, start
     from penstock.testing.scenario import SHORT_LIVED
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # for data sources in Python
     config = SparkConfig(
         master="local[2]", app_name="penstock-tests", driver_memory="1200m", conf=SHORT_LIVED
     )

@@ -27,7 +27,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "testing",
         "verify",
     ),
-    "sinks": ("sinks", "spark"),
+    "sinks": ("datasource", "sinks", "spark"),
     "crash": ("chaos", "crash", "test_wheel.py"),
     # Long series of random events against a model.
     "histories": ("properties", "snapshot/test_histories.py"),

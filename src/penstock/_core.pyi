@@ -505,6 +505,13 @@ SchemaIds = Callable[[dict[str, Any]], int]
 `table`: database and name; None: of the messages about transactions. `name`: the full name of its record.
 `type`: AVRO or PROTOBUF. What it raises comes out of `read` or `encode` as it is."""
 
+def transactions_of(
+    parts: Sequence[LogPart], tables: Sequence[tuple[str, str]]
+) -> tuple[list[int], list[str | None], list[str], list[int], list[int]]:
+    """The transactions of some parts that have rows of these tables (none: of any table), in the order of the
+    log. Of each, the offset where it begins, its GTID, the file and position in the source's log where it
+    begins, and its commit time in microseconds since 1970."""
+
 class LogEncoder:
     """Reads whole transactions in log order, and encodes their rows as messages of a format.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.change_log import newest_rows
 
 from penstock.testing import workload
 from penstock.testing.running import Victim
@@ -90,23 +91,13 @@ def test_a_change_log_has_no_doubles_after_kills(case: Callable[..., Scenario], 
 
 def scenario_equal_by_replay(scenario: Scenario) -> None:
     """The last row image of each key in the change log is the table: judged by the server's SELECT."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
     from penstock.testing import oracle
 
     for table in workload.TABLES:
         name = f"{scenario.database}.{table}"
         columns = oracle.columns_of(scenario.server, name)
-        key = [column.name for column in columns if column.key_part is not None]
-        order = Window.partitionBy(*key).orderBy(
-            f.col("_sequence").desc(), f.when(f.col("_change_type") == "update_preimage", 1).otherwise(0)
-        )
-        newest = scenario.target(table).withColumn("_n", f.row_number().over(order)).where("_n = 1")
-        alive = newest.where(~f.col("_change_type").isin("delete", "update_preimage"))
-        rows = (tuple(row) for row in alive.select(*[column.name for column in columns]).collect())
-        found = oracle.canonical_rows(rows, columns)
-        oracle.assert_same_rows(oracle.rows_of(scenario.server, name), found)
+        rows = (tuple(row) for row in newest_rows(scenario.target(table), columns).collect())
+        oracle.assert_same_rows(oracle.rows_of(scenario.server, name), oracle.canonical_rows(rows, columns))
 
 
 def _let_it_run(pipeline: object, chance: random.Random) -> None:

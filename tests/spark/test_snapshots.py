@@ -35,7 +35,8 @@ from penstock.testing.servers import Database
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.spark.snapshots import SnapshotReader
+from penstock.spark.snapshots import SnapshotReader
+from penstock.spark.stage_chunk import SparkJobs
 
 CHUNKS = 12
 WAITING = (
@@ -92,7 +93,7 @@ class Case:
         self.staging = Staging(open_store(folder.absolute().as_uri()))
         self.state.put_table(new_table(schema, Offset(0), reads=True, append_only=False))
         self.reader: SnapshotReader = SnapshotReader(
-            spark,
+            SparkJobs(spark),
             self.state,
             self.staging,
             gate=self.gate,
@@ -289,7 +290,7 @@ class Many:
             assert schema is not None
             self.state.put_table(new_table(schema, Offset(0), reads=True, append_only=False))
         self.reader = SnapshotReader(
-            spark,
+            SparkJobs(spark),
             self.state,
             Staging(open_store(folder.absolute().as_uri())),
             gate=Gate(config, hosts),

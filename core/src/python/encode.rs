@@ -22,7 +22,15 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// File, base, start and end of a part, and offset, file and position of places of the source.
-type PartArgument = (FileArgument, u64, u64, Option<u64>, Vec<(u64, String, u64)>);
+pub(super) type PartArgument = (FileArgument, u64, u64, Option<u64>, Vec<(u64, String, u64)>);
+
+pub(super) fn part_of((file, base, start, end, known): PartArgument) -> Part {
+    let names = match known.is_empty() {
+        true => SourceNames::of_file(file.0.name()),
+        false => SourceNames::new(known.into_iter().map(Into::into).collect()),
+    };
+    Part { file: file.0, base, start, end, names }
+}
 
 #[pyclass(module = "penstock._core")]
 struct LogEncoder(Encoder);
@@ -41,22 +49,10 @@ impl LogEncoder {
         tables: Vec<(String, String)>,
         schema_ids: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let parts = parts.into_iter().map(|(file, base, start, end, known)| {
-            let names = match known.is_empty() {
-                true => SourceNames::of_file(file.0.name()),
-                false => SourceNames::new(
-                    known
-                        .into_iter()
-                        .map(|(offset, file, position)| (offset, file, position).into())
-                        .collect(),
-                ),
-            };
-            Part { file: file.0, base, start, end, names }
-        });
         let schemas = schemas.iter().map(|json| TableSchema::from_json(json)).collect::<Result<_, _>>()?;
         let selection = Selection { tables: tables.into_iter().collect() };
         let format = named_format(format, options, schema_ids)?;
-        Ok(Self(Encoder::new(parts.collect(), format, schemas, selection)))
+        Ok(Self(Encoder::new(parts.into_iter().map(part_of).collect(), format, schemas, selection)))
     }
 
     #[pyo3(signature = (bytes = 1 << 20))]

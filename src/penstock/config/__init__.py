@@ -65,6 +65,7 @@ __all__ = [
     "TablesConfig",
     "VerifyConfig",
     "executor_variables",
+    "expanded",
     "load",
     "parse",
     "save",
@@ -235,7 +236,7 @@ def load(path: str | Path) -> PipelineConfig:
         ) from None
     if not isinstance(document, dict):
         raise ConfigError(f"The pipeline file {path} holds no options.", hint="README shows a pipeline file.")
-    return parse(_expand(document, path), where=str(path), base=path.resolve().parent)
+    return parse(expanded(document, path), where=str(path), base=path.resolve().parent)
 
 
 @contextlib.contextmanager
@@ -312,11 +313,12 @@ def _rooted(config: PipelineConfig, base: Path) -> PipelineConfig:
     )
 
 
-def _expand(value: Any, path: Path) -> Any:
+def expanded(value: Any, path: Path | str) -> Any:
+    """With `${NAME}` replaced by environment variables. `path`: what has the value, for messages."""
     if isinstance(value, dict):
-        return {name: _expand(item, path) for name, item in value.items()}
+        return {name: expanded(item, path) for name, item in value.items()}
     if isinstance(value, list):
-        return [_expand(item, path) for item in value]
+        return [expanded(item, path) for item in value]
     if not isinstance(value, str):
         return value
 

@@ -147,12 +147,12 @@ def make_planner(
     source: Source,
     config: PipelineConfig,
     captured: TableFilter,
-    sink: Sink,
+    sink: Sink | None,
     staging: Staging,
     *,
     applies_cascades: bool,
 ) -> Planner:
-    """Creates the planner of a pipeline."""
+    """Creates the planner of a pipeline. `sink` None: the changes are rows of a query."""
     statements = source.statements(
         captured,
         log,

@@ -226,6 +226,7 @@ class Run:
         from penstock.spark.epochs import EpochRunner, EpochSettings
         from penstock.spark.incomplete_images import IncompleteImages
         from penstock.spark.snapshots import SnapshotReader
+        from penstock.spark.stage_chunk import SparkJobs
 
         config = self.config
         images = IncompleteImages(self.source.row_images, config.types, everywhere=lacks_columns)
@@ -236,7 +237,7 @@ class Run:
             log_place=self.log_place, schema_ids=schema_ids(self.sink),
         )  # fmt: skip
         self.chunks = SnapshotReader(
-            self.spark,
+            SparkJobs(self.spark),
             self.state,
             self.staging,
             gate=self._make_gate(),

@@ -6,7 +6,7 @@ folder of an ended snapshot is removed once nothing needs it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from penstock.model.schema import TableId
 from penstock.model.table import TableState
@@ -15,11 +15,15 @@ from penstock.state import StateStore
 
 
 class StagedFolders:
-    """The folders of a pipeline. Not thread-safe: the caller holds a lock while tasks may start."""
+    """The folders of a pipeline. Not thread-safe: the caller holds a lock while tasks may start. `kept`:
+    folders that somebody else still needs."""
 
-    def __init__(self, staging: Staging, state: StateStore) -> None:
+    def __init__(
+        self, staging: Staging, state: StateStore, kept: Callable[[], set[str]] = lambda: set()
+    ) -> None:
         self._staging = staging
         self._state = state
+        self._kept = kept
         self._used: set[str] = set()
         """Folders that may have files: those that were there at the start, and those used since. Asking the
         store each time would cost a request."""
@@ -55,7 +59,7 @@ class StagedFolders:
             needed += [(known[one.table], one.number) for one in partials if one.table in known]
             outdated = folders - {_name(*one) for one in needed}
             plans = self._state.pending() if outdated else []
-        planned = {snapshot_of(chunk) for plan in plans for chunk in plan.chunks}
+        planned = {snapshot_of(chunk) for plan in plans for chunk in plan.chunks} | self._kept()
         kept = {
             one
             for one in outdated

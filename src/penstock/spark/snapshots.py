@@ -1,4 +1,4 @@
-"""Reads chunks: threads that each run one Spark job with one task per chunk, when the gate permits it.
+"""Reads chunks: threads that each run one job per chunk (`snapshot/chunk_jobs.py`), when the gate permits it.
 
 One job per chunk has advantages over one job for many: a failed chunk is retried alone; there are never
 more than `parallel` connections that read chunks; limits and load are checked before each chunk
@@ -24,9 +24,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from pyspark import InheritableThread
-from pyspark.sql import SparkSession
-
 from penstock.backoff import Backoff
 from penstock.config import RetriesConfig
 from penstock.errors import PenstockError, TableError, TransientError
@@ -35,6 +32,7 @@ from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState, is_reading, is_splitting
+from penstock.snapshot.chunk_jobs import ChunkJobs, StageTask
 from penstock.snapshot.driver_side import driver_reads
 from penstock.snapshot.gate import Gate, Permit
 from penstock.snapshot.retries import Retries
@@ -42,7 +40,6 @@ from penstock.snapshot.staged_folders import StagedFolders
 from penstock.snapshot.staging import Stager, Staging
 from penstock.sources.chunks import ChunkOutdated, ViewChoice
 from penstock.spark.errors import returned
-from penstock.spark.stage_chunk import StageTask, stager
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -60,8 +57,6 @@ Work = tuple[TableState, Chunk]
 Place = tuple[TableId, int, int]
 """Identifies a chunk: its table, the number of its snapshot, its own number."""
 
-TAG = "penstock-chunks"
-"""Tag of the Spark jobs that read chunks, by which they are cancelled."""
 GRACE_SECONDS = 3.0
 """Time for chunks that are being read when the pipeline stops. Their jobs are cancelled afterwards."""
 
@@ -85,12 +80,12 @@ class SnapshotReader:
 
     `gate` is asked before each chunk. `failed` is called for a table that cannot be read. `view` returns
     the read view for a table that must be read in one piece; `views_travel` says that tasks can open it.
-    `found_all` is called when no table is left to be split.
+    `found_all` is called when no table is left to be split. `kept_folders`: see `StagedFolders`.
     """
 
     def __init__(
         self,
-        spark: SparkSession,
+        jobs: ChunkJobs,
         state: StateStore,
         staging: Staging,
         *,
@@ -105,11 +100,12 @@ class SnapshotReader:
         view: Callable[[TableState], ViewChoice | None] = lambda _: None,
         views_travel: bool = True,
         found_all: Callable[[], None] = lambda: None,
+        kept_folders: Callable[[], set[str]] = lambda: set(),
     ) -> None:
-        self._spark = spark
+        self._jobs = jobs
         self._state = state
         self._staging = staging
-        self._folders = StagedFolders(staging, state)
+        self._folders = StagedFolders(staging, state, kept_folders)
         self._attempts_max = retries.attempts_max
         self._schedule = retries.schedule(CHUNK_RETRY_FIRST_S)
         self._types = types
@@ -130,7 +126,7 @@ class SnapshotReader:
         self.retries = Retries()
         """Tables that wait because the source does not answer."""
         self._started = False
-        self._threads: list[InheritableThread] = []
+        self._threads: list[threading.Thread] = []
         self._begin(self._split_loop)
         for _ in range(parallel):
             self._begin(self._read_loop)
@@ -147,7 +143,7 @@ class SnapshotReader:
     def _begin(self, run: Callable[[], None]) -> None:
         """Creates a thread; starts it if the reader is started."""
         name = f"snapshot-{len(self._threads)}"
-        thread = InheritableThread(target=self._guarded, args=(run,), name=name, daemon=True)
+        thread = self._jobs.thread(lambda: self._guarded(run), name)
         self._threads.append(thread)
         if self._started:
             thread.start()
@@ -188,7 +184,7 @@ class SnapshotReader:
         if left:
             log.warning("stopping: the jobs that read chunks are cancelled")
             with suppress(Exception):  # Spark may have ended
-                self._spark.sparkContext.cancelJobsWithTag(TAG)
+                self._jobs.cancel()
             left = self._join(deadline)
         if left:
             log.warning("stopping: these threads have not ended: %s", ", ".join(left))
@@ -300,8 +296,7 @@ class SnapshotReader:
     # reading chunks -----------------------------------------------------------------------------------------
 
     def _read_loop(self) -> None:
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "snapshot")
-        self._spark.sparkContext.addJobTag(TAG)
+        self._jobs.begin()
         while not self._stopping.is_set():
             known = self._state.own_changes
             work = self._next()
@@ -456,8 +451,7 @@ class SnapshotReader:
                 types=self._types,
                 view=view,
             )
-            jobs = self._spark.sparkContext.parallelize([job], 1)
-            done = jobs.mapPartitions(stager(str(chunk.table))).collect()
+            done = [self._jobs.stage(job)]
             return done[0]
         finally:
             rows, size = sum(item.rows for item in done), sum(item.bytes_read for item in done)

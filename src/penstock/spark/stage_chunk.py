@@ -1,47 +1,48 @@
-"""The work of a Spark task that reads one chunk of a table and stages its rows."""
+"""Chunks are read by Spark jobs, each with one task."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
-from penstock.model.chunk import Chunk, StagedChunk
-from penstock.model.schema import TableSchema, TypeOptions
-from penstock.snapshot.staging import Staging, stage_chunk
-from penstock.sources.chunks import Host, ViewChoice
+from pyspark import InheritableThread
+from pyspark.sql import SparkSession
+
+from penstock.model.chunk import StagedChunk
+from penstock.snapshot.chunk_jobs import StageTask
 from penstock.spark.errors import crossing
 
+TAG = "penstock-chunks"
+"""Tag of the Spark jobs that read chunks, by which they are cancelled."""
 
-@dataclass(frozen=True)
-class StageTask:
-    """What a task needs to read and stage one chunk (`snapshot.staging.Stager`)."""
 
-    host: Host
-    staging: Staging
-    schema: TableSchema
-    chunk: Chunk
-    snapshot: str
-    executed: str
-    types: TypeOptions
-    view: ViewChoice | None = None
+class SparkJobs:
+    def __init__(self, spark: SparkSession) -> None:
+        self._context = spark.sparkContext
+
+    def thread(self, run: Callable[[], None], name: str) -> threading.Thread:
+        return InheritableThread(target=run, name=name, daemon=True)
+
+    def begin(self) -> None:
+        self._context.setLocalProperty("spark.scheduler.pool", "snapshot")
+        self._context.addJobTag(TAG)
+
+    def stage(self, task: StageTask) -> StagedChunk:
+        jobs = self._context.parallelize([task], 1)
+        [staged] = jobs.mapPartitions(stager(str(task.chunk.table))).collect()
+        return staged
+
+    def cancel(self) -> None:
+        self._context.cancelJobsWithTag(TAG)
 
 
 def stager(table: str) -> Callable[[Iterable[StageTask]], Iterator[StagedChunk]]:
     """The function that Spark tasks of `table` run. Must be called in the driver."""
     crosses = crossing(table)
 
-    def body(jobs: Iterable[StageTask]) -> Iterator[StagedChunk]:
+    def body(tasks: Iterable[StageTask]) -> Iterator[StagedChunk]:
         with crosses.guard():
-            for job in jobs:
-                yield stage_chunk(
-                    job.host,
-                    job.staging,
-                    job.schema,
-                    job.chunk,
-                    job.snapshot,
-                    executed=job.executed,
-                    types=job.types,
-                    view=job.view,
-                )
+            for task in tasks:
+                yield task.run()
 
     return body

@@ -208,6 +208,10 @@ class Database:
         with self.transaction():
             self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
+    def remove_meta(self, name: str) -> None:
+        with self.transaction():
+            self._db.execute("DELETE FROM meta WHERE name = ?", (name,))
+
     @property
     def uuid(self) -> str:
         return str(self.meta("uuid"))

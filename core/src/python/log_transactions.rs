@@ -1,0 +1,37 @@
+//! `transactions_of`.
+
+use pyo3::prelude::*;
+
+use super::encode::{part_of, PartArgument};
+use crate::log_order::{LogOrder, Selection};
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(transactions_of, module)?)
+}
+
+/// Start, GTID, file, position and commit time.
+type Found = (Vec<u64>, Vec<Option<String>>, Vec<String>, Vec<u64>, Vec<u64>);
+
+#[pyfunction]
+fn transactions_of(
+    py: Python<'_>,
+    parts: Vec<PartArgument>,
+    tables: Vec<(String, String)>,
+) -> PyResult<Found> {
+    py.detach(|| {
+        let selection = Selection { tables: tables.into_iter().collect() };
+        let mut log = LogOrder::new(parts.into_iter().map(part_of).collect(), selection);
+        let mut found = Found::default();
+        while let Some(survey) = log.next_group()? {
+            if survey.last_rows.is_some() {
+                let transaction = survey.transaction;
+                found.0.push(transaction.start);
+                found.1.push(transaction.gtid);
+                found.2.push(transaction.file);
+                found.3.push(transaction.position);
+                found.4.push(transaction.commit_us);
+            }
+        }
+        Ok(found)
+    })
+}

@@ -1,0 +1,162 @@
+"""The options of `mysql_cdc`. Names may be written as `relay_log` or as `relayLog`.
+
+The options of the section `source` of a pipeline file (`host`, `port`, `user`, `password`, `tls` …) are
+options of `mysql_cdc`, too.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from pydantic import Field, ValidationError
+
+from penstock.config import PipelineConfig, expanded
+from penstock.config import parse as parse_config
+from penstock.config.source_section import options_model
+from penstock.errors import ConfigError
+from penstock.model.pattern import exactly
+from penstock.model.schema import TableId, TypeOptions
+from penstock.model.section import Section, TableName
+from penstock.model.units import Bytes
+from penstock.sinks import registry
+
+NAME = "mysql_cdc"
+RELAY_FOLDER = "relay"
+"""The relay log of a source that is given by `host`, in `state`."""
+_TYPES = tuple(field.name for field in fields(TypeOptions))
+_SERVER = "mysql"
+
+
+class CdcOptions(Section):
+    """What a query says about its table and log."""
+
+    table: TableName
+    """The table, as `database.table`."""
+    relay_log: str | None = None
+    """The folder of a relay log that somebody else writes, or the URL of its archive: `s3://bucket/path`."""
+    state: Path | None = None
+    """Folder on a local disk for what a stream remembers besides Spark's checkpoint. One stream has it
+    alone."""
+    snapshot: Literal["initial", "never"] = "initial"
+    """With `host`: whether a stream begins with the rows that the table has."""
+    start: str = Field("earliest", alias="from")
+    """With `relay_log`: where to begin. `earliest`, `latest`, an offset of the relay log, or a time (ISO
+    8601)."""
+    to: str = "latest"
+    """Where a batch query ends, in the same ways."""
+    before_images: bool = True
+    """Whether an update also gives the row before it, as `update_preimage`."""
+    partition_bytes: Bytes = Field(32 * 1024**2, ge=1024)
+    """Bytes of log that one task decodes."""
+    max_bytes_per_trigger: Bytes | None = Field(None, ge=1024)
+    """Bytes of log in one micro-batch, or one transaction if that is larger. None: all that there is."""
+    chunk_rows: int = Field(50_000, ge=1)
+    """Rows in one chunk of the snapshot."""
+    snapshot_parallel: int = Field(2, ge=1, le=256)
+    """Chunks that are read at the same time."""
+    types: TypeOptions = TypeOptions()
+    server: dict[str, str] = Field({}, repr=False)
+    """The options of the source section that were given."""
+
+    @property
+    def table_id(self) -> TableId:
+        return TableId.parse(self.table)
+
+    def pipeline(self) -> PipelineConfig:
+        """The same as a pipeline whose target is the query."""
+        assert self.state is not None
+        state = self.state.absolute()
+        return parse_config(
+            {
+                "name": NAME,
+                "source": {"type": _SERVER, **expanded(self.server, NAME)},
+                "tables": {"include": [exactly(self.table_id)]},
+                "sink": {"type": next(kind.name for kind in registry.OWN if not kind.durable)},
+                "state": str(state),
+                "relay_log": {"path": str(state / RELAY_FOLDER)},
+                "snapshot": {
+                    "mode": self.snapshot, "chunk_rows": self.chunk_rows, "parallel": self.snapshot_parallel
+                },
+                "types": {name: getattr(self.types, name) for name in _TYPES},
+            },
+            where=NAME,
+        )  # fmt: skip
+
+
+def parse(options: Mapping[str, str]) -> CdcOptions:
+    """Raises `ConfigError` for what is missing, unknown or not valid."""
+    own = {
+        _plain(field.alias or name): field.alias or name for name, field in CdcOptions.model_fields.items()
+    }
+    server = {_plain(name): name for name in options_model({"type": _SERVER}).model_fields}
+    types = {_plain(name): name for name in _TYPES}
+    for name in ("server", "types"):
+        own.pop(name)
+    for name in ("type", "start"):
+        server.pop(name)
+    found: dict[str, Any] = {}
+    found_types: dict[str, str] = {}
+    found_server: dict[str, str] = {}
+    for name, value in options.items():
+        plain = _plain(name)
+        if plain in own:
+            found[own[plain]] = value
+        elif plain in types:
+            found_types[types[plain]] = value
+        elif plain in server:
+            found_server[server[plain]] = value
+        else:
+            known = own | types | server
+            near = difflib.get_close_matches(plain, known, 1)
+            hint = (
+                f"Did you mean `{known[near[0]]}`?"
+                if near
+                else f"Options: {', '.join(sorted(known.values()))}."
+            )
+            raise ConfigError(f"`{name}` is not an option of {NAME}.", hint=hint)
+    try:
+        parsed = CdcOptions(**found, types=cast(Any, found_types), server=found_server)
+    except ValidationError as error:
+        raise _explained(error) from None
+    return _checked(parsed)
+
+
+def _checked(options: CdcOptions) -> CdcOptions:
+    if options.relay_log is None and "host" not in options.server:
+        raise ConfigError(
+            f"{NAME} needs the option `host`, or `relay_log`.",
+            hint="`host` names a server, and `relay_log` the folder of a relay log that exists.",
+        )
+    if options.relay_log is not None and options.server:
+        raise ConfigError(
+            f"{NAME} has the option `relay_log`, so `{next(iter(options.server))}` has no meaning.",
+            hint="Leave one of them out.",
+        )
+    if options.relay_log is None and "user" not in options.server:
+        raise ConfigError(f"{NAME} needs the option `user`.")
+    return options
+
+
+def needs_state(options: CdcOptions) -> Path:
+    if options.state is None:
+        raise ConfigError(
+            f"A stream of {NAME} needs the option `state`.",
+            hint="Give a folder on a local disk that no other stream has.",
+        )
+    return options.state
+
+
+def _explained(error: ValidationError) -> ConfigError:
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"] if part not in ("types", "server"))
+    if first["type"] == "missing":
+        return ConfigError(f"{NAME} needs the option `{name}`.")
+    return ConfigError(f"`{name}` of {NAME}: {first['msg']}.")
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()

@@ -1,0 +1,173 @@
+"""A table in a relay log that somebody else writes, as a stream."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+from penstock.datasource.definitions import Definitions, Known, Stretch, refuse_unseen, what_changed
+from penstock.datasource.log import open_log, partitions_of, present_schema, same_columns
+from penstock.datasource.options import CdcOptions, needs_state
+from penstock.datasource.partitions import Partition
+from penstock.datasource.places import offset_of
+from penstock.datasource.turn import Turn
+from penstock.disk import directory
+from penstock.disk.replace import replace_file
+from penstock.errors import ConfigError, TableError
+from penstock.model.offset import LogRange, Offset
+from penstock.model.schema import TableSchema
+from penstock.relaylog.consumers import Consumer
+from penstock.relaylog.reader import RelayLog
+
+FILE = "stream.json"
+
+
+def definition(options: CdcOptions) -> TableSchema:
+    """The definition that a query begins with, or goes on with."""
+    if options.state is not None and (known := _known(options.state)) is not None:
+        return TableSchema.from_json(known["schema"])
+    return present_schema(options)
+
+
+def _known(state: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads((state / FILE).read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise ConfigError(
+            f"{state / FILE} is damaged.",
+            hint="Begin anew, with a new folder in `state` and a new checkpoint.",
+        ) from error
+    return found
+
+
+class RelayStream:
+    """The stream's state. `since`: where its present definition begins."""
+
+    def __init__(self, options: CdcOptions) -> None:
+        self._options = options
+        self._folder = needs_state(options)
+        directory.make(self._folder, "state")
+        self._held = directory.held(self._folder)
+        self._held.__enter__()
+        self._log: RelayLog = open_log(options)
+        known = _known(self._folder)
+        if known is None:
+            start = offset_of(self._log, options.start, "from")
+            known = {
+                "log": self._log.uuid, "consumer": str(uuid.uuid4()),
+                "start": int(start), "since": int(start), "done": int(start),
+                "schema": json.loads(present_schema(options).to_json()),
+            }  # fmt: skip
+        if known["log"] != self._log.uuid:
+            raise ConfigError(
+                f"{self._folder} belongs to a stream of another relay log.",
+                hint="Give the stream a folder of its own in `state`.",
+            )
+        self._known = known
+        self._turn = Turn()
+        self._planned = int(known["done"])
+        self._last: Stretch | None = None
+        """The last part with the query's definition, once its end is in the log."""
+        self._save()
+        self._consumer = None
+        if self._log.place.folder is not None:
+            self._consumer = Consumer(
+                self._log.path,
+                f"mysql_cdc-{known['consumer'][:8]}",
+                needs=Offset(known["done"]),
+                id=known["consumer"],
+            )
+
+    @property
+    def pipeline(self) -> str:
+        return str(self._known["consumer"])
+
+    @property
+    def _schema(self) -> TableSchema:
+        return TableSchema.from_json(self._known["schema"])
+
+    def first(self) -> int:
+        if self._known["done"] != self._known["start"]:
+            raise ConfigError(
+                f"A query has read {self._folder} up to offset {self._known['done']}, and this one has "
+                "another checkpoint.",
+                hint="Give it the checkpoint of that query, or a new folder in `state` to begin anew.",
+            )
+        return int(self._known["start"])
+
+    def plan(self) -> int:
+        """The offset up to which there are changes with the present definition."""
+        self._log.refresh()
+        start = Offset(max(self._planned, self._known["since"]))
+        end = self._log.end
+        if (most := self._options.max_bytes_per_trigger) is not None:
+            end = min(end, self._log.cut(start, most))
+        if self._last is None:
+            found = self._stretches(LogRange(start, Offset(max(start, end))))
+            self._last = next((one for one in found if one.ends_with is not None and self._ends(one)), None)
+        if self._last is None:
+            return int(max(start, end))
+        end = self._last.range.end
+        if self._turn.is_done(int(end)):
+            self._report(self._last)
+        return int(end)
+
+    def _stretches(self, reach: LogRange) -> list[Stretch]:
+        known = Known(reach.start, self._schema)
+        return list(Definitions(self._log, self._options.table_id, self._options.types, known).along(reach))
+
+    def _ends(self, stretch: Stretch) -> bool:
+        """Whether the query cannot go on behind a stretch with its definition."""
+        after = stretch.after
+        return bool(stretch.unseen) or after is None or not same_columns(after, self._schema, self._options)
+
+    def _report(self, stretch: Stretch) -> None:
+        refuse_unseen(self._options.table_id, stretch)
+        if stretch.after is None:
+            raise TableError(
+                f"{what_changed(stretch)} removed {self._options.table}.",
+                hint="The query has every change before that.",
+                table=self._options.table,
+            )
+        self._known |= {"since": int(stretch.range.end), "schema": json.loads(stretch.after.to_json())}
+        self._save()
+        raise TableError(
+            f"{what_changed(stretch)} changed the columns of {self._options.table}. The query has every "
+            "change before that.",
+            hint="Load and start the query again, with the same checkpoint: it goes on with the new columns.",
+            table=self._options.table,
+            offset=int(stretch.range.end),
+        )
+
+    def partitions(self, after: int, last: int) -> list[Partition]:
+        self._turn.given(last)
+        self._planned = max(self._planned, after)
+        if after < self._log.start:
+            raise ConfigError(
+                f"The relay log {self._log.place} begins at offset {self._log.start}, and this query goes on "
+                f"at {after}.",
+                hint="Begin anew, with a new folder in `state` and a new checkpoint.",
+            )
+        return [
+            partition
+            for stretch in self._stretches(LogRange(Offset(after), Offset(last)))
+            for partition in partitions_of(self._log, self._options, stretch, self._schema)
+        ]
+
+    def done(self, offset: int) -> None:
+        self._known["done"] = offset
+        self._save()
+        if self._consumer is not None:
+            self._consumer.needs(Offset(min(offset, self._known["since"])))
+
+    def _save(self) -> None:
+        replace_file(self._folder / FILE, json.dumps(self._known).encode(), durable=True)
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        self._held.__exit__(None, None, None)

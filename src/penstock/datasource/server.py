@@ -1,0 +1,362 @@
+"""A server's table as a stream: its rows, and then its changes.
+
+This is a pipeline whose target is Spark's own query. It has the receiver, the planner and the reader of
+chunks of every pipeline, in the process that Spark has for the stream. A plan is applied as soon as it is
+stored in a file of its own (`plans.py`); micro-batches are ranges of plans. A plan names log ranges and
+staged chunks, so Spark can ask for it again. When Spark says that a batch is done, its plans are removed.
+
+When the table's columns change, the plan ends there. The call that would begin the next batch fails, and
+says so. From then on a query that is loaded has the new columns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from penstock import config as configuration
+from penstock.config import PipelineConfig
+from penstock.datasource.options import CdcOptions, needs_state
+from penstock.datasource.partitions import (
+    ChunkPartition,
+    EventPartition,
+    Partition,
+    TruncatePartition,
+    arrow_schema,
+)
+from penstock.datasource.plans import Plans
+from penstock.datasource.turn import Turn
+from penstock.disk import directory
+from penstock.errors import ConfigError, TableError
+from penstock.model.chunk import Chunk
+from penstock.model.offset import Offset
+from penstock.model.partial_snapshot import PartialSnapshot
+from penstock.model.plan import (
+    ApplyEvents,
+    EpochPlan,
+    Evolve,
+    Park,
+    PlaceChunks,
+    TablePlan,
+    TruncateTarget,
+)
+from penstock.model.schema import TableSchema
+from penstock.model.table import TableState
+from penstock.planning.discovery import discover
+from penstock.relaylog.files import LogPlace
+from penstock.relaylog.reader import RelayLog
+from penstock.runtime.log_needs import needed, register
+from penstock.runtime.planning_loop import Planning, Renewal, make_planner
+from penstock.runtime.staging_place import open_staging
+from penstock.snapshot.chunk_jobs import InProcess
+from penstock.snapshot.chunk_log import ChunkLog
+from penstock.snapshot.gate import Gate
+from penstock.snapshot.single_view import single_view_of
+from penstock.snapshot.staging import Staging, snapshot_of
+from penstock.sources import open_source
+from penstock.sources.preflight import refuse
+from penstock.sources.table_filter import TableFilter
+from penstock.spark.incomplete_images import IncompleteImages
+from penstock.spark.record_epoch import record
+from penstock.spark.snapshots import SnapshotReader
+from penstock.spark.table_outcome import TableOutcome
+from penstock.spark.tasks import DecodeTask, PlaceTask
+from penstock.state import StateStore
+
+log = logging.getLogger(__name__)
+
+REPORTED = "mysql_cdc definition"
+"""In the state: the definition that queries have."""
+LIMIT = "mysql_cdc last epoch"
+"""In the state: the last epoch of that definition, while a change of it has not been reported."""
+WAIT_SECONDS = 120.0
+"""How long the receiver may take to begin the relay log, as in pipelines. Then the query fails."""
+
+
+def definition(options: CdcOptions) -> TableSchema:
+    """The definition that a query begins with, or goes on with."""
+    config = options.pipeline()
+    if StateStore.exists(config.state):
+        with contextlib.closing(StateStore(config.state, read_only=True)) as state:
+            if (text := state.meta(REPORTED)) is not None:
+                return TableSchema.from_json(text)
+    source = open_source(config)
+    try:
+        found = source.catalog.read_table(options.table_id)
+    finally:
+        source.close()
+    if found is None:
+        raise ConfigError(f"There is no table {options.table} at the source.")
+    return found
+
+
+class ServerStream:
+    """The stream's state. It is opened in the process that asks for offsets first."""
+
+    def __init__(self, options: CdcOptions) -> None:
+        needs_state(options)
+        self._options = options
+        self._closing = contextlib.ExitStack()
+        self._stopping = threading.Event()
+        self._turn = Turn()
+        config = options.pipeline()
+        try:
+            self._open(config)
+        except BaseException:
+            self.close()
+            raise
+
+    # offsets ------------------------------------------------------------------------------------------------
+
+    @property
+    def pipeline(self) -> str:
+        return self._state.uuid
+
+    def first(self) -> int:
+        """The epoch before the first one. Raises `ConfigError` if a query has read some already."""
+        if self._plans.removed:
+            raise ConfigError(
+                f"A query has read {self._options.state} up to epoch {self._plans.removed}, and this one has "
+                "another checkpoint.",
+                hint="Give it the checkpoint of that query, or a new folder in `state` to begin anew.",
+            )
+        return 0
+
+    def plan(self) -> int:
+        """Plans what has arrived. Returns the last epoch. Raises `TableError` if the query has every row of
+        its definition, and the table has other columns now, or cannot be followed."""
+        self._check()
+        self._renewal.work()
+        if (limit := self._state.meta(LIMIT)) is not None:
+            if self._turn.is_done(int(limit)):
+                self._report()
+            return int(limit)
+        planned = 0
+        while (most := self._options.max_bytes_per_trigger) is None or planned < most:
+            plan = self._next()
+            if plan is None:
+                break
+            planned += plan.range.bytes
+            if self._hand_over(plan):
+                break
+        self._keep_log()
+        return self._state.last_epoch()
+
+    def _next(self) -> EpochPlan | None:
+        if not self._state.has_pending() and not self._planning.next([]):
+            return None
+        return self._state.pending()[0]
+
+    def _hand_over(self, plan: EpochPlan) -> bool:
+        """Hands a plan to the query. Returns whether it is the last one of its definition."""
+        self._plans.put(plan)
+        outcomes = [_outcome(table) for table in plan.tables]
+        with self._state.transaction():
+            record(self._state, plan, outcomes, discard=self._staging.discard, rereads_max=0, merges=False)
+            is_last = self._differs()
+            if is_last:
+                self._state.set_meta(LIMIT, str(plan.epoch))
+        return is_last
+
+    def _differs(self) -> bool:
+        """Whether the query cannot go on with its definition."""
+        table = self._state.table(self._options.table_id)
+        if table is None or table.parked is not None:
+            return True
+        known, types = TableSchema.from_json(self._state.meta(REPORTED) or "{}"), self._options.types
+        return not arrow_schema(known, types).equals(arrow_schema(table.schema, types))
+
+    def _report(self) -> None:
+        """Raises `TableError`. The next query has the definition of now."""
+        table = self._state.table(self._options.table_id)
+        if table is None or table.parked is not None:
+            reason, hint = "it is gone", ""
+            if table is not None and table.parked is not None:
+                reason, hint = table.parked.reason, table.parked.hint
+            raise TableError(
+                f"{self._options.table} cannot be followed any further: {reason}",
+                hint=f"{hint} Begin anew, with a new folder in `state` and a new checkpoint.".strip(),
+                table=self._options.table,
+            )
+        changes = [one for one in self._state.history() if one.table == table.table]
+        what = f" at offset {changes[-1].offset}: {changes[-1].what}" if changes else ""
+        with self._state.transaction():
+            self._state.set_meta(REPORTED, table.schema.to_json())
+            self._state.remove_meta(LIMIT)
+        raise TableError(
+            f"The columns of {self._options.table} have changed{what}. The query has every change before "
+            "that.",
+            hint="Load and start the query again, with the same checkpoint: it goes on with the new columns.",
+            table=self._options.table,
+        )
+
+    def _check(self) -> None:
+        self._receiver.check()
+        if self._chunks.error is not None:
+            raise self._chunks.error
+
+    def partitions(self, after: int, last: int) -> list[Partition]:
+        """What tasks read for the epochs after one, up to another."""
+        self._turn.given(last)
+        found: list[Partition] = []
+        for plan in self._plans.between(after, last):
+            for table in plan.tables:
+                found += self._of_table(plan, table)
+        return found
+
+    def _of_table(self, plan: EpochPlan, table: TablePlan) -> Iterator[Partition]:
+        schema, types = table.schema, self._options.types
+        for step in table.steps:
+            match step:
+                case ApplyEvents():
+                    yield from self._events(schema, step)
+                case PlaceChunks():
+                    omitted = self._images.omitted(schema) if schema.key and step.scans else None
+                    for chunk in step.chunks:
+                        yield ChunkPartition(
+                            PlaceTask(
+                                schema.to_json(),
+                                self._staging,
+                                (chunk,),
+                                step.scans,
+                                plan.range.end,
+                                "changelog",
+                                types,
+                                omitted,
+                            )
+                        )
+                case TruncateTarget(timestamp_us=at, sequence=sequence):
+                    yield TruncatePartition(
+                        schema, int(plan.range.end if sequence is None else sequence), at, types
+                    )
+                case _:
+                    pass  # says nothing about rows
+
+    def _events(self, schema: TableSchema, step: ApplyEvents) -> Iterator[Partition]:
+        for split in step.splits:
+            start = self._log.committed_before(split.start)
+            end = split.end
+            if self._log.committed_before(end) != end:
+                end = self._log.cut(end, 0)
+            yield EventPartition(
+                DecodeTask(
+                    schema.to_json(), (split,), "changelog", self._options.types,
+                    before_images=self._options.before_images, computation=self._images.computation(schema),
+                ),
+                str(self._log.place), int(start), int(end),
+            )  # fmt: skip
+
+    def done(self, epoch: int) -> None:
+        """Says that a query has everything up to an epoch, for good."""
+        for plan in self._plans.remove(epoch):
+            self._staging.discard_placed(plan.chunks)
+        self._keep_log()
+
+    def _keep_log(self) -> None:
+        offsets = [needed(self._state), *[plan.oldest for plan in self._plans.all()]]
+        self._consumer.needs(min(offsets))
+
+    # opening and closing ------------------------------------------------------------------------------------
+
+    def _open(self, config: PipelineConfig) -> None:
+        stack = self._closing
+        directory.make(config.state, "state")
+        stack.enter_context(directory.held(config.state))
+        state = self._state = stack.enter_context(contextlib.closing(StateStore(config.state, owner=True)))
+        config = stack.enter_context(configuration.with_lent_secrets(config))
+        source = self._source = open_source(config)
+        stack.callback(source.close)
+        findings = source.preflight.check(config)
+        refuse(findings)
+        source.preflight.check_start()
+        self._consumer = stack.enter_context(contextlib.closing(register(config, state)))
+        file = config.state / "pipeline.yaml"
+        configuration.save(config, file)
+        receiver = self._receiver = source.receiver(file)
+        stack.callback(receiver.stop)
+        receiver.start()
+        place = LogPlace.of(config)
+        self._wait(lambda: RelayLog.exists(config.relay_log_path), "the receiver to begin the relay log")
+        relay_log = self._log = RelayLog.open(place)
+        planned = state.position or Offset(0)
+        self._wait(lambda: relay_log.refresh() >= planned, "the receiver to recover the relay log")
+        captured = TableFilter(config.tables, fold_case=source.catalog.fold_case)
+        discover(state, relay_log, source, captured, config, append_only=True, wait=self._wait)
+        table = state.table(self._options.table_id)
+        if table is not None and state.meta(REPORTED) is None:
+            state.set_meta(REPORTED, table.schema.to_json())
+        self._plans = Plans(config.state / "plans")
+        store = open_staging(config, state)
+        self._staging = Staging(store)
+        partial_rows = any(finding.partial_rows for finding in findings)
+        self._images = IncompleteImages(source.row_images, config.types, everywhere=partial_rows)
+        planner = make_planner(
+            state, relay_log, source, config, captured, None, self._staging, applies_cascades=False
+        )
+        self._planning = Planning(state, relay_log, planner)
+        self._renewal = Renewal(relay_log, receiver.renew)
+        self._chunks = self._reader(config, place, captured)
+        stack.callback(self._chunks.stop)
+        self._chunks.start()
+
+    def _reader(self, config: PipelineConfig, place: LogPlace, captured: TableFilter) -> SnapshotReader:
+        chunk_log = ChunkLog(place)
+        hosts = self._source.snapshot_hosts(captured, chunk_log.bytes_outside)
+
+        def find(
+            table: TableState, part: PartialSnapshot | None, after: Chunk | None, sized: Callable[[int], None]
+        ) -> Iterator[Chunk]:
+            executed = chunk_log.executed_at(table.start)
+            return self._source.chunks.find(
+                table.schema, config.snapshot.chunk_rows, executed, sized=sized, after=after
+            )
+
+        def failed(table: TableState, error: TableError) -> None:
+            at = self._state.position or Offset(0)
+            self._state.park(table.table, offset=at, reason=error.message, hint=error.hint)
+
+        return SnapshotReader(
+            InProcess(), self._state, self._staging,
+            gate=Gate(config.snapshot, hosts, allowed=lambda: True),
+            parallel=config.snapshot.parallel, retries=config.retries, types=config.types, find_chunks=find,
+            executed_at=chunk_log.executed_at, failed=failed,
+            view=partial(single_view_of, self._state.tables, place), views_travel=False,
+            found_all=self._source.chunks.close_idle,
+            kept_folders=lambda: {snapshot_of(chunk) for plan in self._plans.all() for chunk in plan.chunks},
+        )  # fmt: skip
+
+    def _wait(self, condition: Callable[[], Any], what: str, *, seconds: float = WAIT_SECONDS) -> None:
+        self._receiver.wait_for(condition, what, self._stopping, seconds=seconds)
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._closing.close()
+
+
+def _outcome(table: TablePlan) -> TableOutcome:
+    """What a plan does to its table, once a query has its rows."""
+    outcome = TableOutcome(table.table)
+    for step in table.steps:
+        match step:
+            case ApplyEvents():
+                outcome.written = outcome.wrote = True
+            case PlaceChunks():
+                outcome.placed.extend(step.chunks)
+                outcome.written = outcome.wrote = True
+            case TruncateTarget():
+                outcome.truncated, outcome.written, outcome.wrote = True, False, True
+            case Evolve():
+                outcome.schema, outcome.wrote = step.schema, True
+            case Park():
+                outcome.failed, outcome.committed = step, 1
+                outcome.parked = TableError(
+                    step.reason, hint=step.hint, table=str(table.table), offset=int(step.offset)
+                )
+                return outcome
+            case _:
+                pass
+    return outcome

@@ -1,0 +1,156 @@
+"""The data source `mysql_cdc`, as Spark sees it. Spark makes it in processes of its own, from its options.
+
+Every Spark process with this package imports this module when it starts, so it imports little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from penstock.datasource.options import CdcOptions
+    from penstock.datasource.relay import RelayStream
+    from penstock.datasource.server import ServerStream
+    from penstock.model.schema import TableSchema
+
+
+class MySqlCdc(DataSource):
+    """Changes of one MySQL or MariaDB table. Options: docs/spark-source.md."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "mysql_cdc"
+
+    def schema(self) -> StructType:
+        return _spark_schema(_definition(self._parsed), self._parsed)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(self._parsed, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(self._parsed, schema)
+
+    @property
+    def _parsed(self) -> CdcOptions:
+        from penstock.datasource.options import parse
+
+        return parse(self.options)
+
+
+class BatchReader(DataSourceReader):
+    """A part of the past."""
+
+    def __init__(self, options: CdcOptions, schema: StructType) -> None:
+        self._options = options
+        _refuse_own(schema, options)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        from penstock.datasource.log import past
+
+        return past(self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from penstock.datasource.partitions import read
+
+        return read(partition)
+
+
+class StreamReader(DataSourceStreamReader):
+    """The changes of a table as they come. Spark keeps one of these for offsets, and sends a copy to each
+    task. Only the first one opens the stream."""
+
+    def __init__(self, options: CdcOptions, schema: StructType) -> None:
+        from penstock.datasource.options import needs_state
+
+        needs_state(options)
+        self._options = options
+        self._schema = schema
+        self._stream: ServerStream | RelayStream | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        options = self._options.model_copy(update={"server": {}})  # tasks need no server
+        return {**self.__dict__, "_options": options, "_stream": None}
+
+    def initialOffset(self) -> dict[str, Any]:
+        stream = self._opened()
+        return {"pipeline": stream.pipeline, "offset": stream.first()}
+
+    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
+        stream = self._opened()
+        return {"pipeline": stream.pipeline, "offset": stream.plan()}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        stream = self._opened()
+        self._refuse_another(stream.pipeline, end)
+        return stream.partitions(start["offset"], end["offset"])
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from penstock.datasource.partitions import read
+
+        return read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._opened().done(end["offset"])
+
+    def stop(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _opened(self) -> ServerStream | RelayStream:
+        if self._stream is None:
+            if self._options.relay_log is None:
+                from penstock.datasource.server import ServerStream
+
+                self._stream = ServerStream(self._options)
+            else:
+                from penstock.datasource.relay import RelayStream
+
+                self._stream = RelayStream(self._options)
+            _refuse_own(self._schema, self._options)
+        return self._stream
+
+    def _refuse_another(self, pipeline: str, offset: dict[str, Any]) -> None:
+        from penstock.errors import ConfigError
+
+        if offset.get("pipeline") != pipeline:
+            raise ConfigError(
+                f"The checkpoint of this query belongs to another `state` than {self._options.state}.",
+                hint="Give the query the `state` that it had, or begin anew with new folders for both.",
+            )
+
+
+def _definition(options: CdcOptions) -> TableSchema:
+    if options.relay_log is None and options.server:
+        from penstock.datasource.server import definition
+
+        return definition(options)
+    from penstock.datasource.relay import definition
+
+    return definition(options)
+
+
+def _spark_schema(table: TableSchema, options: CdcOptions) -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from penstock.datasource.partitions import arrow_schema
+
+    return from_arrow_schema(arrow_schema(table, options.types), prefer_timestamp_ntz=True)
+
+
+def _refuse_own(schema: StructType, options: CdcOptions) -> None:
+    """Raises `ConfigError` for columns that are not those of the table."""
+    from penstock.errors import ConfigError
+
+    table = _spark_schema(_definition(options), options)
+    if schema != table:
+        raise ConfigError(
+            f"The query was loaded with other columns than {options.table} has now.",
+            hint="Load it again, without a schema of your own.",
+        )

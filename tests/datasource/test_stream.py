@@ -1,0 +1,141 @@
+"""`spark.readStream.format("mysql_cdc")` on a real server, in a real Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.testing.scenario import wait_for
+from penstock.testing.servers import Database, MySqlServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Make = Callable[..., "Following"]
+
+
+class Following:
+    """A query that writes a table's changes to Parquet files."""
+
+    def __init__(
+        self, spark: SparkSession, folder: Path, server: MySqlServer, table: str, **options: Any
+    ) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.options = {
+            "host": server.host, "port": server.port, "user": server.user, "password": server.password,
+            "table": table, "state": folder / "state", **options,
+        }  # fmt: skip
+        self.query: StreamingQuery | None = None
+
+    def load(self) -> DataFrame:
+        options = {name: str(value) for name, value in self.options.items()}
+        return self.spark.readStream.format("mysql_cdc").options(**options).load()
+
+    def start(self) -> StreamingQuery:
+        writer = (
+            self.load()
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+        )
+        self.query = writer.option("path", str(self.folder / "out")).start()
+        return self.query
+
+    def stop(self) -> None:
+        if self.query is not None:
+            self.query.stop()
+
+    def rows(self, *columns: str) -> list[tuple[Any, ...]]:
+        files = [str(path) for path in self._committed()]
+        if not files:
+            return []
+        frame = self.spark.read.option("mergeSchema", "true").parquet(*files)
+        return [tuple(row) for row in frame.orderBy("_sequence", "_change_type").select(*columns).collect()]
+
+    def _committed(self) -> Iterator[Path]:
+        """The files of batches that are done. Spark's sink has a list of each batch."""
+        for path in sorted((self.folder / "out" / "_spark_metadata").glob("[0-9]*")):
+            for line in path.read_text().splitlines()[1:]:
+                yield self.folder / "out" / json.loads(line)["path"].rpartition("/")[2]
+
+    def wait(self, number: int) -> None:
+        def arrived() -> bool:
+            if self.query is not None and (error := self.query.exception()) is not None:
+                raise error
+            return len(self.rows("_sequence")) >= number
+
+        wait_for(arrived, f"{number} rows", seconds=120)
+
+
+@pytest.fixture
+def following(spark: SparkSession, tmp_path: Path) -> Iterator[Make]:
+    made: list[Following] = []
+
+    def make(*arguments: Any, **options: Any) -> Following:
+        made.append(Following(spark, tmp_path, *arguments, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def test_rows_and_then_changes_come_once_also_after_a_restart(following: Make, mysql: Database) -> None:
+    mysql.execute(
+        "CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(20), price DECIMAL(9,2), at DATETIME(3))",
+        "INSERT INTO orders VALUES (1, 'a', 1.50, '2026-01-02 03:04:05.678'), (2, 'b', NULL, NULL)",
+    )
+    stream = following(mysql.server, f"{mysql.name}.orders")
+    stream.start()
+    stream.wait(2)
+    mysql.execute("UPDATE orders SET note = 'c' WHERE id = 2", "DELETE FROM orders WHERE id = 1")
+    stream.wait(5)
+    stream.stop()
+    mysql.execute("INSERT INTO orders VALUES (3, 'd', 0, NULL)", "TRUNCATE TABLE orders")
+    stream.start()
+    stream.wait(7)
+    assert sorted(stream.rows("_change_type", "id", "note")[:2]) == [("read", 1, "a"), ("read", 2, "b")]
+    assert stream.rows("_change_type", "id", "note")[2:] == [
+        ("update_preimage", 2, "b"),
+        ("update_postimage", 2, "c"),
+        ("delete", 1, "a"),
+        ("insert", 3, "d"),
+        ("truncate", None, None),
+    ]
+    executed = mysql.query("SELECT @@gtid_executed")[0][0].replace("\n", "")
+    inserted = stream.rows("_gtid", "_source_file", "_source_position")[5]
+    assert inserted[0].split(":")[0] in executed
+    [(file,)] = [row[:1] for row in mysql.query("SHOW BINARY LOGS")[-1:]]
+    assert inserted[1] == file and inserted[2] > 4
+
+
+def test_a_query_ends_where_columns_change_and_goes_on_with_the_new_ones(
+    following: Make, mysql: Database
+) -> None:
+    mysql.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)", "INSERT INTO t VALUES (1, 1)")
+    stream = following(mysql.server, f"{mysql.name}.t")
+    stream.start()
+    stream.wait(1)
+    mysql.execute("INSERT INTO t VALUES (2, 2)", "ALTER TABLE t ADD b INT", "INSERT INTO t VALUES (3, 3, 3)")
+    with pytest.raises(Exception, match=r"columns of .*\.t have changed"):
+        stream.wait(3)
+    assert stream.rows("_change_type", "id", "a") == [("read", 1, 1), ("insert", 2, 2)]
+    stream.start()
+    stream.wait(3)
+    assert stream.rows("id", "a", "b")[-1] == (3, 3, 3)
+
+
+def test_state_and_checkpoint_go_together(following: Make, mysql: Database) -> None:
+    mysql.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    stream = following(mysql.server, f"{mysql.name}.t")
+    stream.start()
+    stream.wait(1)
+    stream.stop()
+    stream.options["state"] = stream.folder / "another"
+    with pytest.raises(Exception, match="belongs to another `state`"):
+        stream.start().awaitTermination(120)
