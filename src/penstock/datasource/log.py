@@ -105,7 +105,7 @@ def has_rows(log: RelayLog, options: CdcOptions, reach: LogRange) -> bool:
 
 
 def same_columns(one: TableSchema, other: TableSchema, options: CdcOptions) -> bool:
-    return arrow_schema(one, options.types).equals(arrow_schema(other, options.types))
+    return bool(arrow_schema(one, options.types).equals(arrow_schema(other, options.types)))
 
 
 def partitions_of(
