@@ -1,23 +1,32 @@
-"""Stores to test: a local directory, and S3 servers of different makers."""
+"""Stores to test: a local directory, and S3 servers of different makers.
+
+The environment may name another one: `PENSTOCK_TEST_STORE=az://container`, and where it needs them
+`PENSTOCK_TEST_STORE_ENDPOINT`, `…_KEY_ID` (the account of Azure), `…_SECRET`, and `…_FLAWS`, with `;` in
+between.
+"""
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from penstock.backoff import Schedule
 from penstock.store.base import Store
-from penstock.store.credentials import GivenKeys, Keys
+from penstock.store.credentials import Ambient, GivenKeys, Keys
 from penstock.store.opening import open_store
 from penstock.store.options import Retries, StoreOptions
 from penstock.testing.faulty_proxy import FaultyProxy
 from penstock.testing.servers.s3 import KEY_ID, SECRET, Moto, S3Proxy, S3Server
 
 S3_SERVERS: dict[str, type[Moto] | type[S3Proxy]] = {"moto": Moto, "s3proxy": S3Proxy}
-KINDS = ["local", "moto", pytest.param("s3proxy", marks=pytest.mark.slow)]
+OTHER = os.environ.get("PENSTOCK_TEST_STORE")
+OTHER_FLAWS = frozenset(os.environ.get("PENSTOCK_TEST_STORE_FLAWS", "").split(";")) - {""}
+KINDS = [*(["other"] if OTHER else []), "local", "moto", pytest.param("s3proxy", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +63,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def flaws(kind: str) -> frozenset[str]:
     """What the server of this kind is known to do wrong. A test that it cannot pass skips that part."""
+    if kind == "other":
+        return OTHER_FLAWS
     return S3_SERVERS[kind].flaws if kind in S3_SERVERS else frozenset()
 
 
@@ -62,6 +73,12 @@ def store(kind: str, s3_server: Callable[[str], S3Server], tmp_path: Path) -> St
     """An empty store of each kind."""
     if kind == "local":
         return open_store((tmp_path / "a store").as_uri())
+    if kind == "other":
+        given = {name: os.environ.get(f"PENSTOCK_TEST_STORE_{name}", "") for name in ("KEY_ID", "SECRET")}
+        keys = GivenKeys(Keys(given["KEY_ID"], given["SECRET"])) if any(given.values()) else Ambient()
+        reached = options(os.environ.get("PENSTOCK_TEST_STORE_ENDPOINT", ""))
+        reached = replace(reached, credentials=keys, account=given["KEY_ID"])
+        return open_store(f"{OTHER}/{uuid.uuid4().hex}/a store", reached)
     server = s3_server(kind)
     return open_store(f"s3://lake/{uuid.uuid4().hex}/a store", options(server.url))
 

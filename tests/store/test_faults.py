@@ -46,6 +46,8 @@ def answered(status: int, code: str) -> str:
         (FileNotFoundError(answered(404, "NoSuchKey")), ObjectMissing, False),
         (FileNotFoundError(answered(404, "NoSuchBucket")), StoreRefused, False),
         (GenericError(answered(416, "InvalidRange")), ObjectShorter, False),
+        (GenericError("Generic MicrosoftAzure error: Wanted range starting at 6, but object was only 6 bytes "
+                      "long"), ObjectShorter, False),
         (PermissionDeniedError(answered(403, "AccessDenied")), StoreRefused, False),
         (GenericError(answered(400, "ExpiredToken")), StoreRefused, True),
         (GenericError("Error performing GET http://x in 1ms - HTTP error: error sending request"),

@@ -99,7 +99,7 @@ def fault_of(error: BaseException, *, what: str, url: str) -> Fault:
         return Fault(ObjectChanged(f"{url} is no longer the version that was seen.", url=url))
     if isinstance(error, FileNotFoundError):
         return Fault(ObjectMissing(f"{url} does not exist.", url=url))
-    if status == 416:
+    if status == 416 or "but object was only" in text:  # the library's own words, if the server sends nothing
         return Fault(ObjectShorter(f"{url} ends before the bytes that were asked for.", url=url))
     if status:
         return Fault(failed(StoreRefused, reason, _HINTS.get(code, _RIGHTS if status in (401, 403) else "")))

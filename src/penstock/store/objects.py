@@ -4,7 +4,7 @@
 the object that the first one wrote, and the server says "exists already". That must not be reported: the
 caller would believe that it lost a race that it won. So each conditional put writes a number of its own, 128
 bits of chance drawn once per call and the same for all of its attempts, into the object's metadata
-(`penstock-call`). When a server says that a condition failed, the object's metadata is read:
+(`penstockcall`). When a server says that a condition failed, the object's metadata is read:
 
 - It has our number. Then one of our attempts wrote it, and the call succeeds with the version that is there.
 - It has another one, or none. Then somebody else wrote it. Nobody can have our number by chance.
@@ -44,8 +44,8 @@ from penstock.store.options import StoreOptions
 from penstock.store.ranges import spans, within
 from penstock.store.retrying import Failed, retried
 
-CALL = "penstock-call"
-"""The metadata of an object that says which call wrote it."""
+CALL = "penstockcall"
+"""The metadata of an object that says which call wrote it. Azure takes only names that are identifiers."""
 RANGES_AT_ONCE = 8
 """Requests that `get_ranges` sends side by side."""
 STORES_MAX = 256
