@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -41,6 +42,10 @@ from penstock.sinks.refusals import check_pipeline, is_recorded
 log = logging.getLogger(__name__)
 
 QUEUE_MESSAGES = 500_000
+LOOK_SECONDS = 0.2
+"""How often is looked whether brokers still acknowledge something. It ends earlier when they have all."""
+ROOM_SECONDS = 0.01
+"""Pause while the client's queue is full."""
 QUEUE_KIB = 128 * 1024
 """What the client holds while brokers have not acknowledged it. Then the epoch waits."""
 
@@ -234,25 +239,38 @@ class KafkaSink:
                     producer.produce(topic.name, value, key, partition)
                     break
                 except BufferError:
-                    producer.poll(0.05)
-                    self._raise_failed()
+                    self._wait_below(producer, len(producer))
         producer.poll(0)
         self._raise_failed()
 
     def _end(self, producer: Producer, written: Written) -> None:
         """Commits what was produced, with the record of it."""
-        record = (self._commits, written.to_json(), self._pipeline.encode(), PARTITION)
         if not self._transactional:
-            left = producer.flush(self._seconds)
-            self._raise_failed()
-            if left:
-                raise TransientError(f"Brokers did not acknowledge {left} messages in {self._seconds:.0f} s.")
-        producer.produce(*record)
+            self._wait_below(producer, 1)
+        producer.produce(self._commits, written.to_json(), self._pipeline.encode(), PARTITION)
+        self._wait_below(producer, 1)
         if self._transactional:
-            producer.commit_transaction(self._options.transaction_timeout / 1000)
-        elif producer.flush(self._seconds):
-            raise TransientError(f"Brokers did not acknowledge the commit in {self._seconds:.0f} s.")
+            producer.commit_transaction(self._seconds)
         self._raise_failed()
+
+    def _wait_below(self, producer: Producer, count: int) -> None:
+        """Waits until brokers have acknowledged all but fewer than `count` messages. A large epoch may take
+        long, but something of it must be acknowledged within `request_timeout`."""
+        left, since = len(producer), time.monotonic()
+        while left >= count:
+            if count == 1:
+                producer.flush(LOOK_SECONDS)
+            else:
+                producer.poll(ROOM_SECONDS)
+            self._raise_failed()
+            now = len(producer)
+            if now < left:
+                left, since = now, time.monotonic()
+            elif time.monotonic() - since > self._seconds:
+                raise TransientError(
+                    f"Brokers have acknowledged none of {left} messages for {self._seconds:.0f} s.",
+                    hint="It is tried again until brokers answer.",
+                )
 
     def _reported(self, error: KafkaError | None, message: Message) -> None:
         """Called for messages that were not delivered."""
