@@ -12,6 +12,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from penstock.commands.doctor_sink import sink_findings
+from penstock.config import parse
 from penstock.errors import ConfigError, DriverReplaced, TableError, TransientError
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks.base import Commit, LogMessage, LogSink, Missing, Ours
@@ -227,3 +229,15 @@ def test_no_broker_is_an_error_that_names_the_address(case: Case) -> None:
     sink = KafkaSink(KafkaOptions.model_validate(options), case.pipeline)
     with pytest.raises(ConfigError, match=r"No broker answers at 127.0.0.1:9.*sink.bootstrap"):
         sink.check()
+
+
+def test_doctor_tries_brokers_and_transactions_without_spark(kafka: KafkaCluster) -> None:
+    def found(bootstrap: str, **options: Any) -> list[tuple[str, str]]:
+        sink = {"type": "kafka", "bootstrap": bootstrap, "request_timeout": "5s", **options}
+        source = {"host": "h", "user": "u", "password": "p"}
+        document = {"name": "p", "source": source, "tables": ["d.*"], "sink": sink, "state": "/tmp/state"}
+        return [(one.level, one.check) for one in sink_findings(parse(document))]
+
+    assert found(kafka.bootstrap) == [("ok", "kafka"), ("ok", "kafka-transactions")]
+    assert found(kafka.bootstrap, delivery="at_least_once") == [("ok", "kafka")]
+    assert found("127.0.0.1:9", request_timeout="1s") == [("error", "kafka")]
