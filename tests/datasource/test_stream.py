@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.sources.mysql.receiving import receiving
 
 from penstock.testing.scenario import wait_for
 from penstock.testing.servers import Database, MySqlServer
@@ -22,15 +23,10 @@ Make = Callable[..., "Following"]
 class Following:
     """A query that writes a table's changes to Parquet files."""
 
-    def __init__(
-        self, spark: SparkSession, folder: Path, server: MySqlServer, table: str, **options: Any
-    ) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, table: str, **options: Any) -> None:
         self.spark = spark
         self.folder = folder
-        self.options = {
-            "host": server.host, "port": server.port, "user": server.user, "password": server.password,
-            "table": table, "state": folder / "state", **options,
-        }  # fmt: skip
+        self.options = {"table": table, "state": folder / "state", **options}
         self.query: StreamingQuery | None = None
 
     def load(self) -> DataFrame:
@@ -72,6 +68,10 @@ class Following:
         wait_for(arrived, f"{number} rows", seconds=120)
 
 
+def account(server: Any) -> dict[str, Any]:
+    return {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
+
+
 @pytest.fixture
 def following(spark: SparkSession, tmp_path: Path) -> Iterator[Make]:
     made: list[Following] = []
@@ -90,7 +90,7 @@ def test_rows_and_then_changes_come_once_also_after_a_restart(following: Make, m
         "CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(20), price DECIMAL(9,2), at DATETIME(3))",
         "INSERT INTO orders VALUES (1, 'a', 1.50, '2026-01-02 03:04:05.678'), (2, 'b', NULL, NULL)",
     )
-    stream = following(mysql.server, f"{mysql.name}.orders")
+    stream = following(f"{mysql.name}.orders", **account(mysql.server))
     stream.start()
     stream.wait(2)
     mysql.execute("UPDATE orders SET note = 'c' WHERE id = 2", "DELETE FROM orders WHERE id = 1")
@@ -118,7 +118,7 @@ def test_a_query_ends_where_columns_change_and_goes_on_with_the_new_ones(
     following: Make, mysql: Database
 ) -> None:
     mysql.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)", "INSERT INTO t VALUES (1, 1)")
-    stream = following(mysql.server, f"{mysql.name}.t")
+    stream = following(f"{mysql.name}.t", **account(mysql.server))
     stream.start()
     stream.wait(1)
     mysql.execute("INSERT INTO t VALUES (2, 2)", "ALTER TABLE t ADD b INT", "INSERT INTO t VALUES (3, 3, 3)")
@@ -132,10 +132,38 @@ def test_a_query_ends_where_columns_change_and_goes_on_with_the_new_ones(
 
 def test_state_and_checkpoint_go_together(following: Make, mysql: Database) -> None:
     mysql.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
-    stream = following(mysql.server, f"{mysql.name}.t")
+    stream = following(f"{mysql.name}.t", **account(mysql.server))
     stream.start()
     stream.wait(1)
     stream.stop()
     stream.options["state"] = stream.folder / "another"
     with pytest.raises(Exception, match="belongs to another `state`"):
         stream.start().awaitTermination(120)
+
+
+def test_a_relay_log_that_somebody_else_writes_is_followed(
+    following: Make, mysql_factory: Callable[..., MySqlServer], tmp_path: Path
+) -> None:
+    server = mysql_factory(binlog_row_metadata="FULL")
+    server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, a INT)")
+    server.execute("INSERT INTO shop.t VALUES (1, 1)")
+    with receiving(server, tmp_path / "receiver") as receiver:
+        receiver.wait_until_level()
+        stream = following("shop.t", relayLog=receiver.log_path, maxBytesPerTrigger="1KiB")
+        stream.start()
+        stream.wait(1)
+        server.execute(*[f"INSERT INTO shop.t VALUES ({number}, 0)" for number in range(2, 30)])
+        stream.wait(29)
+        stream.stop()
+        server.execute(
+            "TRUNCATE TABLE shop.t", "ALTER TABLE shop.t ADD b INT", "INSERT INTO shop.t VALUES (1, 2, 3)"
+        )
+        stream.start()
+        with pytest.raises(
+            Exception, match=r"ALTER TABLE shop\.t ADD b INT.* changed the columns of shop\.t"
+        ):
+            stream.wait(31)
+        assert stream.rows("_change_type", "id")[28:] == [("insert", 29), ("truncate", None)]
+        stream.start()
+        stream.wait(31)
+        assert stream.rows("_change_type", "id", "a", "b")[-1] == ("insert", 1, 2, 3)

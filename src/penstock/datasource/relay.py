@@ -45,7 +45,9 @@ def _known(state: Path) -> dict[str, Any] | None:
 
 
 class RelayStream:
-    """The stream's state. `since`: where its present definition begins."""
+    """The stream's state, which is in a file. `schema`: the query's definition, true from offset `since` on.
+    `given`: Spark has asked for the rows up to there. `done`: it has them for good. `last`: the part of the log
+    at whose end that definition ends, once this end is in the log."""
 
     def __init__(self, options: CdcOptions) -> None:
         self._options = options
@@ -59,7 +61,7 @@ class RelayStream:
             start = offset_of(self._log, options.start, "from")
             known = {
                 "log": self._log.uuid, "consumer": str(uuid.uuid4()),
-                "start": int(start), "since": int(start), "done": int(start),
+                "start": int(start), "since": int(start), "given": int(start), "done": int(start),
                 "schema": json.loads(present_schema(options).to_json()),
             }  # fmt: skip
         if known["log"] != self._log.uuid:
@@ -69,9 +71,9 @@ class RelayStream:
             )
         self._known = known
         self._turn = Turn()
-        self._planned = int(known["done"])
         self._last: Stretch | None = None
-        """The last part with the query's definition, once its end is in the log."""
+        if (last := known.get("last")) is not None:
+            [self._last] = self._stretches(LogRange(*map(Offset, last)))
         self._save()
         self._consumer = None
         if self._log.place.folder is not None:
@@ -102,13 +104,16 @@ class RelayStream:
     def plan(self) -> int:
         """The offset up to which there are changes with the present definition."""
         self._log.refresh()
-        start = Offset(max(self._planned, self._known["since"]))
+        start = Offset(max(self._known["given"], self._known["since"]))
         end = self._log.end
         if (most := self._options.max_bytes_per_trigger) is not None:
             end = min(end, self._log.cut(start, most))
         if self._last is None:
             found = self._stretches(LogRange(start, Offset(max(start, end))))
             self._last = next((one for one in found if one.ends_with is not None and self._ends(one)), None)
+            if self._last is not None:
+                self._known["last"] = [int(self._last.range.start), int(self._last.range.end)]
+                self._save()
         if self._last is None:
             return int(max(start, end))
         end = self._last.range.end
@@ -133,7 +138,8 @@ class RelayStream:
                 hint="The query has every change before that.",
                 table=self._options.table,
             )
-        self._known |= {"since": int(stretch.range.end), "schema": json.loads(stretch.after.to_json())}
+        schema = json.loads(stretch.after.to_json())
+        self._known |= {"since": int(stretch.range.end), "schema": schema, "last": None}
         self._save()
         raise TableError(
             f"{what_changed(stretch)} changed the columns of {self._options.table}. The query has every "
@@ -145,7 +151,8 @@ class RelayStream:
 
     def partitions(self, after: int, last: int) -> list[Partition]:
         self._turn.given(last)
-        self._planned = max(self._planned, after)
+        self._known["given"] = max(self._known["given"], last)
+        self._save()
         if after < self._log.start:
             raise ConfigError(
                 f"The relay log {self._log.place} begins at offset {self._log.start}, and this query goes on "
@@ -162,7 +169,8 @@ class RelayStream:
         self._known["done"] = offset
         self._save()
         if self._consumer is not None:
-            self._consumer.needs(Offset(min(offset, self._known["since"])))
+            last = self._known.get("last") or [offset]
+            self._consumer.needs(Offset(min(offset, last[0])))
 
     def _save(self) -> None:
         replace_file(self._folder / FILE, json.dumps(self._known).encode(), durable=True)
