@@ -263,6 +263,9 @@ class Classes:
         self._expressions = iceberg.expressions.Expressions
         self._null_order = iceberg.NullOrder
         self._list = jvm.java.util.ArrayList
+        self._list_class = jvm.java.lang.Class.forName("java.util.ArrayList")
+        self._specs: tuple[Any, dict[int, Any]] = None, {}
+        """Of the table that was asked for last."""
         self.long_type = iceberg.types.Types.LongType.get()
         self._version = iceberg.TableUtil.formatVersion
         self._lister = iceberg.io.SupportsPrefixOperations
@@ -289,12 +292,19 @@ class Classes:
         """The partition spec and the sort order of a table."""
         return self.spec_json(target.spec()), self._order_json(target.sortOrder())
 
+    def spec(self, target: Any, number: int) -> Any:
+        """A partition spec of a table, present or earlier."""
+        whose, known = self._specs
+        if whose is not target:
+            whose, known = target, {}
+            self._specs = whose, known
+        if number not in known:
+            known[number] = target.specs()[number]
+        return known[number]
+
     def list_of(self, values: Sequence[str]) -> Any:
         """A Java list."""
-        found = self._list()
-        for value in values:
-            found.add(value)
-        return found
+        return self._json.readValue(json.dumps(values), self._list_class)
 
     def identifiers(self, target: Any) -> list[str]:
         """Names of the identifier fields."""

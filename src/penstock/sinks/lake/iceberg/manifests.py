@@ -82,8 +82,13 @@ class Content:
         return replace(self, described=kept)
 
     def to_iceberg(self, classes: Classes, target: Any) -> Any:
-        """The file as a Java object of Iceberg."""
-        return classes.described(self.described, target.specs()[self.described["spec-id"]])
+        """The file as a Java object of Iceberg, which is made once: each of its parts is a call of the JVM,
+        and a small commit may replace the vectors of a hundred data files."""
+        known = self.__dict__.get("_made")
+        if known is None:
+            known = classes.described(self.described, classes.spec(target, self.described["spec-id"]))
+            self.__dict__["_made"] = known
+        return known
 
     def keys(self) -> KeyFile:
         """The keys of an equality delete."""
