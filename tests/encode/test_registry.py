@@ -1,5 +1,4 @@
-"""The client against a server that answers as Confluent's reference of the REST API says. It was tried
-against no real registry."""
+"""The client against a server that answers as Confluent's reference of the REST API says."""
 
 from __future__ import annotations
 
