@@ -39,8 +39,9 @@ def source_with(patch: pytest.MonkeyPatch, at: Offset) -> Any:
     late: list[bool] = []
     patch.setattr(discovery, "at_one_offset", at_one_offset)
     catalog = SimpleNamespace(
-        cascade_reason=lambda table: ("", ""), unfollowable=unfollowable, add_key=lambda table: "add a key"
-    )
+        reads_tables=True, cascade_reason=lambda table: ("", ""), unfollowable=unfollowable,
+        add_key=lambda table: "add a key",
+    )  # fmt: skip
     return SimpleNamespace(catalog=catalog, late=late)
 
 
@@ -144,3 +145,15 @@ def discovered(
     found = state.table(T)
     assert found is not None
     return found
+
+
+def test_nobody_is_asked_for_tables_if_all_come_from_the_log(tmp_path: Path) -> None:
+    config = parse_config(
+        {"name": "x", "source": {"user": "u"}, "tables": ["shop.*"], "state": str(tmp_path),
+         "sink": {"type": "iceberg"}}
+    )  # fmt: skip
+    nothing: Any = None
+    state, source = StateStore(tmp_path), SimpleNamespace(catalog=SimpleNamespace(reads_tables=False))
+    log: Any = SimpleNamespace(start=Offset(119))
+    discovery.discover(state, log, source, nothing, config, append_only=False, wait=nothing)
+    assert state.position == 119 and state.tables() == {}
