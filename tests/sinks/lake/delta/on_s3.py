@@ -188,7 +188,7 @@ def test_a_commit_that_somebody_made_first_loses_neither(place: Make) -> None:
     before = form.load(it.table)
     it.spark.sql(f"OPTIMIZE {form.name(it.table)}")
     with pytest.raises(Py4JJavaError, match="Concurrent"):
-        form._merges.write(before, few(it, (10, "A", False, 9)), it.key, it.commit(5))
+        form._merges.write(it.table, before, few(it, (10, "A", False, 9)), it.key, it.commit(5))
     assert it.sink.merge(it.table, few(it, (10, "A", False, 9)), it.key, it.commit(5))
     found = it.rows()
     assert len(found) == 20 and found[0] == (10, "A", 9)
