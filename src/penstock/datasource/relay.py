@@ -46,8 +46,8 @@ def _known(state: Path) -> dict[str, Any] | None:
 
 class RelayStream:
     """The stream's state, which is in a file. `schema`: the query's definition, true from offset `since` on.
-    `given`: Spark has asked for the rows up to there. `done`: it has them for good. `last`: the part of the log
-    at whose end that definition ends, once this end is in the log."""
+    `given`: Spark has asked for the rows up to there. `done`: it has them for good. `last`: the part of the
+    log at whose end that definition ends, once this end is in the log."""
 
     def __init__(self, options: CdcOptions) -> None:
         self._options = options
