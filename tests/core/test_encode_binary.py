@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def encoded(
 
 
 def avro_reader(schemas: list[dict[str, Any]]) -> Read:
-    fastavro = pytest.importorskip("fastavro")
+    fastavro = import_module("fastavro")
     parsed = {one["id"]: fastavro.parse_schema(json.loads(one["schema"])) for one in schemas}
 
     def read(message: bytes | None) -> Any:
@@ -85,9 +86,9 @@ message Decimal {
 
 def protobuf_reader(schemas: list[dict[str, Any]], folder: Path) -> Read:
     """Compiles the schemas with Google's own compiler."""
-    pytest.importorskip("grpc_tools")
+    import_module("grpc_tools")
     descriptor_pb2, descriptor_pool, message_factory = (
-        pytest.importorskip(f"google.protobuf.{name}")
+        import_module(f"google.protobuf.{name}")
         for name in ("descriptor_pb2", "descriptor_pool", "message_factory")
     )
 
@@ -120,7 +121,7 @@ def protobuf_reader(schemas: list[dict[str, Any]], folder: Path) -> Read:
 
 def as_dict(message: Any) -> Any:
     """A message as a dict. What is optional and absent is None."""
-    assert len(pytest.importorskip("google.protobuf.unknown_fields").UnknownFieldSet(message)) == 0
+    assert len(import_module("google.protobuf.unknown_fields").UnknownFieldSet(message)) == 0
     if message.DESCRIPTOR.full_name == "confluent.type.Decimal":
         return decimal_of(message.value, message.scale)
     found = {}
