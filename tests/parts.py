@@ -64,6 +64,7 @@ QUICK_PIPELINES = {
     "scenarios/schema_changes.py": {"running"},
     "scenarios/test_bad_state.py": {"established"},
     "scenarios/test_cascades.py": {"test_what_foreign_keys_change_is_changed_at_the_target"},
+    "scenarios/test_kafka.py": {"test_tables_are_rebuilt_from_their_topics"},
     "scenarios/test_pipeline.py": {
         "seen",
         "test_a_change_log_holds_every_change_once_also_of_a_table_without_a_key",

@@ -86,6 +86,7 @@ def test_tables_are_rebuilt_from_their_topics(scenario: Make, kafka: KafkaCluste
     assert sorted(ops) == ["c", "c", "d", "r", "r", "t"]
 
 
+@pytest.mark.slow
 def test_a_table_whose_message_is_too_large_is_parked_and_continues_without_loss(
     scenario: Make, kafka: KafkaCluster
 ) -> None:
