@@ -20,6 +20,7 @@ from penstock.errors import TableError
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.shards import ShardRule
 from penstock.sinks.base import Commit, EvolvedColumn, Foreign, Missing, Ours, TableSink
+from penstock.sinks.lake.delta.location import hadoop_url
 from penstock.sinks.registry import open_sink
 from penstock.sinks.rows import Incomplete, Rows
 
@@ -97,7 +98,7 @@ class Merged:
         namespace = config.namespace.replace("{database}", "shop")
         if config.type == "iceberg":
             return spark.newSession().sql(f"SELECT * FROM lake.{namespace}.orders")
-        return spark.read.format("delta").load(f"{config.path}/{namespace}/orders")
+        return spark.read.format("delta").load(hadoop_url(f"{config.path}/{namespace}/orders"))
 
     def columns(self) -> dict[str, str]:
         return {one.name: one.dataType.simpleString() for one in self.whole().schema}
