@@ -38,8 +38,6 @@ from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.plan import (
     ApplyEvents,
     EpochPlan,
-    Evolve,
-    Park,
     PlaceChunks,
     TablePlan,
     TruncateTarget,
@@ -63,7 +61,7 @@ from penstock.sources.table_filter import TableFilter
 from penstock.spark.incomplete_images import IncompleteImages
 from penstock.spark.record_epoch import record
 from penstock.spark.snapshots import SnapshotReader
-from penstock.spark.table_outcome import TableOutcome
+from penstock.spark.table_outcome import outcome_of
 from penstock.spark.tasks import DecodeTask, PlaceTask
 from penstock.state import StateStore
 
@@ -154,7 +152,7 @@ class ServerStream:
     def _hand_over(self, plan: EpochPlan) -> bool:
         """Hands a plan to the query. Returns whether it is the last one of its definition."""
         self._plans.put(plan)
-        outcomes = [_outcome(table) for table in plan.tables]
+        outcomes = [outcome_of(table) for table in plan.tables]
         with self._state.transaction():
             record(self._state, plan, outcomes, discard=self._staging.discard, rereads_max=0, merges=False)
             is_last = self._differs()
@@ -335,28 +333,3 @@ class ServerStream:
     def close(self) -> None:
         self._stopping.set()
         self._closing.close()
-
-
-def _outcome(table: TablePlan) -> TableOutcome:
-    """What a plan does to its table, once a query has its rows."""
-    outcome = TableOutcome(table.table)
-    for step in table.steps:
-        match step:
-            case ApplyEvents():
-                outcome.written = outcome.wrote = True
-            case PlaceChunks():
-                outcome.placed.extend(step.chunks)
-                outcome.written = outcome.wrote = True
-            case TruncateTarget():
-                outcome.truncated, outcome.written, outcome.wrote = True, False, True
-            case Evolve():
-                outcome.schema, outcome.wrote = step.schema, True
-            case Park():
-                outcome.failed, outcome.committed = step, 1
-                outcome.parked = TableError(
-                    step.reason, hint=step.hint, table=str(table.table), offset=int(step.offset)
-                )
-                return outcome
-            case _:
-                pass
-    return outcome

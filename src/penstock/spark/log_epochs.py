@@ -31,7 +31,6 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import (
     ApplyEvents,
     EpochPlan,
-    Evolve,
     Park,
     PlaceChunks,
     TablePlan,
@@ -46,7 +45,7 @@ from penstock.snapshot.staging import Staging
 from penstock.spark import log_statements, tasks
 from penstock.spark.incomplete_images import IncompleteImages
 from penstock.spark.log_statements import At
-from penstock.spark.table_outcome import TableOutcome, written_by_another
+from penstock.spark.table_outcome import TableOutcome, outcome_of, written_by_another
 from penstock.state import StateStore
 
 PART_BYTES = 4 * 1024**2
@@ -297,28 +296,6 @@ def _foreign(table: TablePlan, plan: EpochPlan) -> TableOutcome:
 
 def _outcome(table: TablePlan, refused: TableError | None) -> TableOutcome:
     """What the epoch did to a table."""
-    outcome = TableOutcome(table.table)
-    if refused is not None:
-        outcome.parked, outcome.failed = refused, table.steps[0]
-        return outcome
-    for step in table.steps:
-        match step:
-            case ApplyEvents():
-                outcome.written = outcome.wrote = True
-            case PlaceChunks():
-                outcome.placed.extend(step.chunks)
-                outcome.chunks += len(step.chunks)
-                outcome.rows += sum(staged.rows for staged in step.chunks)
-                outcome.written = outcome.wrote = True
-            case TruncateTarget():
-                outcome.truncated, outcome.written, outcome.wrote = True, False, True
-            case Evolve():
-                outcome.schema, outcome.kept_columns = step.schema, step.kept_columns
-                outcome.wrote = True
-            case Park():
-                outcome.failed, outcome.committed = step, 1
-                outcome.parked = TableError(
-                    step.reason, hint=step.hint, table=str(table.table), offset=step.offset
-                )
-                return outcome
-    return outcome
+    if refused is None:
+        return outcome_of(table)
+    return TableOutcome(table.table, parked=refused, failed=table.steps[0])

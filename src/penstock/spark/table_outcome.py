@@ -10,11 +10,16 @@ from penstock.errors import TableError
 from penstock.model.plan import (
     AdoptTarget,
     ApplyCascades,
+    ApplyEvents,
     CreateTarget,
+    Evolve,
     KeptColumns,
+    Park,
+    PlaceChunks,
     RecreateTarget,
     Step,
     TablePlan,
+    TruncateTarget,
 )
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import DEFINITION_DOES_NOT_FIT
@@ -62,6 +67,31 @@ class TableOutcome:
             "version": self.version,
             "seconds": round(self.seconds, 3),
         } | ({"parked": self.parked.message} if self.parked else {})
+
+
+def outcome_of(plan: TablePlan) -> TableOutcome:
+    """What a plan does to its table where rows are only added, and all of its steps take effect together."""
+    outcome = TableOutcome(plan.table)
+    for step in plan.steps:
+        match step:
+            case ApplyEvents():
+                outcome.written = outcome.wrote = True
+            case PlaceChunks():
+                outcome.placed.extend(step.chunks)
+                outcome.chunks += len(step.chunks)
+                outcome.rows += sum(staged.rows for staged in step.chunks)
+                outcome.written = outcome.wrote = True
+            case TruncateTarget():
+                outcome.truncated, outcome.written, outcome.wrote = True, False, True
+            case Evolve():
+                outcome.schema, outcome.kept_columns, outcome.wrote = step.schema, step.kept_columns, True
+            case Park():
+                outcome.failed, outcome.committed = step, 1
+                outcome.parked = TableError(
+                    step.reason, hint=step.hint, table=str(plan.table), offset=step.offset
+                )
+                return outcome
+    return outcome
 
 
 def resnapshot_reason(state: StateStore, error: TableError, rereads_max: int) -> str:

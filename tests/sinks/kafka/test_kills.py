@@ -78,12 +78,13 @@ def run(writer: Writer, cluster: KafkaCluster, random_: random.Random, *, broker
     while writer.done < writer.epochs and kills < kills_max:
         assert time.monotonic() < deadline, f"only {writer.done} epochs are written"
         assert writer.process is not None
-        try:
-            writer.process.wait(random_.uniform(0.5, 4))
+        until = writer.done + random_.randrange(writer.epochs // 4)
+        while writer.done <= until and writer.process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.001)  # polls a condition, with a limit
+        time.sleep(random_.uniform(0, 0.01))  # the random moment itself
+        if writer.process.poll() is not None:
             assert writer.process.returncode == 0
             break
-        except subprocess.TimeoutExpired:
-            pass
         if brokers and random_.random() < 0.3:
             broker = random_.choice(cluster.brokers)
             broker.kill9()

@@ -195,6 +195,9 @@ class KafkaSink:
         settings: dict[str, Any] = {
             "compression.type": "lz4",
             "linger.ms": 2,
+            # A broker that still ends a transaction refuses the next one, for some milliseconds.
+            "retry.backoff.ms": 5,
+            "retry.backoff.max.ms": 100,
             "batch.size": self._batch_bytes,
             **self._settings,
             "enable.idempotence": True,
