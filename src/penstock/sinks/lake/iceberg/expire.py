@@ -50,7 +50,13 @@ def expire(classes: Classes, target: Any, options: IcebergOptions) -> None:
             change.expireSnapshotId(number)
         collected, note = classes.collector()
         # Without these two, defaults of the table would expire other snapshots as well.
-        change.expireOlderThan(0).retainLast(options.snapshots_keep).deleteWith(note).commit()
+        change.expireOlderThan(0).retainLast(options.snapshots_keep).deleteWith(note)
+        # It reads the manifests of all snapshots. With one thread per core, small commits wait for a second.
+        thread = classes.one_thread()
+        try:
+            change.planWith(thread).commit()
+        finally:
+            thread.shutdown()
         target.refresh()
         if not classes.lists_files(target.io()):
             for name in collected:

@@ -324,6 +324,10 @@ class Classes:
         """Whether a `FileIO` of Iceberg can list a directory."""
         return bool(self._lister._java_lang_class.isInstance(io))
 
+    def one_thread(self) -> Any:
+        """A Java executor with one thread, which does not keep the process alive."""
+        return self._jvm.java.util.concurrent.ForkJoinPool(1)
+
     def collector(self) -> tuple[Any, Any]:
         """A Java list, and a Java `Consumer` that adds to it."""
         found, java = self._list(), self._jvm.java.lang
