@@ -11,6 +11,7 @@ use super::binary::{prefixed, write_bytes, write_tag, Target, LENGTH, VARINT};
 use super::binary_field::Field;
 use super::binary_form::write_value;
 use super::columns::Table;
+use super::debezium_change::each_event;
 use super::debezium_options::{Options, TimePrecision};
 use super::debezium_schema as connect;
 use super::format::{Change, EventFacts, Format};
@@ -21,7 +22,6 @@ use super::schema_ids::{MessageSchema, SchemaIds};
 use super::transaction_order::TransactionOrder;
 use super::{avro_schema, protobuf_schema};
 use crate::error::{DecodeError, Result};
-use crate::event::RowsKind;
 use crate::log_order::Transaction;
 use crate::schema::TableSchema;
 
@@ -430,22 +430,9 @@ impl<T: Target> Format for Binary<T> {
     }
 
     fn change(&mut self, table: &Table, change: &Change<'_>, out: &mut Messages) -> Result<()> {
-        let (before, after) = (change.before(), change.after());
-        match (change.kind, &before, &after) {
-            (RowsKind::Update, Some(old), Some(new))
-                if table.key.iter().any(|index| !old.same(new, *index)) =>
-            {
-                // A changed key is a deletion and a creation.
-                self.message(table, change, (before, None), b'd', out)?;
-                self.message(table, change, (None, after), b'c', out)
-            }
-            (RowsKind::Update, ..) => self.message(table, change, (before, after), b'u', out),
-            (RowsKind::Insert, ..) => {
-                let operation = if self.of_snapshot { b'r' } else { b'c' };
-                self.message(table, change, (None, after), operation, out)
-            }
-            (RowsKind::Delete, ..) => self.message(table, change, (before, None), b'd', out),
-        }
+        each_event(table, change, self.of_snapshot, |images, operation| {
+            self.message(table, change, images, operation, out)
+        })
     }
 
     fn end(&mut self, transaction: &Transaction, out: &mut Messages) -> Result<()> {

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::columns::Table;
+use super::debezium_change::each_event;
 use super::debezium_form::DebeziumForm;
 use super::debezium_options::Options;
 use super::debezium_schema as schema;
@@ -19,7 +20,6 @@ use super::messages::{About, Messages};
 use super::transaction_order::TransactionOrder;
 use crate::digits::write_u64;
 use crate::error::Result;
-use crate::event::RowsKind;
 use crate::log_order::Transaction;
 
 /// What is the same for all messages of a table's definition.
@@ -275,22 +275,9 @@ impl Format for Debezium {
     }
 
     fn change(&mut self, table: &Table, change: &Change<'_>, out: &mut Messages) -> Result<()> {
-        let (before, after) = (change.before(), change.after());
-        match (change.kind, &before, &after) {
-            (RowsKind::Update, Some(old), Some(new))
-                if table.key.iter().any(|index| !old.same(new, *index)) =>
-            {
-                // A changed key is a deletion and a creation.
-                self.message(table, change, (before, None), b'd', out)?;
-                self.message(table, change, (None, after), b'c', out)
-            }
-            (RowsKind::Update, ..) => self.message(table, change, (before, after), b'u', out),
-            (RowsKind::Insert, ..) => {
-                let operation = if self.of_snapshot { b'r' } else { b'c' };
-                self.message(table, change, (None, after), operation, out)
-            }
-            (RowsKind::Delete, ..) => self.message(table, change, (before, None), b'd', out),
-        }
+        each_event(table, change, self.of_snapshot, |images, operation| {
+            self.message(table, change, images, operation, out)
+        })
     }
 
     fn end(&mut self, transaction: &Transaction, out: &mut Messages) -> Result<()> {

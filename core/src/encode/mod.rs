@@ -15,6 +15,7 @@ pub mod canal_value;
 pub mod cloudevents;
 pub mod columns;
 pub mod debezium;
+pub mod debezium_change;
 pub mod debezium_form;
 pub mod debezium_options;
 pub mod debezium_schema;
