@@ -8,15 +8,15 @@ Else it follows from a definition that is known at one offset, and from what the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.changes.opening import planned_definitions
 from penstock.config import TablesConfig
 from penstock.errors import ConfigError, TableError
 from penstock.model.offset import LogRange, Offset
 from penstock.model.pattern import exactly
-from penstock.model.plan import Evolve, Park, TruncateTarget
+from penstock.model.plan import Park, TruncateTarget
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.model.schema_change import TableEffect
 from penstock.model.statement_head import statement_head
@@ -119,17 +119,11 @@ def planned(log: RelayLog, table: TableId) -> Known | None:
     folder = log.place.folder
     if folder is None or not StateStore.exists(Path(folder).parent):
         return None
-    with closing(StateStore(Path(folder).parent, read_only=True)) as store, store.reading():
-        at, known, plans = store.position, store.table(table), store.pending()
-    if at is None or known is None or not known.planned:
+    try:
+        found = planned_definitions(Path(folder).parent, [exactly(table)])
+    except ConfigError:  # it has not begun, or does not know the table
         return None
-    schema = known.schema
-    for plan in plans:
-        for one in plan.tables:
-            for step in one.steps:
-                if one.table == table and isinstance(step, Evolve):
-                    schema = step.schema
-    return Known(at, schema)
+    return Known(found.at, found.schemas[table])
 
 
 def what_changed(stretch: Stretch) -> str:

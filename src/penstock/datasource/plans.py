@@ -15,7 +15,7 @@ from penstock.model.schema import TableSchema
 
 
 class Plans:
-    """Thread-safe."""
+    """Thread-safe. The files are read once, by whoever goes on."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -24,16 +24,19 @@ class Plans:
         removed = folder / "removed"
         self.removed = int(removed.read_text()) if removed.exists() else 0
         """All plans up to this epoch were removed."""
+        found = (plan_from_text(path.read_text("utf-8"), _numbered) for path in folder.glob("*.json"))
+        self._plans = {plan.epoch: plan for plan in sorted(found, key=lambda plan: plan.epoch)}
 
     def put(self, plan: EpochPlan) -> None:
         text = plan_to_text(plan, _inline)
         replace_file(self._path(plan.epoch), text.encode(), durable=True)
+        with self._guard:
+            self._plans[plan.epoch] = plan
 
     def all(self) -> list[EpochPlan]:
         """In the order of their epochs."""
         with self._guard:
-            found = sorted(int(path.stem) for path in self._folder.glob("*.json"))
-            return [self._load(epoch) for epoch in found]
+            return list(self._plans.values())
 
     def between(self, after: int, last: int) -> list[EpochPlan]:
         """The plans of the epochs after one up to another. Raises `ConfigError` if some were removed."""
@@ -50,17 +53,14 @@ class Plans:
         """Removes the plans up to an epoch, and returns them."""
         if last <= self.removed:
             return []
-        plans = self.all()
         replace_file(self._folder / "removed", str(last).encode(), durable=True)
         self.removed = last
-        gone = [plan for plan in plans if plan.epoch <= last]
+        gone = [plan for plan in self.all() if plan.epoch <= last]
         with self._guard:
             for plan in gone:
                 self._path(plan.epoch).unlink(missing_ok=True)
+                del self._plans[plan.epoch]
         return gone
-
-    def _load(self, epoch: int) -> EpochPlan:
-        return plan_from_text(self._path(epoch).read_text("utf-8"), _numbered)
 
     def _path(self, epoch: int) -> Path:
         return self._folder / f"{epoch:012d}.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
 from pathlib import Path
@@ -53,8 +54,15 @@ class RelayStream:
         self._options = options
         self._folder = needs_state(options)
         directory.make(self._folder, "state")
-        self._held = directory.held(self._folder)
-        self._held.__enter__()
+        self._closing = contextlib.ExitStack()
+        self._closing.enter_context(directory.held(self._folder))
+        try:
+            self._open(options)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, options: CdcOptions) -> None:
         self._log: RelayLog = open_log(options)
         known = _known(self._folder)
         if known is None:
@@ -77,12 +85,9 @@ class RelayStream:
         self._save()
         self._consumer = None
         if self._log.place.folder is not None:
-            self._consumer = Consumer(
-                self._log.path,
-                f"mysql_cdc-{known['consumer'][:8]}",
-                needs=Offset(known["done"]),
-                id=known["consumer"],
-            )
+            name, needs = f"mysql_cdc-{known['consumer'][:8]}", Offset(known["done"])
+            self._consumer = Consumer(self._log.path, name, needs=needs, id=known["consumer"])
+            self._closing.callback(self._consumer.close)
 
     @property
     def pipeline(self) -> str:
@@ -176,6 +181,4 @@ class RelayStream:
         replace_file(self._folder / FILE, json.dumps(self._known).encode(), durable=True)
 
     def close(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-        self._held.__exit__(None, None, None)
+        self._closing.close()

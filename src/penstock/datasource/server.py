@@ -12,7 +12,6 @@ says so. From then on a query that is loaded has the new columns.
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -64,8 +63,6 @@ from penstock.spark.snapshots import SnapshotReader
 from penstock.spark.table_outcome import outcome_of
 from penstock.spark.tasks import DecodeTask, PlaceTask
 from penstock.state import StateStore
-
-log = logging.getLogger(__name__)
 
 REPORTED = "mysql_cdc definition"
 """In the state: the definition that queries have."""
