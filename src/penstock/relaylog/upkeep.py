@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from penstock.config import RelayLogConfig
-from penstock.errors import InternalError
+from penstock.errors import InternalError, PenstockError
 from penstock.relaylog import archive_restore, retention
 from penstock.relaylog.archiver import Archiver
 from penstock.relaylog.files import LogPlace
+from penstock.relaylog.status import StatusFile
+from penstock.relaylog.writer import RelayLogWriter
 
 RETENTION_EVERY_S = 30.0
 """How often segments that nobody needs are deleted. It reads the folder and the consumers' files."""
@@ -60,6 +63,24 @@ class Upkeep:
     def report(self) -> dict[str, Any]:
         """For `receiver.json`."""
         return {} if self._archiver is None else {"archive": self._archiver.report()}
+
+    @contextmanager
+    def until_end(self, writer: RelayLogWriter, status: StatusFile) -> Iterator[None]:
+        """Runs the receiver's work, reports how it ended, and closes the writer."""
+        self.begin(writer.lease.generation)
+        clean = False
+        try:
+            yield
+            clean = True
+            status.enter("stopped")
+        except PenstockError as error:
+            status.enter("failed", error.message, error)
+            raise
+        except BaseException as error:
+            status.enter("failed", f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            writer.close(hand_over=lambda: self.end(clean=clean))
 
     def end(self, *, clean: bool) -> None:
         """`clean`: the log's writer has ended, and has committed everything."""

@@ -27,7 +27,6 @@ from penstock.disk.replace import replace_file
 from penstock.errors import (
     ConfigError,
     LogDiverged,
-    PenstockError,
     RelayLogCorrupt,
     SourceError,
     TransientError,
@@ -118,20 +117,8 @@ class Receiver:
         self.writer = RelayLogWriter(self.folder, self.config.relay_log, prepare=self.upkeep.prepare)
         self.status = StatusFile(self.folder, self.writer.lease.generation)
         self.status.facts["source"] = {"bootstrap": self.source.bootstrap}
-        self.upkeep.begin(self.writer.lease.generation)
-        clean = False
-        try:
+        with self.upkeep.until_end(self.writer, self.status):
             self._sessions()
-            clean = True
-            self.status.enter("stopped")
-        except PenstockError as error:
-            self.status.enter("failed", error.message, error)
-            raise
-        except BaseException as error:
-            self.status.enter("failed", f"{type(error).__name__}: {error}")
-            raise
-        finally:
-            self.writer.close(hand_over=lambda: self.upkeep.end(clean=clean))
 
     # sessions -----------------------------------------------------------------------------------------------
 

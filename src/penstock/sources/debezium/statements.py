@@ -7,24 +7,13 @@ nothing is asked of a server.
 
 from __future__ import annotations
 
-from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TypeOptions
-from penstock.relaylog.full_statements import in_full
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.unprotected import unprotected_statements
-from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.log_statements import statements_without_source
 from penstock.sources.mysql.omitted_columns import omitted_values as omitted_values
 from penstock.sources.mysql.statements import MySqlStatements
 from penstock.sources.table_filter import TableFilter
 
 
 def statements_of(captured: TableFilter, log: RelayLog, *, types: TypeOptions) -> MySqlStatements:
-    return MySqlStatements(
-        captured,
-        lambda table: None,
-        Server,
-        earlier=lambda offset: unprotected_statements(log, LogRange(Offset(0), offset)),
-        in_full=lambda statement: in_full(log, statement),
-        types=types,
-        parks_cascades=False,
-    )
+    return statements_without_source(captured, log, types=types, parks_cascades=False)

@@ -116,21 +116,9 @@ class Receiver:
         )
         self.status = StatusFile(self.folder, self.writer.lease.generation)
         self.status.facts["source"] = {"host": self.source.host, "port": self.source.port}
-        self.upkeep.begin(self.writer.lease.generation)
-        clean = False
-        try:
+        with self.upkeep.until_end(self.writer, self.status):
             self.relay = self._relay()
             self._sessions()
-            clean = True
-            self.status.enter("stopped")
-        except PenstockError as error:
-            self.status.enter("failed", error.message, error)
-            raise
-        except BaseException as error:
-            self.status.enter("failed", f"{type(error).__name__}: {error}")
-            raise
-        finally:
-            self.writer.close(hand_over=lambda: self.upkeep.end(clean=clean))
 
     def _relay(self) -> dict[str, Any]:
         """The content of `relay.json`. For a new log, the content that will be written once the source is

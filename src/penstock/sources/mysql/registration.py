@@ -24,7 +24,7 @@ def _open(config: PipelineConfig, *, foreign_keys: bool) -> Source:
 
 
 def _statements(captured: TableFilter, log: RelayLog, *, types: TypeOptions) -> Statements:
-    from penstock.sources.mysql.source import statements_without_source
+    from penstock.sources.mysql.log_statements import statements_without_source
 
     return statements_without_source(captured, log, types=types)
 

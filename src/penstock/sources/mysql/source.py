@@ -18,7 +18,6 @@ from penstock.relaylog.unprotected import unprotected_statements
 from penstock.sources.mysql import followed_host, preflight, start_position, timeouts
 from penstock.sources.mysql.collations import MySqlComparisons
 from penstock.sources.mysql.connection import connect, explain
-from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.generated_columns import MySqlComputation, computation
 from penstock.sources.mysql.omitted_columns import omitted_values
 from penstock.sources.mysql.options import MySqlOptions, options_of
@@ -119,16 +118,3 @@ class MySqlRowImages:
 
     def computation(self, schema: TableSchema) -> MySqlComputation:
         return computation(self._followed(), schema)
-
-
-def statements_without_source(captured: TableFilter, log: RelayLog, *, types: TypeOptions) -> MySqlStatements:
-    """Returns what the statements of a relay log mean, for readers that have only the log."""
-    return MySqlStatements(
-        captured,
-        lambda table: None,
-        Server,
-        earlier=lambda offset: unprotected_statements(log, LogRange(Offset(0), offset)),
-        in_full=lambda statement: in_full(log, statement),
-        types=types,
-        parks_cascades=True,
-    )
