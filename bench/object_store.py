@@ -46,7 +46,7 @@ class ObjectStore:
         }
 
     def processes(self) -> list[psutil.Process]:
-        """Those of the store: the server, and this one, which has the proxy."""
+        """The processes of the store: the server, and this process, in which the proxy runs."""
         return [psutil.Process(self._server.pid), psutil.Process()]
 
     def forget(self) -> None:

@@ -44,9 +44,9 @@ LAYERS: list[set[str]] = [
     {"cascades", "relaylog"},
     {"sources"},
     {"snapshot", "state", "verify"},
+    {"encode"},
     {"spark"},
     {"planning"},
-    {"encode"},
     {"changes", "signals"},
     {"runtime"},
     {"datasource"},  # a pipeline whose target is a query

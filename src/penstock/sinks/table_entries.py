@@ -1,4 +1,4 @@
-"""What an entry of `sink.tables` is in every lake format: which tables it is about. Pure."""
+"""What an entry of `sink.tables` or `sink.topics` is in every sink: which tables it is about. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _as_list(value: Any) -> Any:
     return (value,) if isinstance(value, str) else value
 
 
-def _as_text(value: Any) -> Any:
+def as_text(value: Any) -> Any:
     """Properties are texts. YAML reads `true` and `3` as other types."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -23,7 +23,7 @@ def _as_text(value: Any) -> Any:
 
 
 Texts = Annotated[tuple[str, ...], BeforeValidator(_as_list, json_schema_input_type=str | tuple[str, ...])]
-Property = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | bool | int | float)]
+Property = Annotated[str, BeforeValidator(as_text, json_schema_input_type=str | bool | int | float)]
 
 
 class TableEntry(Section):

@@ -26,6 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock._core import DecodeError, EncodedMessages, LogEncoder, RowEncoder
+from penstock.encode.bootstrap import Phase, bootstrap_message
 from penstock.errors import RelayLogCorrupt, TableError, rebuilt
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import (
@@ -215,13 +216,14 @@ class LogEpochs:
                 return
             if not isinstance(step, PlaceChunks):
                 continue
-            yield from self._bootstrap(table.table, at, "start")
+            encoder = self._row_encoder(table.schema)
+            yield from self._bootstrap(table.schema, at, "start")
             for batch in self._placed(table, step, at):
                 for begin in range(0, batch.num_rows, ROWS_AT_ONCE):
                     rows = batch.slice(begin, ROWS_AT_ONCE)
-                    yield self._encoded(table.schema, rows, first, at)
+                    yield self._encoded(encoder, table.schema, rows, first, at)
                     first += rows.num_rows
-            yield from self._bootstrap(table.table, at, "complete")
+            yield from self._bootstrap(table.schema, at, "complete")
 
     def _placed(self, table: TablePlan, step: PlaceChunks, at: At) -> Iterator[pa.RecordBatch]:
         schema = table.schema
@@ -233,12 +235,19 @@ class LogEpochs:
             )
         )  # fmt: skip
 
-    def _encoded(self, schema: TableSchema, rows: pa.RecordBatch, first: int, at: At) -> Messages:
+    def _row_encoder(self, schema: TableSchema) -> RowEncoder:
         try:
-            encoder = RowEncoder(
+            return RowEncoder(
                 schema.to_json(), self._sink.format, options=self._sink.format_options,
                 schema_ids=self._schema_ids,
             )  # fmt: skip
+        except DecodeError as error:
+            raise tasks.core_error(error, str(schema.table)) from error
+
+    def _encoded(
+        self, encoder: RowEncoder, schema: TableSchema, rows: pa.RecordBatch, first: int, at: At
+    ) -> Messages:
+        try:
             found = encoder.encode(
                 rows, at_us=at.commit_us, file=at.file, position=at.position, sequence=at.offset,
                 first_row=first,
@@ -248,10 +257,12 @@ class LogEpochs:
         names: list[TableId | None] = [schema.table]
         return found.messages(0, None, names)
 
-    def _bootstrap(self, table: TableId, at: At, kind: str) -> Iterator[Messages]:
-        message = log_statements.bootstrap(self._sink.format, table, at, kind)
-        if message is not None:
-            yield [(table, *message, at.offset)]
+    def _bootstrap(self, schema: TableSchema, at: At, phase: Phase) -> Iterator[Messages]:
+        """Maxwell's messages around the rows of a snapshot."""
+        if self._sink.format == "maxwell":
+            options, id = self._sink.format_options, str(at.offset)
+            message = bootstrap_message(schema, phase, at_us=at.commit_us, options=options, id=id)
+            yield [(schema.table, *message, at.offset)]
 
 
 def _has_messages(table: TablePlan) -> bool:

@@ -1,5 +1,4 @@
-"""Messages for what statements did to whole tables, and for the begin and end of a snapshot, where a format
-has any. Pure.
+"""Messages for what statements did to whole tables, where a format has any. Pure.
 
 Formats have no messages of their own for all of it. Then the message is as near to the format as possible
 (docs/kafka.md): a consumer that rebuilds a table must learn that it was emptied.
@@ -54,15 +53,6 @@ def truncated(format: str, prefix: str, table: TableId, at: At) -> bytes | None:
             return _json({"before": None, "after": None, "source": _source(prefix, table, at)}
                          | {"transaction": None, "op": "t", **_times(at)})  # fmt: skip
     return None
-
-
-def bootstrap(format: str, table: TableId, at: At, kind: str) -> tuple[bytes, bytes] | None:
-    """Key and value of Maxwell's `bootstrap-start` or `bootstrap-complete`. None for other formats."""
-    if format != "maxwell":
-        return None
-    named = {"database": table.database, "table": table.table}
-    value = {**named, "type": f"bootstrap-{kind}", "ts": at.commit_us // 1_000_000, "data": {}}
-    return _json(named), _json(value)
 
 
 def _times(at: At) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Names of topics, and the partition that a name has. Pure."""
+"""Names of topics, and the number of the partition that a name belongs to. Pure."""
 
 from __future__ import annotations
 

@@ -11,15 +11,14 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from typing_extensions import Self
 
 from penstock.errors import ConfigError
-from penstock.model.pattern import TablePattern
 from penstock.model.schema import TableId
-from penstock.model.section import Section
 from penstock.model.shards import Shards
 from penstock.model.units import Bytes, Milliseconds
 from penstock.secret import Secret
 from penstock.sinks.kafka.names import TEMPLATE_NAMES, template_names, topic_name
 from penstock.sinks.kind import Probe, SinkKind, SinkOptions
 from penstock.sinks.schema_registry import BINARY_FORMATS, RegistryOptions
+from penstock.sinks.table_entries import Property, TableEntry, as_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,19 +28,7 @@ if TYPE_CHECKING:
 PartitionBy = Literal["key", "table", "database"]
 
 
-def _as_list(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
-
-
-def _as_text(value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, (int, float)) else value
-
-
-Texts = Annotated[tuple[str, ...], BeforeValidator(_as_list, json_schema_input_type=str | tuple[str, ...])]
-Property = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | bool | int | float)]
-Hidden = Annotated[Secret, BeforeValidator(_as_text, json_schema_input_type=str | bool | int | float)]
+Hidden = Annotated[Secret, BeforeValidator(as_text, json_schema_input_type=str | bool | int | float)]
 
 
 def _checked_template(value: str) -> str:
@@ -53,12 +40,10 @@ def _checked_template(value: str) -> str:
     return value
 
 
-class TopicEntry(Section):
+class TopicEntry(TableEntry):
     """An entry of `sink.topics`. For a table, the first entry that matches counts. What it leaves out is as
     in `sink`."""
 
-    match: Texts
-    """Patterns as in `tables`."""
     topic: str | None = None
     """Name of the topic, like `sink.topic`."""
     partition: PartitionBy | None = None
@@ -67,17 +52,6 @@ class TopicEntry(Section):
     """Number of partitions of a topic that is created."""
 
     _is_template = field_validator("topic")(lambda value: value and _checked_template(value))
-
-    @field_validator("match")
-    @classmethod
-    def _is_patterns(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for pattern in value:
-            if "." not in pattern:
-                raise ValueError(f"{pattern!r} names no database; write it as database.table")
-        return value
-
-    def matches(self, table: TableId) -> bool:
-        return any(TablePattern.of(pattern).matches(table) for pattern in self.match)
 
 
 class KafkaOptions(SinkOptions):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import Self
 
-from penstock.sinks.lake.table_entries import Property, TableEntry, Texts
 from penstock.sinks.names import OWN_COLUMNS
+from penstock.sinks.table_entries import Property, TableEntry, Texts
 
 CLUSTER_COLUMNS_MAX = 4
 """Delta's own limit."""

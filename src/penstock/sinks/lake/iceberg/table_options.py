@@ -11,9 +11,9 @@ from typing_extensions import Self
 
 from penstock.model.pattern import is_wild, named_database
 from penstock.model.schema import TableId
-from penstock.sinks.lake.table_entries import Property, TableEntry, Texts
 from penstock.sinks.lake.terms import Order, Term
 from penstock.sinks.names import directory_name
+from penstock.sinks.table_entries import Property, TableEntry, Texts
 
 _OWN_PROPERTIES = (
     "format-version", "write.delete.mode", "write.update.mode", "write.merge.mode", "location", "provider",
