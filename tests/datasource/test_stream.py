@@ -33,12 +33,14 @@ class Following:
         options = {name: str(value) for name, value in self.options.items()}
         return self.spark.readStream.format("mysql_cdc").options(**options).load()
 
-    def start(self) -> StreamingQuery:
+    def start(self, **trigger: Any) -> StreamingQuery:
         writer = (
             self.load()
             .writeStream.format("parquet")
             .option("checkpointLocation", str(self.folder / "checkpoint"))
         )
+        if trigger:
+            writer = writer.trigger(**trigger)
         self.query = writer.option("path", str(self.folder / "out")).start()
         return self.query
 
@@ -112,6 +114,22 @@ def test_rows_and_then_changes_come_once_also_after_a_restart(following: Make, m
     assert inserted[0].split(":")[0] in executed
     [(file,)] = [row[:1] for row in mysql.query("SHOW BINARY LOGS")[-1:]]
     assert inserted[1] == file and inserted[2] > 4
+
+
+def test_available_now_ends_with_the_whole_snapshot_and_all_that_was_committed(
+    following: Make, mysql: Database
+) -> None:
+    mysql.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)")
+    mysql.execute("INSERT INTO t VALUES " + ", ".join(f"({number}, 0)" for number in range(500)))
+    stream = following(f"{mysql.name}.t", **account(mysql.server), chunkRows=50, maxBytesPerTrigger=1024)
+    stream.start(availableNow=True).awaitTermination(120)
+    assert sorted(stream.rows("_change_type", "id")) == [("read", number) for number in range(500)]
+    del stream.options["maxBytesPerTrigger"]
+    for number in range(100):
+        mysql.execute(f"UPDATE t SET a = 1 WHERE id = {number}")
+    stream.start(availableNow=True).awaitTermination(120)
+    found = [row for row in stream.rows("_change_type", "id") if row[0] == "update_postimage"]
+    assert found == [("update_postimage", number) for number in range(100)]
 
 
 def test_a_query_ends_where_columns_change_and_goes_on_with_the_new_ones(

@@ -106,6 +106,9 @@ class RelayStream:
             )
         return int(self._known["start"])
 
+    def plan_until_now(self) -> None:
+        """Does nothing: what is in the log now is all that can be had now."""
+
     def plan(self) -> int:
         """The offset up to which there are changes with the present definition."""
         self._log.refresh()

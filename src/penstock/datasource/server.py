@@ -12,12 +12,15 @@ says so. From then on a query that is loaded has the new columns.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 from penstock import config as configuration
+from penstock.cascades.keys import is_unfinished
 from penstock.config import PipelineConfig
 from penstock.datasource.options import CdcOptions, needs_state
 from penstock.datasource.partitions import (
@@ -32,7 +35,7 @@ from penstock.datasource.turn import Turn
 from penstock.disk import directory
 from penstock.errors import ConfigError, TableError
 from penstock.model.chunk import Chunk
-from penstock.model.offset import Offset
+from penstock.model.offset import Offset, SourcePosition
 from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.plan import (
     ApplyEvents,
@@ -70,6 +73,12 @@ LIMIT = "mysql_cdc last epoch"
 """In the state: the last epoch of that definition, while a change of it has not been reported."""
 WAIT_SECONDS = 120.0
 """How long the receiver may take to begin the relay log, as in pipelines. Then the query fails."""
+RESTART_SECONDS_MAX = 60.0
+"""How long a query that goes on waits for what it lacks, before its first batch. Spark does not say whether
+its trigger is `availableNow`. With this trigger the rest would wait for the next run; with others a longer
+wait would hold up the first batch."""
+_TICK_SECONDS = 0.05
+"""Between two looks at the relay log: short beside the start of a query."""
 
 
 def definition(options: CdcOptions) -> TableSchema:
@@ -130,16 +139,46 @@ class ServerStream:
             if self._turn.is_done(int(limit)):
                 self._report()
             return int(limit)
+        self._plan(self._options.max_bytes_per_trigger)
+        self._keep_log()
+        return self._state.last_epoch()
+
+    def plan_until_now(self) -> None:
+        """Plans the whole snapshot, and all that is committed at the source now. If there were plans before,
+        the query may have any trigger. So this only waits a while, and respects `max_bytes_per_trigger`."""
+        goal, planned = self._source.end_position(), 0
+        is_new = self._state.last_epoch() == 0
+        most = None if is_new else self._options.max_bytes_per_trigger
+        until = math.inf if is_new else time.monotonic() + RESTART_SECONDS_MAX
+        while not self._has(goal) and (most is None or planned < most) and time.monotonic() < until:
+            self._check()
+            self._renewal.work()
+            found = self._plan(None if most is None else most - planned)
+            planned += found
+            if not found:
+                time.sleep(_TICK_SECONDS)
+
+    def _has(self, goal: SourcePosition) -> bool:
+        """Whether everything up to a position of the source is planned, or no more will be."""
+        if self._state.meta(LIMIT) is not None:
+            return True
+        if is_unfinished(self._state.tables()) or self._state.has_pending():
+            return False
+        reached, position = self._log.offset_reaching(goal), self._state.position
+        return reached is not None and position is not None and position >= reached
+
+    def _plan(self, most: int | None) -> int:
+        """Plans what has arrived, about `most` bytes of log. Returns how many it planned, at least 1 if it
+        planned something."""
         planned = 0
-        while (most := self._options.max_bytes_per_trigger) is None or planned < most:
+        while most is None or planned < most:
             plan = self._next()
             if plan is None:
                 break
-            planned += plan.range.bytes
+            planned += max(1, plan.range.bytes)
             if self._hand_over(plan):
                 break
-        self._keep_log()
-        return self._state.last_epoch()
+        return planned
 
     def _next(self) -> EpochPlan | None:
         if not self._state.has_pending() and not self._planning.next([]):

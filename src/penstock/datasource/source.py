@@ -72,20 +72,31 @@ class StreamReader(DataSourceStreamReader):
         self._options = options
         self._schema = schema
         self._stream: ServerStream | RelayStream | None = None
+        self._asked = False
+        """Whether Spark has asked for anything."""
 
     def __getstate__(self) -> dict[str, Any]:
         options = self._options.model_copy(update={"server": {}})  # tasks need no server
         return {**self.__dict__, "_options": options, "_stream": None}
 
+    # A query with the trigger `availableNow` ends at the first answer of `latestOffset`, which Spark 4.1 asks
+    # for before anything else. With any other trigger, a new query asks for `initialOffset` first, and one
+    # that was killed in a batch for that batch's partitions.
+
     def initialOffset(self) -> dict[str, Any]:
+        self._asked = True
         stream = self._opened()
         return {"pipeline": stream.pipeline, "offset": stream.first()}
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
         stream = self._opened()
+        if not self._asked:
+            self._asked = True
+            stream.plan_until_now()
         return {"pipeline": stream.pipeline, "offset": stream.plan()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._asked = True
         stream = self._opened()
         self._refuse_another(stream.pipeline, end)
         return stream.partitions(start["offset"], end["offset"])
