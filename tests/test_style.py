@@ -39,6 +39,7 @@ LAYERS: list[set[str]] = [
     {"model"},
     {"artifacts", "disk"},
     {"failures", "store"},
+    {"transforms"},
     {"sinks", "sources/kind", "sources/registry"},  # each sink knows its own options
     {"config"},  # reads the pipeline file with the options of its source and its sink
     {"cascades", "relaylog"},

@@ -366,6 +366,9 @@ class ScriptedView:
             found[number] = BucketSum(held.rows + 1, held.hash + hashed)
         return found
 
+    def batches(self, schema: TableSchema, types: TypeOptions) -> Iterator[pa.RecordBatch]:
+        yield as_batch(schema, list(self.tables[schema.table].values()), types)
+
     def rows(
         self, schema: TableSchema, buckets: Buckets, numbers: Iterable[int], types: TypeOptions
     ) -> dict[str, int]:

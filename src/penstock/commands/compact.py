@@ -19,7 +19,8 @@ from penstock.state import StateStore
 def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
     """Rewrites the files of these tables (default: all) and prints the numbers of files. Safe while the
     pipeline runs. Raises `ConfigError` if the sink is a change log."""
-    from penstock.sinks.registry import open_sink, own_names
+    from penstock.sinks.registry import own_names
+    from penstock.spark.opened_sink import open_sink
     from penstock.spark.session import build_session
 
     config = configuration.load(file)
@@ -36,7 +37,7 @@ def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
         with ExitStack() as stack:
             stack.enter_context(explained("The tables could not be compacted", config.state / "compact"))
             stack.callback(spark.stop)
-            opened = open_sink(config.sink, spark, state.uuid, config.merge_shards)
+            opened = open_sink(config, spark, state.uuid)
             sink = table_sink(stack.enter_context(closing(opened)))
             for table in (one.table for one in chosen):
                 if not isinstance(sink.open(table), Ours):

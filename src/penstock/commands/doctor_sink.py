@@ -31,7 +31,7 @@ def sink_findings(config: PipelineConfig) -> list[Finding]:
             Finding("ok" if one.ok else "error", one.check, one.subject, one.message)
             for one in probe(cast(Any, None), [])
         ]
-    from penstock.sinks.registry import open_sink
+    from penstock.spark.opened_sink import open_sink
     from penstock.spark.session import build_session
 
     found = list[Finding]()
@@ -48,7 +48,7 @@ def sink_findings(config: PipelineConfig) -> list[Finding]:
         for one in probe(spark, databases_of(config)) if probe is not None else ():
             found.append(Finding("ok" if one.ok else "error", one.check, one.subject, one.message))
         if config.sink.adopts and all(one.level == "ok" for one in found):
-            with closing(open_sink(config.sink, spark, _identity(config), config.merge_shards)) as sink:
+            with closing(open_sink(config, spark, _identity(config))) as sink:
                 found += _adoptable(config, sink)
     finally:
         spark.stop()

@@ -92,15 +92,17 @@ def verified(
     """Yields the report of each table as soon as it is compared. Raises `ConfigError` if the sink is a change
     log."""
     from penstock.sinks.base import Readable, TableSink
-    from penstock.sinks.registry import open_sink, own_names
+    from penstock.sinks.registry import own_names
+    from penstock.spark.opened_sink import open_sink
     from penstock.spark.session import build_session
+    from penstock.spark.transformed_view import transformed_rows, transformed_views
     from penstock.spark.verify import SparkTarget
 
     source = open_source(config)
     folder = config.state / "verify"
     spark = build_session(config.spark, config.sink, folder)
     try:
-        sink = open_sink(config.sink, spark, state.uuid, config.merge_shards)
+        sink = open_sink(config, spark, state.uuid)
         if not isinstance(sink, Readable):
             raise ConfigError(
                 f"The targets of the sink {config.sink.type} cannot be read back, so there is nothing to "
@@ -116,8 +118,8 @@ def verified(
             sink.check()
         log = RelayLog.open(LogPlace.of(config))
         verification = Verification(
-            source.read_view,
-            SparkTarget(sink.read),
+            transformed_views(source.read_view, sink),
+            SparkTarget(sink.read, transformed_rows(sink, config.types)),
             PipelineVersions(config, state, log),
             RelayLogWindow(log, source.row_images, config.types),
             types=config.types,

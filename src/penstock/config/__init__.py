@@ -41,6 +41,8 @@ from penstock.errors import ConfigError
 from penstock.model.schema import DEFAULT_TYPES, EXACT_TYPES, TableId, TypeOptions
 from penstock.model.section import Section
 from penstock.model.shards import ShardRule, contradiction
+from penstock.model.transforms import TransformRule
+from penstock.model.transforms import contradiction as transforms_contradiction
 from penstock.model.units import Milliseconds
 from penstock.secret import REVEALED, Secret, by_variable, lent, take_back, variable_of
 from penstock.sinks import registry
@@ -84,6 +86,12 @@ class PipelineConfig(Section):
     tables: TablesConfig
     merge_shards: tuple[ShardRule, ...] = ()
     """Source tables that share one target (iceberg, delta), with a column that names the source table."""
+    transforms: tuple[TransformRule, ...] = ()
+    """What is done to rows on their way to the target, the same for existing rows and changes
+    (docs/transforms.md)."""
+    transform_key: Secret = Secret()
+    """The secret for `hash` and `tokenize` in `transforms`, at least 16 characters. Use `${NAME}` to take it
+    from the environment. With another key, the same values become other texts."""
     sink: SinkSection = registry.DEFAULT.options()
     state: Path
     """Directory for everything that the pipeline remembers. Must be on a local disk."""
@@ -124,6 +132,31 @@ class PipelineConfig(Section):
             raise ValueError(f"`merge_shards`: {why}")
         if self.history_table in [rule.target for rule in self.merge_shards]:
             raise ValueError("`merge_shards` and `schema.history_table` name one target")
+        return self
+
+    @model_validator(mode="after")
+    def _can_transform(self) -> PipelineConfig:
+        if self.transform_key and len(self.transform_key.reveal()) < 16:
+            raise ValueError("`transform_key` has less than 16 characters, so it could be guessed")
+        if not self.transforms:
+            return self
+        has_key = bool(self.transform_key)
+        if why := transforms_contradiction(self.transforms, self.tables.include, has_key=has_key):
+            raise ValueError(f"`transforms`: {why}")
+        if self.sink_kind.takes_messages:
+            raise ValueError(
+                f"`transforms` cannot be used with the sink {self.sink.type}: its messages are written from "
+                "the log as the source wrote it"
+            )
+        if self.cascades == "apply":
+            raise ValueError(
+                "`transforms` cannot be used with `cascades: apply`, which needs the source's own values at "
+                "the target; use cascades: park"
+            )
+        if self.merge_shards and any(rule.to is not None for rule in self.transforms):
+            raise ValueError(
+                "`to` in `transforms` cannot be used with `merge_shards`, which names targets, too"
+            )
         return self
 
     @model_validator(mode="after")
@@ -248,12 +281,14 @@ def with_lent_secrets(config: PipelineConfig) -> Iterator[PipelineConfig]:
         take_back(config.state)  # a killed run may have left files; only one run uses the state at a time
         if one_machine:
             secrets = stack.enter_context(lent(secrets, config.state))
+            key = stack.enter_context(lent({"key": config.transform_key}, config.state))
         else:
             stack.enter_context(set_in_environment(executor_variables(config)))
             secrets = by_variable(secrets, "source")
+            key = by_variable({"key": config.transform_key}, "transform")
         store = stack.enter_context(config.store.lent(config.state, one_machine=one_machine))
         source = config.source.model_copy(update=secrets)
-        yield config.model_copy(update={"source": source, "store": store})
+        yield config.model_copy(update={"source": source, "store": store, "transform_key": key["key"]})
 
 
 def executor_variables(config: PipelineConfig) -> dict[str, Secret]:
@@ -262,7 +297,8 @@ def executor_variables(config: PipelineConfig) -> dict[str, Secret]:
     if config.spark.is_local:
         return {}
     source = {variable_of("source", name): one for name, one in secrets_of(config.source).items() if one}
-    return source | config.store.variables()
+    key = {variable_of("transform", "key"): config.transform_key} if config.transform_key else {}
+    return source | key | config.store.variables()
 
 
 def save(config: PipelineConfig, path: Path) -> None:

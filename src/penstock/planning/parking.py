@@ -18,6 +18,7 @@ from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import Shards
 from penstock.model.table import TableState, new_table
+from penstock.model.transforms import Transforms
 from penstock.sinks.names import own_name
 from penstock.sinks.refusals import other_key, same_key, shared_target
 from penstock.sources.catalog import Reason
@@ -108,11 +109,12 @@ def _collisions(
     """Tables whose target belongs to another table. If several new tables want a target, the first by name
     gets it."""
     shards, taken = Shards(config.merge_shards), dict[tuple[str, ...], TableId]()
+    transforms = Transforms(config.transforms)
     waiting, found = set(new), list[tuple[TableId, TableError]]()
     for name in _with_targets(tables, waiting, parked):
         if shards.rule(name) is not None:
             continue
-        if (place := config.sink.place(name)) is None:
+        if (place := config.sink.place(transforms.target(name))) is None:
             continue
         if (owner := taken.setdefault(place, name)) != name and name in waiting:
             found.append((name, shared_target(name, ".".join(place), str(owner))))

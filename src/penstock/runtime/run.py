@@ -33,7 +33,7 @@ from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.split_sources import SplitSources
-from penstock.runtime import targets
+from penstock.runtime import targets, transform_changes
 from penstock.runtime.driver_lease import DriverLease, identity
 from penstock.runtime.log_needs import needed
 from penstock.runtime.lost_log import note_log
@@ -134,6 +134,7 @@ class Run:
             self.closing.callback(self._stop_query)
             query = aside.submit(self.query.start)
             self._discover(partial(self._wait_for, seconds=config.relay_log.catch_up_timeout / 1000))
+            transform_changes.check_new(self.sink, self.state, types=config.types)
             adopted = targets.check_new(self.sink, self.state, types=config.types)
             self.progress = Progress(config, self.state, self.log, self.receiver, rest=self.rest,
                                      gate=self.chunks.gate.to_json, retrying=self._retrying)  # fmt: skip
@@ -157,9 +158,9 @@ class Run:
         self.chunks.start()
 
     def _open_spark(self) -> None:
-        from penstock.sinks.registry import open_sink
         from penstock.spark.check_staging import check_staging
         from penstock.spark.lock import lock_state
+        from penstock.spark.opened_sink import open_sink
         from penstock.spark.session import build_session, warm_up
 
         config = self.config
@@ -173,13 +174,15 @@ class Run:
         if not config.spark.is_local:
             check_staging(self.spark, StoreFolder(self.store, f"{SCRATCH}/check"))
         warm_up(self.spark)
-        self.sink = open_sink(config.sink, self.spark, self.state.uuid, config.merge_shards)
+        self.sink = open_sink(config, self.spark, self.state.uuid)
         self.closing.callback(self.sink.close)
         self.sink.check()
         targets.fence(self.sink, self.state, self.lease, config.history_table)
         # Before the stream starts, because it continues with pending plans.
         if config.sink_kind.durable:
-            targets.check(self.sink, self.state, **to_resnapshot(config, self.state), types=config.types)
+            wanted = to_resnapshot(config, self.state)
+            transform_changes.check(self.sink, config, self.state, wanted["renewed"], types=config.types)
+            targets.check(self.sink, self.state, **wanted, types=config.types)
 
     def _take_lease(self) -> None:
         """Waits until no driver on another machine can be running."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Protocol
+
+import pyarrow as pa
 
 from penstock.model.buckets import Buckets, BucketSum, KeyExtent
 from penstock.model.schema import TableSchema, TypeOptions
@@ -27,6 +29,10 @@ class ReadView(Protocol):
 
     def sums(self, schema: TableSchema, buckets: Buckets, types: TypeOptions) -> dict[int, BucketSum]:
         """The number of rows and the sum of their hashes, for each bucket that has rows."""
+
+    def batches(self, schema: TableSchema, types: TypeOptions) -> Iterator[pa.RecordBatch]:
+        """All rows, with the columns of the schema, as a snapshot would read them. For rows that cannot be
+        compared by what the source computes. The caller reads them to their end."""
 
     def rows(
         self, schema: TableSchema, buckets: Buckets, numbers: Collection[int], types: TypeOptions

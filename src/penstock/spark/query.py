@@ -13,8 +13,8 @@ from penstock.failures.messages import first_line, is_sparks, spark_failed
 from penstock.model.schema import TableId
 from penstock.model.shards import Shards
 from penstock.sinks.base import readable
-from penstock.sinks.registry import open_sink
 from penstock.sinks.spark_sql import quoted
+from penstock.spark.opened_sink import open_sink
 from penstock.spark.session import build_session
 
 
@@ -30,7 +30,7 @@ def query(
     views = [table for table in targets if named[table.table.casefold()] == 1]
     spark = build_session(config.spark, config.sink, config.state / "query")
     try:
-        sink = readable(open_sink(config.sink, spark, uuid, config.merge_shards))
+        sink = readable(open_sink(config, spark, uuid))
         for table in views:
             sink.read(table).createOrReplaceTempView(quoted(table.table))
         if (catalog := config.sink.spark_catalog) is not None:

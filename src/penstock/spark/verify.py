@@ -24,9 +24,10 @@ from penstock.printable import argument
 from penstock.sinks.rows import map_batches
 from penstock.sinks.spark_sql import quoted
 from penstock.spark.errors import returned
+from penstock.transforms.comparison import TransformedRows
 from penstock.verify.check import Compared
 
-_LOW_BITS = 30
+LOW_BITS = 30
 """Bits of the lower half of a 60-bit hash."""
 OPENED_AT_ONCE = 4
 """Targets that are opened in parallel: most of that time is spent waiting for the JVM and for files."""
@@ -37,8 +38,14 @@ _ROWS = "key string, hash bigint"
 class SparkTarget:
     """Reads tables with a sink's `read(table, version)`."""
 
-    def __init__(self, read: Callable[[TableId, str | None], DataFrame]) -> None:
+    def __init__(
+        self,
+        read: Callable[[TableId, str | None], DataFrame],
+        transformed: Callable[[TableSchema], TransformedRows | None] = lambda schema: None,
+    ) -> None:
+        """`transformed`: describes the rows of a target that differ from the source's by `transforms`."""
         self._read = read
+        self._transformed = transformed
 
     def sums(
         self, tables: Sequence[Compared], types: TypeOptions
@@ -69,7 +76,7 @@ class SparkTarget:
             return found | self._one_by_one(tables, frames, types, error)
         for number, bucket, rows, high, low in rows_found:
             one = sums[number].get(bucket, BucketSum(0, 0))
-            sums[number][bucket] = BucketSum(one.rows + rows, one.hash + (high << _LOW_BITS) + low)
+            sums[number][bucket] = BucketSum(one.rows + rows, one.hash + (high << LOW_BITS) + low)
         return found | {tables[number].schema.table: one for number, one in sums.items()}
 
     def _one_by_one(
@@ -86,10 +93,10 @@ class SparkTarget:
 
     def _partial_frame(self, number: int, one: Compared, types: TypeOptions) -> DataFrame | PenstockError:
         """Rows and sums per bucket and task. `number` identifies the table."""
-        table, share = one.schema.to_json(), _share(one.buckets)
+        table, share, made = one.schema.to_json(), share_of(one.buckets), self._transformed(one.schema)
 
         def partial(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return _partial_sums(batches, number, table, share, types)
+            return _partial_sums(batches, number, table, share, types, made)
 
         try:
             return map_batches(self._columns(one.schema, one.version, types), partial, _SUMS)
@@ -106,10 +113,11 @@ class SparkTarget:
         version: str | None,
         types: TypeOptions,
     ) -> list[tuple[str, int]]:
-        table, share, wanted = schema.to_json(), _share(buckets), sorted(numbers)
+        table, share, wanted = schema.to_json(), share_of(buckets), sorted(numbers)
+        made = self._transformed(schema)
 
         def listed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return _rows_of_buckets(batches, table, share, wanted, types)
+            return rows_of_buckets(batches, table, share, wanted, types, made)
 
         frame = map_batches(self._columns(schema, version, types), listed, _ROWS)
         try:
@@ -119,7 +127,9 @@ class SparkTarget:
 
     def _columns(self, schema: TableSchema, version: str | None, types: TypeOptions) -> DataFrame:
         frame = self._read(schema.table, version)
-        missing = [column.name for column in schema.columns if column.name not in frame.columns]
+        made = self._transformed(schema)
+        expected = _core_schema(schema, types) if made is None else made.fields
+        missing = [name for name in expected.names if name not in frame.columns]
         if missing:
             raise TableError(
                 f"The target of {schema.table} lacks the columns {', '.join(missing)} that the source has.",
@@ -127,7 +137,7 @@ class SparkTarget:
                 table=str(schema.table),
             )
         # The target's type may be wider than the source's current type. Rows are compared in the latter.
-        kinds = from_arrow_schema(_core_schema(schema, types), prefer_timestamp_ntz=True)
+        kinds = from_arrow_schema(expected, prefer_timestamp_ntz=True)
         target_types = {field.name: field.dataType for field in frame.schema}
         return frame.select(*[_fitted(field, target_types[field.name]) for field in kinds])
 
@@ -157,7 +167,7 @@ def _core_schema(schema: TableSchema, types: TypeOptions) -> pa.Schema:
     return _core.arrow_schema(schema.to_json(), "rows", types.to_json())
 
 
-def _share(buckets: Buckets) -> dict[str, Any]:
+def share_of(buckets: Buckets) -> dict[str, Any]:
     """How a task computes the bucket of a row: arguments of `_core.row_buckets`."""
     match buckets:
         case RangeBuckets(width=width):
@@ -167,15 +177,35 @@ def _share(buckets: Buckets) -> dict[str, Any]:
 
 
 def _partial_sums(
-    batches: Iterable[pa.RecordBatch], number: int, table: str, share: dict[str, Any], types: TypeOptions
+    batches: Iterable[pa.RecordBatch],
+    number: int,
+    table: str,
+    share: dict[str, Any],
+    types: TypeOptions,
+    made: TransformedRows | None,
 ) -> Iterator[pa.RecordBatch]:
+    sums = sums_of(batches, table, share, types, made)
+    if sums:
+        arrays = [pa.array([number] * len(sums), pa.int32()), pa.array(sums.keys(), pa.int64())]
+        arrays += [pa.array([total[part] for total in sums.values()], pa.int64()) for part in range(3)]
+        yield pa.RecordBatch.from_arrays(arrays, ["number", "bucket", "rows", "high", "low"])
+
+
+def sums_of(
+    batches: Iterable[pa.RecordBatch],
+    table: str,
+    share: dict[str, Any],
+    types: TypeOptions,
+    made: TransformedRows | None,
+) -> dict[int, list[int]]:
+    """Rows, and sums of the halves of their hashes, by bucket. `made`: the rows are transformed."""
     sums: dict[int, list[int]] = {}
-    for _, bucket, hashes in _hashed(batches, table, share, types):
+    for _, bucket, hashes in _hashed(batches, table, share, types, made):
         part = pa.table(
             {
                 "bucket": bucket,
-                "high": pc.shift_right(hashes, pa.scalar(_LOW_BITS, pa.uint64())),
-                "low": pc.bit_wise_and(hashes, pa.scalar((1 << _LOW_BITS) - 1, pa.uint64())),
+                "high": pc.shift_right(hashes, pa.scalar(LOW_BITS, pa.uint64())),
+                "low": pc.bit_wise_and(hashes, pa.scalar((1 << LOW_BITS) - 1, pa.uint64())),
             }
         )
         grouped = part.group_by("bucket").aggregate([("high", "count"), ("high", "sum"), ("low", "sum")])
@@ -187,23 +217,22 @@ def _partial_sums(
             total[0] += rows
             total[1] += high
             total[2] += low
-    if sums:
-        arrays = [pa.array([number] * len(sums), pa.int32()), pa.array(sums.keys(), pa.int64())]
-        arrays += [pa.array([total[part] for total in sums.values()], pa.int64()) for part in range(3)]
-        yield pa.RecordBatch.from_arrays(arrays, ["number", "bucket", "rows", "high", "low"])
+    return sums
 
 
-def _rows_of_buckets(
+def rows_of_buckets(
     batches: Iterable[pa.RecordBatch],
     table: str,
     share: dict[str, Any],
     wanted: list[int],
     types: TypeOptions,
+    made: TransformedRows | None,
 ) -> Iterator[pa.RecordBatch]:
+    """Texts of keys and hashes of the rows in some buckets."""
     from penstock import _core
 
     key = TableSchema.from_json(table).key
-    for batch, bucket, hashes in _hashed(batches, table, share, types):
+    for batch, bucket, hashes in _hashed(batches, table, share, types, made):
         chosen = pc.is_in(bucket, value_set=pa.array(wanted, pa.int64()))
         texts = _core.row_texts(table, batch, key, types.to_json())
         rows = pa.RecordBatch.from_arrays([texts, hashes.cast(pa.int64())], ["key", "hash"])
@@ -211,13 +240,21 @@ def _rows_of_buckets(
 
 
 def _hashed(
-    batches: Iterable[pa.RecordBatch], table: str, share: dict[str, Any], types: TypeOptions
+    batches: Iterable[pa.RecordBatch],
+    table: str,
+    share: dict[str, Any],
+    types: TypeOptions,
+    made: TransformedRows | None,
 ) -> Iterator[tuple[pa.RecordBatch, pa.Array, pa.Array]]:
-    """Each batch with the buckets and the hashes of its rows."""
+    """Each batch, or at least its keys, with the buckets and the hashes of its rows."""
     from penstock import _core  # in the task: the module must not be pickled with the function
 
     schema = TableSchema.from_json(table)
     names = [column.name for column in schema.columns]
     for batch in batches:
-        bucket = _core.row_buckets(table, batch, schema.key, **share, types=types.to_json())
-        yield batch, bucket, _core.row_hashes(table, batch, names, types.to_json())
+        keys = batch if made is None else made.keys(batch)
+        bucket = _core.row_buckets(table, keys, schema.key, **share, types=types.to_json())
+        if made is None:
+            yield batch, bucket, _core.row_hashes(table, batch, names, types.to_json())
+        else:
+            yield keys, bucket, made.hashes(batch)

@@ -10,14 +10,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 from pymysql.cursors import SSCursor
 
+from penstock import _core
 from penstock.errors import TableError
 from penstock.model.buckets import Buckets, BucketSum, KeyExtent, integer_key
+from penstock.model.chunk import Chunk
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.sources.mysql.identifiers import quote, quoted
+from penstock.sources.mysql.snapshot.reader import execute, select_sql
 from penstock.sources.mysql.snapshot.watermark import watermarks_of
 from penstock.sources.mysql.snapshot.window import MySqlWindow
 from penstock.sources.mysql.verify import sql
@@ -77,6 +81,25 @@ class MySqlReadView:
         rows = self._rows(query, schema)
         self._refuse_cut_text(schema)
         return {_string(key): int(value) for key, value in rows}
+
+    def batches(self, schema: TableSchema, types: TypeOptions) -> Iterator[pa.RecordBatch]:
+        whole = Chunk(schema.table, 0, None, None)
+        decoder = _core.ResultSetDecoder(schema.to_json(), types=types.to_json())
+        with self.connection.cursor() as cursor:
+            cursor.execute("SET SESSION character_set_results = NULL")
+        try:
+            yield from execute(self.connection, select_sql(schema, whole), decoder)
+        except _core.SchemaMismatch as error:
+            raise TableError(
+                f"The rows of {schema.table} cannot be read: {error.reason}.", table=str(schema.table)
+            ) from error
+        except pymysql.err.MySQLError as error:
+            refused = _refused(schema.table, error)
+            if refused is None:
+                raise
+            raise refused from error
+        with self.connection.cursor() as cursor:
+            cursor.execute("SET SESSION character_set_results = utf8mb4")
 
     def _rows(self, query: str, schema: TableSchema) -> Sequence[tuple[Any, ...]]:
         with self.connection.cursor(SSCursor) as cursor:

@@ -1,0 +1,82 @@
+"""Checks at the start of a run that targets have what `transforms` says now.
+
+The state remembers the rules of the last run. A target that was filled under other rules has rows of two
+kinds as soon as something is written to it, so that is refused. Recreating the target is the cure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import replace
+
+from penstock._core import arrow_schema
+from penstock.config import PipelineConfig
+from penstock.errors import ConfigError, TableError
+from penstock.model.schema import TableId, TypeOptions
+from penstock.model.table import TableState
+from penstock.model.transforms import TransformRule, Transforms
+from penstock.printable import argument
+from penstock.sinks.base import Sink, table_sink
+from penstock.spark.transformed_sink import TransformedSink
+from penstock.state import StateStore
+
+RULES = "transforms"
+"""Key of the rules in the state."""
+CHANGED = "its transforms changed"
+
+
+def check(
+    sink: Sink, config: PipelineConfig, state: StateStore, renewed: Collection[TableId], *, types: TypeOptions
+) -> None:
+    """Raises `ConfigError` if a target was filled under other rules. Targets that are going to be `renewed`
+    are emptied and get the columns of the present rules, because a plan may still be pending for them."""
+    now, was = Transforms(config.transforms), remembered(state)
+    for table in state.tables().values():
+        if table.last_epoch > 0 and now.digest(table.table) != was.digest(table.table):
+            if table.table not in renewed:
+                raise _other_rules(table.table, config)
+            _renew(sink, state, table, types)
+    if now.rules != was.rules:
+        state.set_meta(RULES, json.dumps([rule.model_dump(mode="json") for rule in now.rules]))
+
+
+def check_new(sink: Sink, state: StateStore, *, types: TypeOptions) -> None:
+    """Raises `ConfigError` if rules cannot be applied to a table that has no target yet."""
+    if not isinstance(sink, TransformedSink):
+        return
+    for table in state.tables().values():
+        if table.status == "live" and not table.last_epoch:
+            try:
+                sink.fits(table.schema, arrow_schema(table.schema.to_json(), "rows", types.to_json()))
+            except TableError as error:
+                raise ConfigError(
+                    error.message, hint="Correct `transforms` in the pipeline file.", table=str(table.table)
+                ) from error
+
+
+def remembered(state: StateStore) -> Transforms:
+    """The rules of the last run."""
+    return Transforms(TransformRule.model_validate(one) for one in json.loads(state.meta(RULES) or "[]"))
+
+
+def _renew(sink: Sink, state: StateStore, table: TableState, types: TypeOptions) -> None:
+    state.put_table(replace(table.read_again(CHANGED), target_reset="recreate"))
+    table_sink(sink).clear(table.table)
+    sink.create(table.schema, arrow_schema(table.schema.to_json(), "rows", types.to_json()))
+
+
+def _other_rules(table: TableId, config: PipelineConfig) -> ConfigError:
+    hint = (
+        f"Run `penstock resnapshot FILE {argument(table)} --recreate` and then the pipeline: the target is "
+    )
+    hint += "made again with the rules of now. Or give the rules back."
+    if not config.sink_kind.keeps_tables:
+        hint = (
+            "A change log cannot be made again. Use another `state` and `sink.path`, or give the rules back."
+        )
+    return ConfigError(
+        f"`transforms` says something else for {table} than when its target was filled.",
+        hint=hint,
+        table=str(table),
+    )

@@ -1,0 +1,329 @@
+"""A sink in front of another one, which gets the rows as `transforms` makes them.
+
+To its callers, a target has the columns of its source table and every row of it. So nothing else in a
+pipeline knows of transforms: plans, placement, schema changes and recovery are the same with and without
+them. That is correct because a transform is a function of one row, which never changes the key:
+
+- What has to happen to a key at the target (it is newer, older, deleted) does not depend on other columns.
+- Repeating a write repeats the same rows, and the inner sink recognises its commit as ever.
+- A row that `where` leaves out is a deleted one (`transforms/stages.py`).
+
+The name of the target may be another one (`to`): the inner sink knows only this name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from penstock.errors import InternalError, TableError
+from penstock.model.change import CHANGE_TYPE
+from penstock.model.plan import Move
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.transforms import Transforms
+from penstock.printable import argument
+from penstock.secret import Secret
+from penstock.sinks.base import (
+    ChangeSink,
+    Commit,
+    Compacted,
+    EvolvedColumn,
+    Fencing,
+    Foreign,
+    Narrowing,
+    Ours,
+    Readable,
+    Sink,
+    TableSink,
+    TargetState,
+    adopting,
+    change_sink,
+    readable,
+    table_sink,
+)
+from penstock.sinks.names import source_columns
+from penstock.sinks.rows import Batches, Newer, Rows
+from penstock.spark import dead_letters
+from penstock.spark.sql_stages import row_failure
+from penstock.spark.transform_chain import Chain
+from penstock.transforms.stages import BEFORE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class TransformedSink:
+    """What tables and change logs have in common. `untouched`: tables of the pipeline's own, which no rule is
+    applied to. `letters`: the folder for rows that fail."""
+
+    def __init__(
+        self,
+        inner: Sink,
+        transforms: Transforms,
+        spark: SparkSession,
+        secret: Secret,
+        *,
+        letters: Path,
+        untouched: Collection[TableId] = (),
+    ) -> None:
+        self._inner = inner
+        self._transforms = transforms
+        self._spark = spark
+        self._secret = secret
+        self._letters = letters
+        self._untouched = frozenset(untouched)
+
+    def check(self) -> None:
+        self._inner.check()
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def open(self, table: TableId) -> TargetState:
+        found = self._inner.open(self._target(table))
+        if isinstance(found, Foreign) and self._rules(table):
+            return replace(found, adoptable=False)  # its rows were not transformed
+        return found
+
+    def fits(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        """Raises `TableError` if the rules for a table cannot be applied to it."""
+        self._chain(schema.table, self._key(schema.key)).columns(arrow)
+
+    def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        if not self._rules(schema.table):
+            self._inner.create(replace(schema, table=self._target(schema.table)), arrow)
+            return
+        chain = self._chain(schema.table, self._key(schema.key))
+        fields = chain.columns(arrow)
+        known = {chain.name_after(one.name): one for one in schema.columns}
+        columns = tuple(
+            replace(known[name], name=name) if name in known else Column(name, "text")
+            for name in source_columns(tuple(fields.names))
+        )
+        key = tuple(chain.name_after(name) for name in schema.key)
+        key = key if set(key) <= set(fields.names) else ()  # a change log may leave it out
+        self._inner.create(
+            replace(schema, table=self._target(schema.table), columns=columns, key=key, unique=None), fields
+        )
+
+    def truncate(
+        self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
+    ) -> bool:
+        return self._inner.truncate(self._target(table), commit, sequence=sequence, timestamp_us=timestamp_us)
+
+    def evolve(
+        self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
+    ) -> bool:
+        target = self._target(table)
+        if self._rules(table):
+            columns = self._evolved(table, columns)
+        return self._inner.evolve(target, columns, commit, narrowing=narrowing)
+
+    def _evolved(self, table: TableId, columns: Sequence[EvolvedColumn]) -> list[EvolvedColumn]:
+        """The target's columns after a change of its table."""
+        chain = self._chain(table, self._key(tuple(one.field.name for one in columns if one.key)))
+        fields = chain.columns(pa.schema([one.field for one in columns]))
+        found = self._inner.open(self._target(table))
+        present = set(found.columns) if isinstance(found, Ours) else set()
+        sources = {chain.name_after(one.field.name): one for one in columns}
+        return [self._origin(table, chain, one, sources.get(one.name), present) for one in fields]
+
+    def _origin(
+        self, table: TableId, chain: Chain, one: pa.Field, source: EvolvedColumn | None, present: set[str]
+    ) -> EvolvedColumn:
+        if source is None:  # computed
+            return EvolvedColumn(one, one.name if one.name in present else None, refills=True)
+        before = None if source.before is None else chain.name_after(source.before)
+        if before is not None and before not in present and not source.refills:
+            raise _read_again(table, one.name, "was left out of the target before")
+        if source.before is None and source.default is not None and chain.changes_values(source.field.name):
+            raise _read_again(table, one.name, "was added with a default, which `transforms` changes")
+        return replace(source, field=one, before=before)
+
+    # --------------------------------------------------------------------------------------------------------
+
+    def chain(self, schema: TableSchema) -> Chain | None:
+        """What is done to rows of the table; None: nothing."""
+        return self._chain(schema.table, schema.key) if self._rules(schema.table) else None
+
+    def _key(self, key: tuple[str, ...]) -> tuple[str, ...]:
+        """The columns that rules must leave as they are: a change log finds no rows by them."""
+        return key if isinstance(self._inner, TableSink) else ()
+
+    def _rules(self, table: TableId) -> bool:
+        return table not in self._untouched and bool(self._transforms.of(table))
+
+    def _target(self, table: TableId) -> TableId:
+        return table if table in self._untouched else self._transforms.target(table)
+
+    def _chain(self, table: TableId, key: tuple[str, ...]) -> Chain:
+        return Chain(self._spark, table, self._transforms.of(table), key, self._secret)
+
+    def _write(
+        self, chain: Chain, rows: Rows, commit: Commit, write: Callable[[Rows], bool],
+        finish: Callable[[Rows], Rows] = lambda rows: rows,
+    ) -> bool:  # fmt: skip
+        """Writes the rows, or all that do not fail, if failures are listed."""
+        try:
+            return write(finish(chain.rows(rows)))
+        except Exception as error:
+            failure = row_failure(chain.table, error)
+            if failure is None:
+                raise
+            if not chain.lists_failures or rows.incomplete is not None:
+                raise failure from error
+        sifted = dead_letters.sift(chain, _in_driver(rows))
+        dead_letters.write(self._letters, chain.table, commit, sifted.letters)
+        return write(finish(self._good(chain, rows, sifted.good)))
+
+    def _good(self, chain: Chain, rows: Rows, good: list[pa.RecordBatch]) -> Rows:
+        def frame() -> DataFrame:
+            if not good:
+                return chain.frame(rows.frame).limit(0)
+            kinds = from_arrow_schema(good[0].schema, prefer_timestamp_ntz=True)
+            return self._spark.createDataFrame(pa.Table.from_batches(good), kinds)
+
+        kind = Newer(lambda: iter(good)) if isinstance(rows.kind, Newer) else rows.kind
+        return Rows(frame, kind, shard=rows.shard)
+
+
+def _in_driver(rows: Rows) -> Batches:
+    if rows.driver_side is not None:
+        yield from rows.driver_side()
+    else:
+        yield from rows.frame.toArrow().to_batches()
+
+
+class ReadBack(TransformedSink):
+    """In front of a sink that can be read back."""
+
+    def version(self, table: TableId) -> str | None:
+        return readable(self._inner).version(self._target(table))
+
+    def hold(self, table: TableId) -> str | None:
+        return readable(self._inner).hold(self._target(table))
+
+    def read(self, table: TableId, version: str | None = None) -> DataFrame:
+        return readable(self._inner).read(self._target(table), version)
+
+
+class TransformedTables(ReadBack):
+    """In front of a `TableSink` that can be read back."""
+
+    def differences(self, schema: TableSchema, arrow: pa.Schema, *, rows: bool) -> list[str]:
+        return adopting(self._inner).differences(schema, arrow, rows=rows)
+
+    def adopt(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        adopting(self._inner).adopt(schema, arrow)
+
+    def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
+        inner, target = table_sink(self._inner), self._target(table)
+        if not self._rules(table):
+            return inner.append(target, rows, commit)
+        chain = self._chain(table, ())
+        return self._write(chain, rows, commit, lambda made: inner.append(target, made, commit))
+
+    def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
+        inner, target = table_sink(self._inner), self._target(table)
+        if not self._rules(table):
+            return inner.merge(target, rows, key, commit)
+        chain = self._chain(table, key)
+        names = chain.key_after
+        return self._write(chain, rows, commit, lambda made: inner.merge(target, made, names, commit))
+
+    def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
+        return table_sink(self._inner).delete_older(self._target(table), sequence, commit)
+
+    def drop(self, table: TableId) -> None:
+        table_sink(self._inner).drop(self._target(table))
+
+    def clear(self, table: TableId) -> None:
+        table_sink(self._inner).clear(self._target(table))
+
+    def identity(self, table: TableId) -> str | None:
+        """None: under another name, other rules may hold. So a renamed table is read again."""
+        return None
+
+    def move(self, moves: Sequence[Move]) -> list[Move]:
+        """Moves of a plan that was made without transforms."""
+        return table_sink(self._inner).move(moves)
+
+    def compact(self, table: TableId) -> Compacted:
+        return table_sink(self._inner).compact(self._target(table))
+
+    def begin(self, generation: int) -> None:
+        if isinstance(self._inner, Fencing):
+            self._inner.begin(generation)
+
+    def fence(self, table: TableId) -> None:
+        if isinstance(self._inner, Fencing):
+            self._inner.fence(self._target(table))
+
+
+class TransformedChanges(TransformedSink):
+    """In front of a `ChangeSink`."""
+
+    @property
+    def before_images(self) -> bool:
+        """Conditions need both rows of an update."""
+        conditions = any(rule.where is not None for rule in self._transforms.rules)
+        return conditions or change_sink(self._inner).before_images
+
+    def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
+        inner, target = change_sink(self._inner), self._target(table)
+
+        def finish(made: Rows) -> Rows:
+            return made if inner.before_images == self.before_images else _without_before(made)
+
+        if not self._rules(table):
+            return inner.write_changes(target, finish(rows), commit)
+        chain = self._chain(table, ())
+        return self._write(
+            chain, rows, commit, lambda made: inner.write_changes(target, made, commit), finish
+        )
+
+
+class ReadableChanges(TransformedChanges, ReadBack):
+    """In front of a `ChangeSink` that can be read back."""
+
+
+def transformed(sink: Sink, transforms: Transforms, spark: SparkSession, secret: Secret, *,
+                letters: Path, untouched: Collection[TableId] = ()) -> Sink:  # fmt: skip
+    """The sink, with transforms in front of it. Without rules, it is the sink itself."""
+    if not transforms:
+        return sink
+    if isinstance(sink, TableSink):
+        kind: type[TransformedSink] = TransformedTables
+    elif isinstance(sink, ChangeSink):
+        kind = ReadableChanges if isinstance(sink, Readable) else TransformedChanges
+    else:
+        raise InternalError("Transforms were given to a sink that takes messages.")
+    return kind(sink, transforms, spark, secret, letters=letters, untouched=untouched)
+
+
+def _without_before(rows: Rows) -> Rows:
+    """The rows without those before updates, which only conditions needed."""
+    return rows.changed(
+        _drop_before, {}, lambda: rows.frame.where(f"{CHANGE_TYPE} <> '{BEFORE}'"), rows.shard
+    )
+
+
+def _drop_before(batches: Iterable[pa.RecordBatch]) -> Batches:
+    for batch in batches:
+        yield batch.filter(pc.not_equal(batch.column(CHANGE_TYPE), BEFORE))
+
+
+def _read_again(table: TableId, column: str, why: str) -> TableError:
+    return TableError(
+        f"The column {column} of {table} {why}, so the rows at the target lack its values.",
+        hint=f"Run `penstock resnapshot FILE {argument(table)}`.",
+        table=str(table),
+        read_again=True,
+    )
