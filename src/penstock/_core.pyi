@@ -512,13 +512,20 @@ def transactions_of(
     log. Of each, the offset where it begins, its GTID, the file and position in the source's log where it
     begins, and its commit time in microseconds since 1970."""
 
+MessageRoute = tuple[str, list[str] | None]
+"""`key`, `columns`, `canal`, `canal-database` or `transaction`, and names of columns (None: of the key)."""
+MessageTarget = tuple[int, int, int | None, int, int, int]
+"""Topic's number, its partitions, partition of messages with a key (None: by the key), of others, bytes of
+the largest message, and the first offset whose messages count."""
+
 class LogEncoder:
     """Reads whole transactions in log order, and encodes their rows as messages of a format.
 
     `format` and `options` (a JSON object): docs/formats.md. `schemas` (`TableSchema.to_json()`) are true
     where the log begins. `tables`: only these (database and name); none: all but those of the server.
     `schema_ids`: of `avro` and `protobuf`, for example `penstock.encode.registry.SchemaIds`. Without it,
-    schemas have ids from 1 on."""
+    schemas have ids from 1 on. `routes`: what decides the partitions of a table's messages (database, name,
+    route). An update that changes what decides is a deletion and an insertion."""
 
     def __init__(
         self,
@@ -529,6 +536,7 @@ class LogEncoder:
         schemas: Sequence[str] = (),
         tables: Sequence[tuple[str, str]] = (),
         schema_ids: SchemaIds | None = None,
+        routes: Sequence[tuple[str, str, MessageRoute]] = (),
     ) -> None: ...
     def read(self, bytes: int = 1 << 20) -> EncodedMessages | list[dict[str, Any]] | None:
         """Messages, about `bytes` bytes and those of one event more; or the statements of one transaction
@@ -560,7 +568,13 @@ class RowEncoder:
     """
 
     def __init__(
-        self, table: str, format: str, *, options: str = "{}", schema_ids: SchemaIds | None = None
+        self,
+        table: str,
+        format: str,
+        *,
+        options: str = "{}",
+        schema_ids: SchemaIds | None = None,
+        route: MessageRoute | None = None,
     ) -> None: ...
     @property
     def message_schemas(self) -> list[dict[str, Any]]:
@@ -604,6 +618,17 @@ class EncodedMessages:
         self, start: int, end: int | None, tables: list[T]
     ) -> list[tuple[T | None, bytes | None, bytes | None, int]]:
         """The same, with what `tables` has for the table's number."""
+    def records(
+        self, targets: Sequence[MessageTarget | None], transactions: MessageTarget | None = None
+    ) -> tuple[list[tuple[int, bytearray]], tuple[int, int] | None]:
+        """The messages as librdkafka takes them: for each topic an array of `rd_kafka_message_t`, whose
+        addresses are valid as long as this object. `targets`: by the number of the table; messages of other
+        tables are left out. Or no array, and number of the table and size of a message that is larger than
+        its target takes."""
+
+    def hashes(self) -> list[int | None]:
+        """The hash that a route gives to each message. None: its key decides."""
+
     def transactions(self) -> list[dict[str, Any]]:
         """`{id, commit_us, xid, thread_id, file, position, start, end, messages_end}` of each transaction
         that ends here. `messages_end`: the number of messages up to its end. Messages behind the last one are

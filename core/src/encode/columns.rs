@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{json, Value};
 
 use super::json_text::quoted;
+use super::route::{Deciding, Route};
 use crate::described::described_column;
 use crate::error::{DecodeError, Result};
 use crate::plan;
@@ -36,6 +37,7 @@ pub struct Table {
     /// Fits the columns. It may have hidden columns behind them.
     pub map: TableMap,
     pub schema: Arc<TableSchema>,
+    pub route: Option<Deciding>,
 }
 
 impl Table {
@@ -62,7 +64,18 @@ impl Table {
             key: schema.key_positions(),
             map,
             schema,
+            route: None,
         })
+    }
+}
+
+impl Table {
+    /// The same table, whose messages have a route.
+    pub fn routed(mut self, route: Option<&Route>) -> Self {
+        let position =
+            |name: &str| self.columns.iter().position(|column| column.schema.name.eq_ignore_ascii_case(name));
+        self.route = route.map(|route| route.of(&self.key, position));
+        self
     }
 }
 

@@ -8,6 +8,8 @@ use super::format::{is_whole, Change, EventFacts, Format};
 use super::image::Row;
 use super::json_form::whole_images_needed;
 use super::messages::Messages;
+use super::route::Route;
+use super::routing::{self, Hashing};
 use super::schema_ids::MessageSchema;
 use crate::error::{DecodeError, Result};
 use crate::event::{EventKind, FormatDescription};
@@ -50,6 +52,7 @@ pub struct Encoder {
     format: Box<dyn Format>,
     tables: Tables,
     row: Row,
+    hashing: Hashing,
     failed: Option<DecodeError>,
 }
 
@@ -61,6 +64,7 @@ struct Tables {
     /// Database and name, by the number of the table.
     names: Vec<(String, String)>,
     numbers: HashMap<(String, String), u32>,
+    routes: HashMap<(String, String), Route>,
     /// By table id: the body of the map, and its table. None: it is not wanted.
     maps: HashMap<u64, (Vec<u8>, Option<Arc<Table>>)>,
 }
@@ -77,7 +81,11 @@ impl Tables {
         }
         let map = TableMap::parse(event, format)?;
         let table = match self.selection.has(map.database.as_bytes(), map.table.as_bytes()) {
-            true => Some(Arc::new(self.table(map, event.offset)?)),
+            true => {
+                let table = self.table(map, event.offset)?;
+                let route = self.routes.get(&(table.database.clone(), table.name.clone()));
+                Some(Arc::new(table.routed(route)))
+            }
             false => None,
         };
         if self.maps.len() >= MAPS_MAX {
@@ -124,8 +132,14 @@ impl Encoder {
             format,
             tables: Tables { selection, known, ..Tables::default() },
             row: Row::default(),
+            hashing: Hashing::default(),
             failed: None,
         }
+    }
+
+    /// What decides the partition of a table's messages. Before the first step.
+    pub fn route(&mut self, database: &str, table: &str, route: Route) {
+        self.tables.routes.insert((database.to_owned(), table.to_owned()), route);
     }
 
     /// The schemas of the messages so far, and their ids.
@@ -237,7 +251,7 @@ impl Encoder {
         query: &mut Option<String>,
         (out, limit): (&mut Messages, usize),
     ) -> Result<Option<Walked>> {
-        let Self { order, format, tables, row, .. } = self;
+        let Self { order, format, tables, row, hashing, .. } = self;
         let Some(last) = survey.last_rows else { return Ok(None) };
         let transaction = &survey.transaction;
         if from == Walked::default() {
@@ -252,7 +266,7 @@ impl Encoder {
                 EventKind::MARIADB_ANNOTATE_ROWS => *query = Some(text(event.body)),
                 _ => {
                     let facts = (transaction, query.as_deref(), seen.number == last);
-                    rows(seen, description, facts, tables, row, &mut **format, out)?;
+                    rows(seen, description, facts, tables, (row, hashing), &mut **format, out)?;
                 }
             }
             Ok(out.bytes.len() < limit)
@@ -274,7 +288,7 @@ fn rows(
     description: &FormatDescription,
     (transaction, query, is_last): (&Transaction, Option<&str>, bool),
     tables: &Tables,
-    row: &mut Row,
+    (row, hashing): (&mut Row, &mut Hashing),
     format: &mut dyn Format,
     out: &mut Messages,
 ) -> Result<()> {
@@ -304,7 +318,7 @@ fn rows(
         snapshot: None,
     };
     format.event(transaction, &facts, table)?;
-    let mut number = 0;
+    let (mut number, mut open) = (0, true);
     while !rows.images.is_empty() {
         let start = rows.images;
         row.read(&mut rows, &table.map)?;
@@ -314,10 +328,19 @@ fn rows(
         let sequence = if seen.packed { event.offset } else { start.offset() };
         let last = is_last && rows.images.is_empty();
         let change = Change { kind: rows.kind, row, bytes: event.body, number, sequence, last };
-        format.change(table, &change, out).map_err(|error| error.moved(sequence))?;
+        match &table.route {
+            None => format.change(table, &change, out),
+            Some(route) => {
+                let of = (&**table, transaction, &facts);
+                routing::change(route, of, &change, format, (&mut open, hashing), out)
+            }
+        }
+        .map_err(|error| error.moved(sequence))?;
         number += 1;
     }
-    format.end_event(table, out);
+    if open {
+        format.end_event(table, out);
+    }
     Ok(())
 }
 

@@ -22,6 +22,8 @@ pub struct Entry {
     has_value: bool,
     /// Offset of the change in the log.
     pub sequence: u64,
+    /// Decides the partition (`routing`). None: the key does.
+    hash: Option<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +39,7 @@ pub struct Message<'a> {
     pub key: Option<&'a [u8]>,
     pub value: Option<&'a [u8]>,
     pub sequence: u64,
+    pub hash: Option<u32>,
 }
 
 impl Messages {
@@ -66,7 +69,18 @@ impl Messages {
             has_key: middle < end,
             has_value: start < middle,
             sequence,
+            hash: None,
         });
+    }
+
+    /// Gives the messages of rows from the number `first` on their hash.
+    #[inline]
+    pub fn mark(&mut self, first: usize, hash: Option<u32>) {
+        if hash.is_some() {
+            for entry in self.entries.get_mut(first..).unwrap_or_default() {
+                entry.hash = hash;
+            }
+        }
     }
 
     pub fn get(&self, index: usize) -> Option<Message<'_>> {
@@ -76,6 +90,7 @@ impl Messages {
             key: entry.has_key.then(|| &self.bytes[entry.middle..entry.end]),
             value: entry.has_value.then(|| &self.bytes[entry.start..entry.middle]),
             sequence: entry.sequence,
+            hash: entry.hash,
         })
     }
 

@@ -12,6 +12,8 @@ use super::columns::{column, Table};
 use super::format::{Change, EventFacts, Format};
 use super::image::{Place, Row};
 use super::messages::Messages;
+use super::route::Route;
+use super::routing::{self, Hashing};
 use super::schema_ids::MessageSchema;
 use crate::charset::Charset;
 use crate::column::SEQUENCE;
@@ -29,6 +31,7 @@ pub struct RowEncoder {
     table: Table,
     labels: Vec<Labels>,
     format: Box<dyn Format>,
+    hashing: Hashing,
 }
 
 /// What is known of the rows of a batch.
@@ -51,15 +54,15 @@ pub struct Read<'a> {
 }
 
 impl RowEncoder {
-    pub fn new(schema: TableSchema, format: Box<dyn Format>) -> Result<Self> {
-        let table = table_of(schema)?;
+    pub fn new(schema: TableSchema, format: Box<dyn Format>, route: Option<&Route>) -> Result<Self> {
+        let table = table_of(schema)?.routed(route);
         let labels = table.columns.iter().map(|column| labels_of(&column.kind)).collect();
-        Ok(Self { table, labels, format })
+        Ok(Self { table, labels, format, hashing: Hashing::default() })
     }
 
     /// The table's columns are found by their names; others but `_sequence` are not read.
     pub fn encode(&mut self, batch: &RecordBatch, read: &Read<'_>) -> Result<Messages> {
-        let Self { table, labels, format } = self;
+        let Self { table, labels, format, hashing } = self;
         let name = table.schema.name();
         let columns = table.columns.iter().map(|column| {
             let found = batch.column_by_name(&column.schema.name).map(|array| (array, Values::of(array)));
@@ -77,6 +80,7 @@ impl RowEncoder {
             .and_then(|array| array.as_primitive_opt::<Int64Type>())
             .filter(|array| array.null_count() == 0);
         let transaction = Transaction {
+            start: read.sequence,
             gtid: read.gtid.map(str::to_owned),
             commit_us: read.at_us,
             commit_is_exact: true,
@@ -112,7 +116,13 @@ impl RowEncoder {
                 sequence,
                 last: false,
             };
-            format.change(table, &change, &mut out)?;
+            match &table.route {
+                None => format.change(table, &change, &mut out)?,
+                Some(route) => {
+                    let of = (&*table, &transaction, &facts(read, mark));
+                    routing::change(route, of, &change, &mut **format, (&mut true, hashing), &mut out)?;
+                }
+            }
         }
         if batch.num_rows() > 0 {
             format.end_event(table, &mut out);
@@ -189,5 +199,5 @@ fn table_of(schema: TableSchema) -> Result<Table> {
         columns: in_map,
         primary_key: Some(key.clone()),
     };
-    Ok(Table { number: 0, database, name, columns, key, map, schema: Arc::new(schema) })
+    Ok(Table { number: 0, database, name, columns, key, map, schema: Arc::new(schema), route: None })
 }

@@ -2,12 +2,15 @@
 
 use arrow_array::RecordBatch;
 use arrow_pyarrow::PyArrowType;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList};
 
 use super::segment_file::FileArgument;
 use crate::encode::encoder::{Batch, Encoder, Step};
 use crate::encode::format::Format;
+use crate::encode::records::{records, Target};
+use crate::encode::route::{By, Route};
 use crate::encode::row_encoder::{self, Read};
 use crate::encode::schema_ids::{MessageSchema, SchemaIds};
 use crate::encode::{formats, messages::About};
@@ -32,6 +35,28 @@ pub(super) fn part_of((file, base, start, end, known): PartArgument) -> Part {
     Part { file: file.0, base, start, end, names }
 }
 
+/// What decides the partition, and the columns of that.
+type RouteArgument = (String, Option<Vec<String>>);
+
+fn route_of((by, columns): RouteArgument) -> PyResult<Route> {
+    let by = match by.as_str() {
+        "key" => By::Key,
+        "columns" => By::Columns,
+        "canal" => By::Canal { database: false },
+        "canal-database" => By::Canal { database: true },
+        "transaction" => By::Transaction,
+        other => return Err(PyValueError::new_err(format!("there is no route `{other}`"))),
+    };
+    Ok(Route { by, columns })
+}
+
+/// Topic, partitions, partition of messages with a key, that of others, largest message, first sequence.
+type TargetArgument = (usize, u32, Option<u32>, u32, usize, u64);
+
+fn target_of((topic, partitions, keyed, keyless, bytes_max, from): TargetArgument) -> Target {
+    Target { topic, partitions, keyed, keyless, bytes_max, from }
+}
+
 #[pyclass(module = "penstock._core")]
 struct LogEncoder(Encoder);
 
@@ -39,7 +64,8 @@ struct LogEncoder(Encoder);
 impl LogEncoder {
     #[new]
     #[pyo3(signature = (
-        parts, format, *, options = "{}", schemas = Vec::new(), tables = Vec::new(), schema_ids = None
+        parts, format, *, options = "{}", schemas = Vec::new(), tables = Vec::new(), schema_ids = None,
+        routes = Vec::new()
     ))]
     fn new(
         parts: Vec<PartArgument>,
@@ -48,11 +74,17 @@ impl LogEncoder {
         schemas: Vec<String>,
         tables: Vec<(String, String)>,
         schema_ids: Option<Py<PyAny>>,
+        routes: Vec<(String, String, RouteArgument)>,
     ) -> PyResult<Self> {
         let schemas = schemas.iter().map(|json| TableSchema::from_json(json)).collect::<Result<_, _>>()?;
         let selection = Selection { tables: tables.into_iter().collect() };
         let format = named_format(format, options, schema_ids)?;
-        Ok(Self(Encoder::new(parts.into_iter().map(part_of).collect(), format, schemas, selection)))
+        let parts = parts.into_iter().map(part_of).collect();
+        let mut encoder = Encoder::new(parts, format, schemas, selection);
+        for (database, table, route) in routes {
+            encoder.route(&database, &table, route_of(route)?);
+        }
+        Ok(Self(encoder))
     }
 
     #[pyo3(signature = (bytes = 1 << 20))]
@@ -94,10 +126,17 @@ struct RowEncoder(row_encoder::RowEncoder);
 #[pymethods]
 impl RowEncoder {
     #[new]
-    #[pyo3(signature = (table, format, *, options = "{}", schema_ids = None))]
-    fn new(table: &str, format: &str, options: &str, schema_ids: Option<Py<PyAny>>) -> PyResult<Self> {
+    #[pyo3(signature = (table, format, *, options = "{}", schema_ids = None, route = None))]
+    fn new(
+        table: &str,
+        format: &str,
+        options: &str,
+        schema_ids: Option<Py<PyAny>>,
+        route: Option<RouteArgument>,
+    ) -> PyResult<Self> {
         let (table, format) = (TableSchema::from_json(table)?, named_format(format, options, schema_ids)?);
-        Ok(Self(row_encoder::RowEncoder::new(table, format)?))
+        let route = route.map(route_of).transpose()?;
+        Ok(Self(row_encoder::RowEncoder::new(table, format, route.as_ref())?))
     }
 
     #[pyo3(signature = (
@@ -169,6 +208,32 @@ impl EncodedMessages {
             }
         }
         Ok(list)
+    }
+
+    /// Arrays of `rd_kafka_message_t`, each with its topic's number; or table and size of a message that is
+    /// too large.
+    #[pyo3(signature = (targets, transactions = None))]
+    #[expect(clippy::type_complexity, reason = "a pair of Python")]
+    fn records<'py>(
+        &self,
+        py: Python<'py>,
+        targets: Vec<Option<TargetArgument>>,
+        transactions: Option<TargetArgument>,
+    ) -> PyResult<(Vec<(usize, Bound<'py, PyByteArray>)>, Option<(u32, usize)>)> {
+        let targets: Vec<Option<Target>> = targets.into_iter().map(|one| one.map(target_of)).collect();
+        match py.detach(|| records(&self.0.messages, &targets, transactions.map(target_of))) {
+            Err(large) => Ok((Vec::new(), Some((large.table, large.bytes)))),
+            Ok(found) => {
+                let arrays = found.iter().map(|one| (one.topic, PyByteArray::new(py, &one.bytes)));
+                Ok((arrays.collect(), None))
+            }
+        }
+    }
+
+    /// The hash of each message. None: its key decides.
+    fn hashes(&self) -> Vec<Option<u32>> {
+        let messages = &self.0.messages;
+        (0..messages.len()).map(|index| messages.get(index).and_then(|message| message.hash)).collect()
     }
 
     fn transactions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {

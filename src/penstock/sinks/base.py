@@ -13,9 +13,9 @@ for different tables. For one table, the caller makes one call at a time, in the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from penstock.model.schema import TableId, TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from penstock._core import EncodedMessages
     from penstock.sinks.rows import Rows
     from penstock.sinks.schema_registry import RegistryOptions
 
@@ -223,9 +224,28 @@ class TableSink(Sink, Protocol):
         meanwhile."""
 
 
-LogMessage = tuple[TableId | None, bytes | None, bytes | None, int]
-"""A message of a format: its table (None: the begin or the end of a transaction), its key, its value (None: a
-tombstone), and the offset of the change in the log."""
+Subject = TableId | Literal["definitions"] | None
+"""What a message is about: rows of a table, definitions of tables (for a topic of their own), or None: the
+begin or the end of a transaction."""
+DEFINITIONS: Final = "definitions"
+
+LogMessage = tuple[Subject, bytes | None, bytes | None, int]
+"""A message of a format: what it is about, its key, its value (None: a tombstone), and the offset of the
+change in the log."""
+
+Route = tuple[str, list[str] | None]
+"""What decides the partition of a message in the core: `key`, `columns`, `canal`, `canal-database` or
+`transaction`, and the names of columns (None: those of the key)."""
+
+
+@dataclass(frozen=True)
+class EncodedBatch:
+    """Messages as the core has them. `tables`: by their numbers in it. Messages of a table before the offset
+    in `starts` do not count."""
+
+    encoded: EncodedMessages
+    tables: Sequence[TableId]
+    starts: Mapping[TableId, int] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -248,11 +268,15 @@ class LogSink(Sink, Protocol):
     def topic_of(self, table: TableId | None) -> str:
         """Name of the topic of a table's messages, and of those about transactions (None)."""
 
+    def route_of(self, table: TableId) -> Route | None:
+        """What decides the partition of a table's messages, where their keys alone do not. Only while
+        `write_epoch` takes messages."""
+
     def write_epoch(
         self,
         commit: Commit,
         tables: Sequence[TableSchema],
-        messages: Iterable[Sequence[LogMessage]],
+        messages: Iterable[Sequence[LogMessage] | EncodedBatch],
         note: str = "",
     ) -> str | None:
         """Makes the messages durable, together with the commit and a note, all or none. Returns None. If this

@@ -41,7 +41,7 @@ from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
-from penstock.sinks.base import Commit, LogMessage, LogSink
+from penstock.sinks.base import Commit, EncodedBatch, LogMessage, LogSink
 from penstock.snapshot.staging import Staging
 from penstock.spark import log_statements, tasks
 from penstock.spark.incomplete_images import IncompleteImages
@@ -55,7 +55,7 @@ READ_BYTES = 1024**2
 """Bytes of messages that are in one piece of memory."""
 ROWS_AT_ONCE = 2000
 
-Messages = Sequence[LogMessage]
+Messages = Sequence[LogMessage] | EncodedBatch
 
 
 @dataclass(frozen=True)
@@ -187,10 +187,12 @@ class LogEpochs:
                 future.cancel()
 
     def _encode(self, parts: list[Any], wanted: dict[TableId, _Wanted]) -> Iterator[Messages]:
+        routes = [(table, self._sink.route_of(table)) for table in wanted]
         encoder = LogEncoder(
             parts, self._sink.format, options=self._sink.format_options,
             schemas=[one.schema.to_json() for one in wanted.values()],
             tables=[(table.database, table.table) for table in wanted], schema_ids=self._schema_ids,
+            routes=[(table.database, table.table, route) for table, route in routes if route is not None],
         )  # fmt: skip
         known = {(table.database, table.table): table for table in wanted}
         begin = parts[0][1] + parts[0][2] if parts else 0
@@ -199,11 +201,7 @@ class LogEpochs:
             while (step := encoder.read(READ_BYTES)) is not None:
                 if not isinstance(step, EncodedMessages):
                     continue  # the planner knows what statements do
-                tables: list[TableId | None] = [known[name] for name in encoder.tables]
-                batch: Messages = step.messages(0, None, tables)
-                if late:
-                    batch = [one for one in batch if one[0] is None or one[3] >= late.get(one[0], 0)]
-                yield batch
+                yield EncodedBatch(step, [known[name] for name in encoder.tables], late)
         except DecodeError as error:
             raise _explained(error, known) from error
 
@@ -239,7 +237,7 @@ class LogEpochs:
         try:
             return RowEncoder(
                 schema.to_json(), self._sink.format, options=self._sink.format_options,
-                schema_ids=self._schema_ids,
+                schema_ids=self._schema_ids, route=self._sink.route_of(schema.table),
             )  # fmt: skip
         except DecodeError as error:
             raise tasks.core_error(error, str(schema.table)) from error
@@ -254,8 +252,7 @@ class LogEpochs:
             )  # fmt: skip
         except DecodeError as error:
             raise tasks.core_error(error, str(schema.table)) from error
-        names: list[TableId | None] = [schema.table]
-        return found.messages(0, None, names)
+        return EncodedBatch(found, [schema.table])
 
     def _bootstrap(self, schema: TableSchema, at: At, phase: Phase) -> Iterator[Messages]:
         """Maxwell's messages around the rows of a snapshot."""

@@ -38,6 +38,16 @@ def pipeline(sink: dict[str, Any], **sections: Any) -> PipelineConfig:
         ({"format": "avro"}, "the format avro needs a schema registry (`sink.registry`)"),
         ({"registry": {"url": "http://r"}}, "the format debezium does not take a schema registry"),
         ({"bootstrap": None}, "option `sink.bootstrap`"),
+        ({"partition": "columns"}, "`partition: columns` and `partition_columns` belong together"),
+        ({"partition_columns": "id"}, "`partition: columns` and `partition_columns` belong together"),
+        ({"topics": [{"match": "a.b", "partition": "columns"}]}, "belong together"),
+        ({"dynamic_topic": "a:shop\\.(x"}, "`shop\\.(x` is no regular expression: missing )"),
+        ({"partition_hash": "shop\\.[:id"}, "`shop\\.[` is no regular expression"),
+        ({"partition_hash": "shop.t:"}, "names no columns: write `shop.t:id^name`"),
+        ({"partition_hash": "shop.t:id", "order": "table"}, "`partition_hash` decides partitions"),
+        ({"partition_hash": "shop.t:id", "partition": "table"}, "`partition_hash` decides partitions"),
+        ({"topic_routes": [{"regex": "(a", "replacement": "b"}]}, "`(a` is no regular expression"),
+        ({"topic_routes": [{"regex": "a", "replacement": "$1"}]}, "names a group that `a` does not have"),
     ],
 )
 def test_what_cannot_work_is_refused(sink: dict[str, Any], said: str) -> None:
@@ -91,3 +101,22 @@ def test_unusual_names_have_topics_of_their_own() -> None:
 )
 def test_the_hash_is_that_of_javas_client(text: str, java: int) -> None:
     assert murmur2(text.encode()) == java & 0x7FFFFFFF
+
+
+@pytest.mark.parametrize(
+    ("sink", "names"),
+    [
+        ({"dynamic_topic": "all:shop\\.orders_.*;shop"}, ["all", "all", "shop"]),
+        ({"topic_routes": [{"regex": "(.*)orders_\\d+", "replacement": "$1orders"}]},
+         ["shop.orders", "shop.orders", "shop.events"]),
+        ({"topic": "{table}", "topic_routes": [{"regex": "(?<name>[a-z]+)_1", "replacement": "v2.${name}"},
+                                               {"regex": "orders.*", "replacement": "rest"}]},
+         ["v2.orders", "rest", "events"]),
+        ({"topics": [{"match": "shop.orders_1", "topic": "one"}], "dynamic_topic": "d:shop"},
+         ["one", "d", "d"]),
+    ],
+)  # fmt: skip
+def test_rules_name_topics(sink: dict[str, Any], names: list[str]) -> None:
+    options = pipeline(sink).sink
+    assert isinstance(options, KafkaOptions)
+    assert [options.topic_of(TableId("shop", one)) for one in ("orders_1", "orders_2", "events")] == names

@@ -12,21 +12,21 @@ from typing_extensions import Self
 
 from penstock.errors import ConfigError
 from penstock.model.schema import TableId
+from penstock.model.section import Section
 from penstock.model.shards import Shards
 from penstock.model.units import Bytes, Milliseconds
 from penstock.secret import Secret
-from penstock.sinks.kafka.names import TEMPLATE_NAMES, template_names, topic_name
+from penstock.sinks.kafka import canal_rules
+from penstock.sinks.kafka.names import TEMPLATE_NAMES, Renaming, safe_name, template_names, topic_name
+from penstock.sinks.kafka.routing import PartitionBy, Routing
 from penstock.sinks.kind import Probe, SinkKind, SinkOptions
 from penstock.sinks.schema_registry import BINARY_FORMATS, RegistryOptions
-from penstock.sinks.table_entries import Property, TableEntry, as_text
+from penstock.sinks.table_entries import Property, TableEntry, Texts, as_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.sinks.base import Sink
-
-PartitionBy = Literal["key", "table", "database"]
-
+    from penstock.sinks.base import Sink, Subject
 
 Hidden = Annotated[Secret, BeforeValidator(as_text, json_schema_input_type=str | bool | int | float)]
 
@@ -48,10 +48,37 @@ class TopicEntry(TableEntry):
     """Name of the topic, like `sink.topic`."""
     partition: PartitionBy | None = None
     """What decides the partition, like `sink.partition`."""
+    partition_columns: Texts = ()
+    """Columns for `partition: columns`."""
     partitions: int | None = Field(None, ge=1)
     """Number of partitions of a topic that is created."""
 
     _is_template = field_validator("topic")(lambda value: value and _checked_template(value))
+
+    @model_validator(mode="after")
+    def _columns_are_named(self) -> Self:
+        _check_columns(self.partition, self.partition_columns)
+        return self
+
+
+class TopicRoute(Section):
+    """Another name for topics, as by Debezium's ByLogicalTableRouter (`topic.regex`, `topic.replacement`).
+    The first whose expression fits the whole name counts. Keys stay as they are."""
+
+    regex: str
+    """A regular expression for the whole name of a topic."""
+    replacement: str
+    """The new name. `$1` is what the first group of the expression fits."""
+
+    @model_validator(mode="after")
+    def _is_expression(self) -> Self:
+        Renaming.of(self.regex, self.replacement)
+        return self
+
+
+def _check_columns(by: PartitionBy | None, columns: tuple[str, ...]) -> None:
+    if (by == "columns") != bool(columns):
+        raise ValueError("`partition: columns` and `partition_columns` belong together")
 
 
 class KafkaOptions(SinkOptions):
@@ -70,6 +97,10 @@ class KafkaOptions(SinkOptions):
     """Name of a table's topic. `{source}` is the pipeline's name at the source: Debezium's `topic.prefix`."""
     topics: tuple[TopicEntry, ...] = ()
     """Other names and partitions for some tables."""
+    dynamic_topic: str | None = None
+    """Rules for topics as Canal's `canal.mq.dynamicTopic`. Tables that no rule fits have `topic`."""
+    topic_routes: tuple[TopicRoute, ...] = ()
+    """Other names for topics, by regular expressions. They come last."""
     transaction_topic: str = "{source}.transaction"
     """Topic of the messages BEGIN and END (`provide.transaction.metadata` of the format debezium)."""
     source: str = "penstock"
@@ -82,7 +113,14 @@ class KafkaOptions(SinkOptions):
     topic (which has one partition)."""
     partition: PartitionBy = "key"
     """What decides the partition of a message: its key, as the murmur2 partitioner of Java's client does it,
-    its table, or its database. Messages without a key go by their table."""
+    its table, its database, its transaction, or the columns `partition_columns`. Messages without a key go by
+    their table."""
+    partition_columns: Texts = ()
+    """Columns for `partition: columns`."""
+    partition_hash: str | None = None
+    """Rules for partitions as Canal's `canal.mq.partitionHash`, with the same results."""
+    database_hash: bool = True
+    """As Canal's `canal.mq.databaseHash`: the name of the database counts in `partition_hash`."""
     create_topics: bool = True
     """Create topics that do not exist. Without it, their tables are parked."""
     partitions: int = Field(1, ge=1)
@@ -113,6 +151,16 @@ class KafkaOptions(SinkOptions):
     _is_template = field_validator("topic", "transaction_topic")(_checked_template)
 
     @model_validator(mode="after")
+    def _rules_are_understood(self) -> Self:
+        canal_rules.check(self.dynamic_topic or "")
+        canal_rules.check_partitions(self.partition_hash or "")
+        named = self.partition != "key" or any(one.partition for one in self.topics)
+        if self.partition_hash is not None and (named or self.order != "key"):
+            raise ValueError("`partition_hash` decides partitions; leave out `partition` and `order`")
+        _check_columns(self.partition, self.partition_columns)
+        return self
+
+    @model_validator(mode="after")
     def _format_is_known(self) -> Self:
         from penstock._core import DecodeError, LogEncoder
 
@@ -140,15 +188,45 @@ class KafkaOptions(SinkOptions):
         fields: dict[str, Any] = {name.replace(".", "_"): value for name, value in self.options.items()}
         if self.format in ("debezium", "cloudevents", *BINARY_FORMATS):
             fields.setdefault("topic_prefix", self.source)
+        if self.single_rows:
+            fields["single_rows"] = True
         return json.dumps(fields)
 
-    def topic_of(self, table: TableId | None) -> str:
-        """Name of the topic of a table's messages, and of those about transactions (None)."""
-        entry = self.entry_of(table)
-        template = self.transaction_topic if table is None else self.topic
+    @property
+    def single_rows(self) -> bool:
+        """Whether Canal's messages have one row each, and a key: rows of one event may belong to several
+        partitions."""
+        if self.format != "canal":
+            return False
+        columns = any(rule is not None for _, rule in canal_rules.partition_rules(self.partition_hash or ""))
+        by_columns = self.partition == "columns" or any(one.partition == "columns" for one in self.topics)
+        return columns or by_columns or bool(self.options.get("single_rows", self.options.get("single.rows")))
+
+    def topic_of(self, subject: Subject) -> str:
+        """Name of the topic of messages."""
+        if not isinstance(subject, TableId):
+            return topic_name(self.transaction_topic, self.source, None)
+        entry = self.entry_of(subject)
         if entry is not None and entry.topic is not None:
-            template = entry.topic
-        return topic_name(template, self.source, table)
+            name = topic_name(entry.topic, self.source, subject)
+        elif (found := canal_rules.dynamic_topic(self.dynamic_topic or "", subject)) is not None:
+            name = safe_name(found)
+        else:
+            name = topic_name(self.topic, self.source, subject)
+        for route in self.topic_routes:
+            if (renamed := Renaming.of(route.regex, route.replacement).of_topic(name)) is not None:
+                return safe_name(renamed)
+        return name
+
+    def routing_of(self, table: TableId) -> Routing:
+        """What decides the partition of a table's messages."""
+        if self.partition_hash is not None:
+            rule = canal_rules.partition_rule(self.partition_hash, table)
+            return Routing(canal=True, rule=rule, database_hash=self.database_hash)
+        entry = self.entry_of(table)
+        if entry is not None and entry.partition is not None:
+            return Routing(entry.partition, entry.partition_columns)
+        return Routing(self.partition, self.partition_columns)
 
     def entry_of(self, table: TableId | None) -> TopicEntry | None:
         """The entry of `topics` that is about a table."""

@@ -25,19 +25,34 @@ import time
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import ConfigError, DriverReplaced, InternalError, PenstockError, TransientError
 from penstock.model.schema import TableId, TableSchema
-from penstock.sinks.base import Commit, EvolvedColumn, LogMessage, Missing, Narrowing, Ours, TargetState
+from penstock.sinks.base import (
+    Commit,
+    EncodedBatch,
+    EvolvedColumn,
+    LogMessage,
+    Missing,
+    Narrowing,
+    Ours,
+    Route,
+    Subject,
+    TargetState,
+)
+from penstock.sinks.kafka.client import RECORD_BYTES, Producer
 from penstock.sinks.kafka.commits import NOTHING, PARTITION, Written, last_written
 from penstock.sinks.kafka.faults import FENCED, explained, kafka_error, of_table, too_large
 from penstock.sinks.kafka.registration import KafkaOptions
 from penstock.sinks.kafka.topics import OVERHEAD_BYTES, Topic, Topics
 from penstock.sinks.refusals import check_pipeline, is_recorded
+
+if TYPE_CHECKING:
+    from penstock._core import MessageTarget
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +86,9 @@ class KafkaSink:
         # What is said of a broker that is away is said by the error of an attempt.
         self._settings = {"log_level": "2", **options.client_settings()}
         self._topics = Topics(options, self._settings)
+        self._others: tuple[Subject, ...] = ()
+        if "provide_transaction_metadata" in self.format_options:
+            self._others = (None,)
         self._batch_bytes = self._topics.batch_bytes_max
 
     # Sink
@@ -89,7 +107,7 @@ class KafkaSink:
         return Missing() if commit is None else Ours(commit, (), empty=False)
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
-        self._topics.prepare([schema], transactions=False)
+        self._topics.prepare([schema])
 
     def truncate(
         self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
@@ -119,7 +137,7 @@ class KafkaSink:
         self,
         commit: Commit,
         tables: Sequence[TableSchema],
-        messages: Iterable[Sequence[LogMessage]],
+        messages: Iterable[Sequence[LogMessage] | EncodedBatch],
         note: str = "",
     ) -> str | None:
         check_pipeline(commit, self._pipeline)
@@ -129,14 +147,16 @@ class KafkaSink:
         what = f"Epoch {commit.epoch} was not written"
         written = Written(commit.epoch, commit.step, self._generation, self._run, note)
         try:
-            transactions = "provide_transaction_metadata" in self.format_options
-            self._topics.prepare(tables, transactions=transactions)
+            self._topics.prepare(tables, self._others)
             producer = self._with_smaller_batches(producer)
             self._failed = None
             if self._transactional:
                 producer.begin_transaction()
             for batch in messages:
-                self._produce(producer, batch)
+                if isinstance(batch, EncodedBatch):
+                    self._produce_encoded(producer, batch)
+                else:
+                    self._produce(producer, batch)
             self._end(producer, written)
         except KafkaException as error:
             self._drop(abort=False)
@@ -149,6 +169,9 @@ class KafkaSink:
 
     def topic_of(self, table: TableId | None) -> str:
         return self._options.topic_of(table)
+
+    def route_of(self, table: TableId) -> Route | None:
+        return self._topics.of(table).route
 
     # the producer -------------------------------------------------------------------------------------------
 
@@ -167,7 +190,7 @@ class KafkaSink:
         what = "The pipeline cannot begin to write"
         try:
             self._topics.prepare_commits(self._commits)
-            producer = Producer(self._producer_settings())
+            producer = Producer(self._producer_settings(), self._reported, self._seconds)
             if self._transactional:
                 producer.init_transactions(self._seconds)
             self._last = last_written(self._settings, self._commits, self._pipeline, seconds=self._seconds)
@@ -201,13 +224,11 @@ class KafkaSink:
             "batch.size": self._batch_bytes,
             **self._settings,
             "enable.idempotence": True,
-            "partitioner": "murmur2_random",
             "message.max.bytes": max(options.message_bytes_max, self._batch_bytes) + OVERHEAD_BYTES,
             "queue.buffering.max.messages": QUEUE_MESSAGES,
             "queue.buffering.max.kbytes": QUEUE_KIB,
             "delivery.timeout.ms": options.transaction_timeout,
             "delivery.report.only.error": True,
-            "on_delivery": self._reported,
         }
         if self._transactional:
             settings["transactional.id"] = f"penstock-{self._pipeline}"
@@ -229,20 +250,41 @@ class KafkaSink:
 
     def _produce(self, producer: Producer, batch: Sequence[LogMessage]) -> None:
         topic: Topic | None = None
-        last: TableId | None = None
-        for table, key, value, _ in batch:
-            if topic is None or table is not last:
-                topic, last = self._topics.of(table), table
+        last: Subject = None
+        for subject, key, value, _ in batch:
+            if topic is None or subject is not last:
+                topic, last = self._topics.of(subject), subject
             size = len(key or b"") + len(value or b"")
-            if size > topic.bytes_max and table is not None:
-                raise too_large(table, topic.name, size)
-            partition = topic.keyless if key is None else topic.keyed
+            if size > topic.bytes_max and isinstance(subject, TableId):
+                raise too_large(subject, topic.name, size)
             while True:
                 try:
-                    producer.produce(topic.name, value, key, partition)
+                    producer.produce(topic.name, value, key, topic.partition(key))
                     break
                 except BufferError:
                     self._wait_below(producer, len(producer))
+        producer.poll(0)
+        self._raise_failed()
+
+    def _produce_encoded(self, producer: Producer, batch: EncodedBatch) -> None:
+        topics: dict[str, int] = {}
+
+        def target(subject: Subject) -> MessageTarget:
+            topic = self._topics.of(subject)
+            number = topics.setdefault(topic.name, len(topics))
+            first = batch.starts.get(subject, 0) if isinstance(subject, TableId) else 0
+            return number, topic.partitions, topic.keyed, topic.keyless, topic.bytes_max, first
+
+        targets: list[MessageTarget | None] = [target(table) for table in batch.tables]
+        arrays, large = batch.encoded.records(targets, target(None) if None in self._others else None)
+        if large is not None:
+            table = batch.tables[large[0]]
+            raise too_large(table, self._topics.of(table).name, large[1])
+        names = list(topics)
+        for number, records in arrays:
+            first, count = 0, len(records) // RECORD_BYTES
+            while (first := producer.produce_array(names[number], records, first)) < count:
+                self._wait_below(producer, len(producer))
         producer.poll(0)
         self._raise_failed()
 
@@ -275,10 +317,10 @@ class KafkaSink:
                     hint="It is tried again until brokers answer.",
                 )
 
-    def _reported(self, error: KafkaError | None, message: Message) -> None:
+    def _reported(self, error: KafkaError, topic: str) -> None:
         """Called for messages that were not delivered."""
-        if error is not None and (self._failed is None or self._failed[0].code() == KafkaError._PURGE_QUEUE):
-            self._failed = (error, message.topic() or "")
+        if self._failed is None or self._failed[0].code() == KafkaError._PURGE_QUEUE:
+            self._failed = (error, topic)
 
     def _raise_failed(self) -> None:
         if self._failed is not None:
@@ -311,3 +353,5 @@ class KafkaSink:
                 producer.abort_transaction(min(self._seconds, 10))
         except KafkaException as error:  # the next producer ends the transaction
             log.info("a transaction was not aborted: %s", kafka_error(error).str())
+        finally:
+            producer.close()

@@ -16,10 +16,12 @@ from confluent_kafka.cimpl import NewTopic
 from penstock.errors import ConfigError, PenstockError, TableError
 from penstock.model.schema import TableId, TableSchema
 from penstock.printable import argument
+from penstock.sinks.base import DEFINITIONS, Route, Subject
 from penstock.sinks.kafka import commits
 from penstock.sinks.kafka.faults import explained, kafka_error, of_table
 from penstock.sinks.kafka.names import murmur2
-from penstock.sinks.kafka.registration import KafkaOptions, PartitionBy, TopicEntry
+from penstock.sinks.kafka.registration import KafkaOptions, TopicEntry
+from penstock.sinks.kafka.routing import Routing
 
 log = logging.getLogger(__name__)
 
@@ -27,19 +29,24 @@ BATCH_BYTES_MAX = 1_000_000
 """Batches of this size cost the client a third of what those of 256 KiB do."""
 OVERHEAD_BYTES = 512
 """Bytes of a batch with one message besides its key and value, and some more."""
-BY_KEY = -1
-"""The client chooses the partition by the message's key."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """`keyed`: the partition of messages that have a key; `BY_KEY`: it depends on the key. `keyless`: that
-    of others."""
+    """`keyed`: the partition of messages that have a key; None: it depends on the key. `keyless`: that of
+    others. `route`: what decides where neither does."""
 
     name: str
-    keyed: int
+    partitions: int
+    keyed: int | None
     keyless: int
     bytes_max: int
+    route: Route | None = None
+
+    def partition(self, key: bytes | None) -> int:
+        if key is None:
+            return self.keyless
+        return murmur2(key) % self.partitions if self.keyed is None else self.keyed
 
 
 class Topics:
@@ -49,17 +56,18 @@ class Topics:
         self._options = options
         self._seconds = options.request_timeout / 1000
         self._admin = AdminClient(dict(settings))
-        self._of: dict[TableId | None, Topic] = {}
+        self._of: dict[Subject, Topic] = {}
         self.batch_bytes_max = BATCH_BYTES_MAX
         """What all topics so far take in one batch. Their limit of a message is in truth one of a batch."""
 
-    def of(self, table: TableId | None) -> Topic:
-        """The topic of a table (None: of transactions) that `prepare` has seen."""
-        return self._of[table]
+    def of(self, subject: Subject) -> Topic:
+        """The topic of what `prepare` has seen."""
+        return self._of[subject]
 
     def table_of(self, name: str) -> TableId | None:
         """A table whose topic has this name."""
-        return next((table for table, topic in self._of.items() if topic.name == name), None)
+        found = (subject for subject, topic in self._of.items() if topic.name == name)
+        return next((table for table in found if isinstance(table, TableId)), None)
 
     def check(self) -> None:
         """Raises `KafkaException` if no broker answers."""
@@ -69,14 +77,22 @@ class Topics:
         """Looks everything up again: a topic may have been removed."""
         self._of.clear()
 
-    def prepare(self, tables: Iterable[TableSchema], *, transactions: bool) -> None:
-        """Makes sure that the topics of these tables exist. Raises `TableError` for a topic that cannot take
-        the table's messages."""
+    def prepare(self, tables: Iterable[TableSchema], others: Iterable[Subject] = ()) -> None:
+        """Makes sure that the topics of these tables exist, and those of `others`. Raises `TableError` for a
+        topic that cannot take the table's messages."""
         for schema in tables:
+            routing = self._options.routing_of(schema.table)
+            if missing := routing.missing(schema):
+                raise _unfit(
+                    schema.table, self._options.topic_of(schema.table),
+                    f"the table has no column `{missing}`, which is to decide the partition",
+                    "Correct the section `sink`, and restart the pipeline.",
+                )  # fmt: skip
             if schema.table not in self._of:
-                self._of[schema.table] = self._found(schema.table, has_key=bool(schema.key))
-        if transactions and None not in self._of:
-            self._of[None] = self._found(None, has_key=True)
+                self._of[schema.table] = self._found(schema.table, bool(schema.key), routing)
+        for subject in others:
+            if subject not in self._of:
+                self._of[subject] = self._found(subject, True, Routing("table"))
 
     def prepare_commits(self, name: str) -> None:
         """Makes sure that the pipeline's own topic exists."""
@@ -86,13 +102,14 @@ class Topics:
         except KafkaException as error:
             raise explained(kafka_error(error), f"The topic {name} cannot be created") from error
 
-    def _found(self, table: TableId | None, *, has_key: bool) -> Topic:
-        options, entry = self._options, self._options.entry_of(table)
-        name = options.topic_of(table)
+    def _found(self, subject: Subject, has_key: bool, routing: Routing) -> Topic:
+        options = self._options
+        table = subject if isinstance(subject, TableId) else None
+        name = options.topic_of(subject)
         try:
             count = self._partitions(name)
             if count is None:
-                count = self._created(name, table, entry)
+                count = self._created(name, table, options.entry_of(table), subject)
             settings = self._settings(name)
         except KafkaException as error:
             raise self._refused(kafka_error(error), table, name) from error
@@ -101,20 +118,21 @@ class Topics:
                 table, name, f"it has {count} partitions, and `order: log` needs one",
                 "Name another topic, or choose another order.",
             )  # fmt: skip
-        has_key = has_key and options.format != "canal"
+        has_key = has_key and (options.format != "canal" or options.single_rows)
         if "compact" in settings.get("cleanup.policy", "") and not has_key:
             raise _unfit(
                 table, name, "it is compacted, and messages of this table have no key",
                 "Set its `cleanup.policy` to `delete`, or name another topic.",
             )  # fmt: skip
-        by: PartitionBy = (entry.partition if entry is not None else None) or options.partition
-        whole = table.database if table is not None and by == "database" else str(table)
-        of_table = murmur2(whole.encode()) % count
-        keyed = BY_KEY if by == "key" and options.order == "key" else of_table
         batch_max = int(settings.get("max.message.bytes", BATCH_BYTES_MAX))
         self.batch_bytes_max = min(self.batch_bytes_max, batch_max)
         largest = batch_max - OVERHEAD_BYTES if "max.message.bytes" in settings else options.message_bytes_max
-        return Topic(name, keyed, of_table, min(options.message_bytes_max, largest))
+        bytes_max = min(options.message_bytes_max, largest)
+        if table is None:
+            return Topic(name, count, 0, 0, bytes_max)
+        keyed, keyless = routing.partitions(table, count, by_key=options.order == "key")
+        route = routing.route(options.format, count) if options.order == "key" else None
+        return Topic(name, count, keyed, keyless, bytes_max, route)
 
     def _partitions(self, name: str) -> int | None:
         """Number of partitions. None: there is no such topic."""
@@ -141,11 +159,13 @@ class Topics:
                     raise
             time.sleep(0.05)  # polls a condition, with a limit
 
-    def _created(self, name: str, table: TableId | None, entry: TopicEntry | None) -> int:
+    def _created(self, name: str, table: TableId | None, entry: TopicEntry | None, subject: Subject) -> int:
         options = self._options
         if not options.create_topics:
             raise _unfit(table, name, "it does not exist, and `sink.create_topics` is false", "Create it.")
         count = 1 if options.order == "log" else (entry and entry.partitions) or options.partitions
+        if subject == DEFINITIONS:
+            count = 1  # they need an order of their own
         settings = dict(options.topic_config)
         if options.retention is not None:
             settings["retention.ms"] = str(options.retention)
