@@ -224,7 +224,7 @@ def callers(calls: set[str]) -> list[str]:
 def test_sockets_are_opened_only_in_the_connection_module() -> None:
     """Errors and types of PyMySQL may be used anywhere."""
     found = [name for name in callers(SOCKET_CALLS) if name.split("/")[0] != "testing"]
-    assert found in ([], ["sources/mysql/connection.py"])
+    assert found in ([], ["sinks/sql/mysql.py", "sources/mysql/connection.py"])
 
 
 def test_only_the_rest_channel_listens() -> None:
@@ -332,6 +332,9 @@ def test_the_types_of_columns_are_named_in_one_place() -> None:
     users = {name for name, path in outside_of_mysql() if not TYPE_NAMES.isdisjoint(texts_in(path))}
     assert users == {
         "model/column_type.py",
+        "sinks/sql/mysql.py",  # types of the target's own
+        "sinks/sql/postgresql.py",
+        "sinks/sql/sqlite.py",
         "spark/classes.py",  # a table that is made up, to load classes of Spark before they are needed
     }
 
@@ -342,11 +345,11 @@ def test_a_pipeline_file_is_read_without_its_source() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_mysql_driver_is_imported_only_by_the_mysql_source() -> None:
+def test_the_mysql_driver_is_imported_only_by_the_mysql_source_and_the_mysql_sink() -> None:
     users = [
         name_of(path)
         for path in package_files()
-        if not path.relative_to(PACKAGE).as_posix().startswith(("sources/mysql/", "testing/"))
+        if not path.relative_to(PACKAGE).as_posix().startswith(("sources/mysql/", "sinks/sql/", "testing/"))
         and any(module.split(".")[0] == "pymysql" for module in imports(path))
     ]
     assert users == []

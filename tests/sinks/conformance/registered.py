@@ -17,8 +17,10 @@ READERS = "penstock.sinks.conformance"
 """The entry-point group for sinks that are not `Readable`. The entry has the sink's name. Its object is a
 function `(options, spark, table)` that returns a DataFrame like `Readable.read`, of the present rows. It
 serves this suite alone, which has to see what the sink has written."""
-SLOW = {"arrow_unreadable"}
-"""Sinks that only a slow run tests: it has the code of another one."""
+ON_SERVERS = ("jdbc-postgresql", "jdbc-mysql80", "jdbc-mariadb1011", "jdbc-mysql57", "jdbc-mysql97")
+"""The sink `jdbc` with a server of its own (`sql_servers.py`). Without one, it writes to SQLite."""
+SLOW = {"arrow_unreadable", *ON_SERVERS}
+"""Sinks that only a slow run tests: they have the code of another one, or need a server."""
 
 
 @contextmanager

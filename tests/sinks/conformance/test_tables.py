@@ -336,7 +336,7 @@ def test_a_version_reads_as_it_was_and_one_that_is_held_stays(tables: Case) -> N
 def test_compacting_changes_no_row_and_no_commit(tables: Case) -> None:
     it = tables.create()
     for epoch in range(1, 4):
-        it.merge(epoch, (epoch, "a", False, epoch), (1, f"{epoch}", False, epoch * 10))
+        it.merge(epoch, (epoch, "a", False, epoch), (0, f"{epoch}", False, epoch * 10))
     before = it.rows()
     compacted = it.tables.compact(it.table)
     assert compacted.after <= compacted.before

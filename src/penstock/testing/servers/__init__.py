@@ -24,6 +24,7 @@ from penstock.testing.servers.client import Database, ExternalMySqlServer, MySql
 from penstock.testing.servers.kafka import KafkaBroker, KafkaCluster
 from penstock.testing.servers.mariadb import MariaDb118Server, MariaDb1011Server, MariaDbServer
 from penstock.testing.servers.mysql import MySql57Server, MySql97Server, MySqlServer
+from penstock.testing.servers.postgresql import PostgreSqlServer
 from penstock.testing.servers.process import PrivateServer, ServerFailed
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "MySql97Server",
     "MySqlClient",
     "MySqlServer",
+    "PostgreSqlServer",
     "PrivateServer",
     "ServerFailed",
     "kafka",
@@ -48,6 +50,7 @@ __all__ = [
     "mysql",
     "mysql57",
     "mysql97",
+    "postgresql",
 ]
 
 FLAVORS: dict[str, type[DatabaseServer]] = {
@@ -93,3 +96,7 @@ def kafka(
     """Returns a running cluster of private Kafka brokers. `options`: of `server.properties`. `jvm`: options
     of Java instead of those for a short life."""
     return KafkaCluster(brokers, options, jvm=jvm)
+
+
+def postgresql(*, folder: Path | None = None) -> PostgreSqlServer:
+    return PostgreSqlServer(folder=folder)

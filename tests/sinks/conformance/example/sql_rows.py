@@ -1,0 +1,25 @@
+"""The rows that the sink `jdbc` has written, for the conformance suite."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from penstock.model.schema import TableId
+from penstock.sinks.sql.control import Control
+from penstock.sinks.sql.registration import JdbcOptions, dialect_of
+
+
+def written_rows(options: JdbcOptions, spark: SparkSession, table: TableId) -> DataFrame:
+    dialect = dialect_of(options)
+    session = dialect.connect()
+    try:
+        names = options.place(table)
+        assert names is not None
+        place = dialect.place(names)
+        record = Control(dialect, options.control).find(session, place)
+        assert record is not None
+        columns = ", ".join(map(dialect.quoted, record.columns.names))
+        rows = dialect.run(session, f"SELECT {columns} FROM {dialect.target(place)}")
+    finally:
+        session.close()
+    return spark.createDataFrame([tuple(row) for row in rows], record.columns, verifySchema=False)
