@@ -53,7 +53,10 @@ class Target:
             with psycopg.connect(server.url, user=server.user, password=server.password) as session:
                 found = session.execute(f'SELECT {listed} FROM "{case.database}"."{table}"').fetchall()
         else:
-            found = oracle.rows_of(self.server, f"{case.database}.{table}", names)
+            theirs = oracle.columns_of(self.server, f"{case.database}.{table}")  # new ones are the last
+            order = [one.name for one in theirs if one.name in names]
+            rows = oracle.rows_of(self.server, f"{case.database}.{table}", names)
+            found = [[row[order.index(name)] for name in names] for row in rows]
         return oracle.canonical_rows(found, columns)
 
 
