@@ -22,6 +22,7 @@ from penstock.sinks.lake.delta.location import LOG_STORE, LOG_STORE_JAR
 from penstock.sinks.lake.delta.registration import DELTA
 from penstock.sinks.lake.iceberg.catalog_options import METADATA_CACHE
 from penstock.sinks.lake.iceberg.registration import ICEBERG, METADATA_CACHE_JAR
+from penstock.testing.canal.client import CLIENT, CLIENT_JAR, CLIENT_JARS
 
 _COMPILER = "org.codehaus.commons.compiler.samples.CompilerDemo"
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -43,6 +44,7 @@ class Jar:
 JARS = (
     Jar(LOG_STORE_JAR, LOG_STORE, [one for one in DELTA.jars if ":delta-storage:" in one]),
     Jar(METADATA_CACHE_JAR, METADATA_CACHE, ICEBERG.jars),
+    Jar(CLIENT_JAR, CLIENT, CLIENT_JARS),
 )
 
 

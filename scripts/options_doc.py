@@ -1,16 +1,19 @@
-"""Writes docs/options.md and the JSON Schema of pipeline files from the models that check them:
-`python scripts/options_doc.py`; with `--check` it only compares."""
+"""Writes docs/options.md, docs/serve-options.md and the JSON Schema of pipeline files from the models that
+check them: `python scripts/options_doc.py`; with `--check` it only compares."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from penstock.config import PipelineConfig
 from penstock.config.options import REQUIRED, Option, OptionSection, sections
 from penstock.config.schema import SCHEMA_FILE, schema_text
+from penstock.serve.settings import DestinationSection, ServerConfig, UserSection
 
-PAGE = Path(__file__).parent.parent / "docs" / "options.md"
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE, SERVER_PAGE = DOCS / "options.md", DOCS / "serve-options.md"
 
 HEAD = """# Options of a pipeline file
 
@@ -36,6 +39,35 @@ Rules that join several options (`cascades: apply` needs a sink with tables) are
 """
 
 
+SERVER_HEAD = """# Options of a subscription server
+
+Every option of the file of [`penstock serve`](serve.md). `scripts/options_doc.py` makes this page from the
+code that checks the file. Sizes, durations, `${NAME}` and relative paths are written as in [pipeline
+files](options.md).
+"""
+
+
+OF_PIPELINES = ("source", "relay_log", "store")
+"""Sections that have the options of a pipeline file."""
+
+
+def server_page() -> str:
+    found = [one for one in sections(ServerConfig) if one.name.split(".")[0] not in OF_PIPELINES]
+    for name, model in (("destinations.NAME", DestinationSection), ("users.NAME", UserSection)):
+        found += [_below(name, one) for one in sections(model)]
+    pages = "".join(f"\n{_section(one)}" for one in found)
+    same = ", ".join(f"`{name}`" for name in OF_PIPELINES)
+    text = f"\nThe sections {same} are those of a [pipeline file](options.md).\n"
+    return SERVER_HEAD + pages.replace("## The pipeline\n", "## The server\n", 1) + text
+
+
+def _below(name: str, section: OptionSection) -> OptionSection:
+    """A section whose options are those of one destination or user."""
+    where = f"{name}.{section.name}" if section.name else name
+    options = tuple(replace(one, name=f"{name}.{one.name}") for one in section.options)
+    return replace(section, name=where, options=options)
+
+
 def page() -> str:
     return HEAD + "".join(f"\n{_section(one)}" for one in sections(PipelineConfig))
 
@@ -53,7 +85,7 @@ def _option(option: Option) -> str:
 
 
 def main() -> int:
-    made = {PAGE: page(), SCHEMA_FILE: schema_text(PipelineConfig)}
+    made = {PAGE: page(), SERVER_PAGE: server_page(), SCHEMA_FILE: schema_text(PipelineConfig)}
     if "--check" not in sys.argv:
         for path, text in made.items():
             path.write_text(text, "utf-8")

@@ -21,6 +21,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "core",
         "properties/test_values.py",
         "relaylog",
+        "serve",
         "snapshot/test_single_view.py",
         "sources",
         "store",

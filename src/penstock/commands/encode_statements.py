@@ -10,7 +10,7 @@ from penstock import __version__
 from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
-from penstock.sources.mysql.messages.canal import canal_entry
+from penstock.sources.mysql.messages.canal import canal_entry, canal_type
 from penstock.sources.mysql.messages.schema_changes import TableChange, debezium_message, maxwell_messages
 
 _SERVER = Server.parse("8.0")
@@ -27,7 +27,7 @@ def statement_messages(
     parsed = parse(statement["sql"], statement["database"], _SERVER)
     match format:
         case "canal" | "canal-entry":
-            kind, tables = _canal_type(parsed, statement["sql"])
+            kind, tables = canal_type(parsed, statement["sql"])
             if format == "canal":
                 return [(b"", _canal(statement, kind, *table).encode()) for table in tables]
             return [(b"", canal_entry(statement, kind, *table)) for table in tables]
@@ -49,26 +49,6 @@ def _databases(parsed: syntax.Statement) -> dict[str, str]:
         case syntax.DropDatabase(name=name):
             return {name: "drop"}
     return {}
-
-
-def _canal_type(parsed: syntax.Statement, sql: str) -> tuple[str, list[tuple[str, str]]]:
-    """Canal's type of a statement, and database and table of each message."""
-    words = [word.upper() for word in sql.split(maxsplit=3)[:3]]
-    match parsed:
-        case syntax.CreateTable(table=table, temporary=False):
-            return "CREATE", [(table.database, table.table)]
-        case syntax.AlterTable(table=table):
-            kind = {"CREATE": "CINDEX", "DROP": "DINDEX"}.get(words[0], "ALTER")
-            return kind, [(table.database, table.table)]
-        case syntax.DropTables(tables=dropped, temporary=False):
-            return "ERASE", [(table.database, table.table) for table in dropped]
-        case syntax.RenameTables(pairs=pairs):
-            return "RENAME", [(after.database, after.table) for _, after in pairs]
-        case syntax.TruncateTable(table=table):
-            return "TRUNCATE", [(table.database, table.table)]
-        case syntax.SetDatabase(name=name) | syntax.DropDatabase(name=name):
-            return "QUERY", [(name, "")]
-    return "", []
 
 
 def _canal(statement: Mapping[str, Any], kind: str, database: str, table: str) -> str:

@@ -37,8 +37,15 @@ def receive(file: Path, *, child: bool) -> None:
     if child:
         obey_parent(stopping)
     _keep_buffers()
-    config = configuration.load(file)
+    config = _load(file)
     source = kind(config.source.type)
     if source.receive is None:
         raise ConfigError(f"A source of type {source.name} has no receiver that runs by itself.")
     source.receive(config, stopping)
+
+
+def _load(file: Path) -> configuration.PipelineConfig:
+    """Of a pipeline file, or of the file of a subscription server."""
+    from penstock.serve import settings  # few receivers need it
+
+    return settings.load(file).pipeline if settings.is_server_file(file) else configuration.load(file)

@@ -54,11 +54,13 @@ LOG_FILE = "receiver.log"
 
 
 class Supervisor:
-    """`sources.receiver.Receiver` with a process of its own. `check` raises the error that ended it."""
+    """`sources.receiver.Receiver` with a process of its own. `check` raises the error that ended it.
 
-    def __init__(self, file: Path) -> None:
+    `folder`: that of the relay log. None: as the pipeline file says."""
+
+    def __init__(self, file: Path, folder: Path | None = None) -> None:
         self._file = file
-        self._folder = configuration.load(file).relay_log_path
+        self._folder = folder or configuration.load(file).relay_log_path
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.sources.mysql.ddl import statement as syntax
+
 EVENT_TYPES = {
     "CREATE": 4, "ALTER": 5, "ERASE": 6, "QUERY": 7, "TRUNCATE": 8, "RENAME": 9, "CINDEX": 10, "DINDEX": 11,
 }  # fmt: skip
@@ -13,9 +15,11 @@ _ROW_DATA = 2
 _MYSQL = 2
 
 
-def canal_entry(statement: Mapping[str, Any], kind: str, database: str, table: str) -> bytes:
+def canal_entry(
+    statement: Mapping[str, Any], kind: str, database: str, table: str, *, defines: bool = True
+) -> bytes:
     """`statement`: fields of `LogEncoder.read`. `kind`: one of `EVENT_TYPES`. `database` and `table`: what
-    the statement is about."""
+    the statement is about. `defines`: it is DDL."""
     header = b"".join(
         [
             _number(1, 1), _text(2, statement["file"]), _number(3, statement["event_position"]),
@@ -28,12 +32,32 @@ def canal_entry(statement: Mapping[str, Any], kind: str, database: str, table: s
         header += _bytes(12, _text(1, "curtGtid") + _text(2, statement["id"]))
     change = b"".join(
         [
-            _number(2, EVENT_TYPES[kind]), _number(10, 1), _text(11, statement["sql"]),
+            _number(2, EVENT_TYPES[kind]), _number(10, int(defines)), _text(11, statement["sql"]),
         ]
     )  # fmt: skip
     if statement["database"]:
         change += _text(14, statement["database"])
     return _bytes(1, header) + _number(2, _ROW_DATA) + _bytes(3, change)
+
+
+def canal_type(parsed: syntax.Statement, sql: str) -> tuple[str, list[tuple[str, str]]]:
+    """Canal's type of a statement, and database and table of each message."""
+    words = [word.upper() for word in sql.split(maxsplit=3)[:3]]
+    match parsed:
+        case syntax.CreateTable(table=table, temporary=False):
+            return "CREATE", [(table.database, table.table)]
+        case syntax.AlterTable(table=table):
+            kind = {"CREATE": "CINDEX", "DROP": "DINDEX"}.get(words[0], "ALTER")
+            return kind, [(table.database, table.table)]
+        case syntax.DropTables(tables=dropped, temporary=False):
+            return "ERASE", [(table.database, table.table) for table in dropped]
+        case syntax.RenameTables(pairs=pairs):
+            return "RENAME", [(after.database, after.table) for _, after in pairs]
+        case syntax.TruncateTable(table=table):
+            return "TRUNCATE", [(table.database, table.table)]
+        case syntax.SetDatabase(name=name) | syntax.DropDatabase(name=name):
+            return "QUERY", [(name, "")]
+    return "", []
 
 
 def _varint(value: int) -> bytes:

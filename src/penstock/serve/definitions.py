@@ -1,0 +1,208 @@
+"""The definitions of all tables, at each offset of the log.
+
+Clients read the log from many places at once, also from places that are a week old. So the definitions of one
+place are not enough: this keeps those of one place, and each change behind it.
+
+**The first ones.** The catalog is true at one offset X (`planning.discovery.at_one_offset`). A table that no
+statement between the log's start and X has touched has had the catalog's definition all the time. Of the
+others, the statements in the log say what a table was from its CREATE TABLE on; and behind the last statement
+about it, it is what the catalog says. In between its definition is not known. Then the log itself must have
+the names of columns, or rows of it are refused. No value is guessed: the core compares each table map with
+the definition.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.disk.replace import replace_file
+from penstock.errors import ConfigError, TransientError
+from penstock.model.offset import LogRange, Offset
+from penstock.model.plan import Park
+from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema_change import TableEffect
+from penstock.planning.discovery import Wait, at_one_offset
+from penstock.planning.statement_effects import effects_in
+from penstock.relaylog.reader import RelayLog
+from penstock.sources.base import Source
+from penstock.sources.statements import Statements
+from penstock.sources.table_filter import TableFilter
+
+log = logging.getLogger(__name__)
+
+Schemas = dict[TableId, TableSchema]
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Redefined:
+    """From `offset` on, a table has this definition. None: it is gone, or its definition is not known."""
+
+    offset: Offset
+    table: TableId
+    schema: TableSchema | None
+
+
+class Definitions:
+    """Not thread-safe. `tracked`: they are known up to here."""
+
+    def __init__(self, start: Offset, tables: Mapping[TableId, TableSchema]) -> None:
+        self.start = self.tracked = start
+        self._first = dict(tables)
+        self._changes: list[Redefined] = []
+        self._last: tuple[int, Schemas] = (0, dict(tables))
+        self.now: Schemas = dict(tables)
+
+    def change(self, offset: Offset, table: TableId, schema: TableSchema | None) -> None:
+        self._changes.append(Redefined(offset, table, schema))
+        _apply(self.now, table, schema)
+
+    def correct(self, touched: Mapping[TableId, Offset], schemas: Mapping[TableId, TableSchema]) -> None:
+        """Behind the last statement about a table, at its offset in `touched`, its definition is the one in
+        `schemas`; if it is not there, the table does not exist."""
+        for table, offset in touched.items():
+            if self.now.get(table) != schemas.get(table):
+                self.change(offset, table, schemas.get(table))
+        self._changes.sort(key=lambda one: one.offset)
+        self._last = 0, dict(self._first)
+
+    def at(self, offset: Offset) -> Schemas:
+        """The definitions behind an offset. The result must not be changed."""
+        count = self._count(offset)
+        known, found = self._last
+        if known != count:
+            found, begin = (dict(self._first), 0) if known > count else (dict(found), known)
+            for one in self._changes[begin:count]:
+                _apply(found, one.table, one.schema)
+            self._last = count, found
+        return found
+
+    def changes(self, reach: LogRange) -> list[Redefined]:
+        """The changes in a range, in the order of the log."""
+        return self._changes[self._count(reach.start) : self._count(reach.end)]
+
+    def _count(self, offset: Offset) -> int:
+        return bisect_right(self._changes, offset, key=lambda one: one.offset)
+
+    # on disk ------------------------------------------------------------------------------------------------
+
+    def to_json(self, *, since: Offset) -> dict[str, Any]:
+        """What is needed for places from `since` on."""
+        since = max(since, self.start)
+        behind = self._changes[self._count(since) :]
+        return {
+            "format": FORMAT,
+            "start": since,
+            "tracked": self.tracked,
+            "tables": [json.loads(schema.to_json()) for schema in self.at(since).values()],
+            "changes": [
+                [
+                    one.offset,
+                    one.table.database,
+                    one.table.table,
+                    one.schema and json.loads(one.schema.to_json()),
+                ]
+                for one in behind
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Definitions:
+        tables = [TableSchema.from_json(one) for one in document["tables"]]
+        made = cls(Offset(document["start"]), {one.table: one for one in tables})
+        for offset, database, table, schema in document["changes"]:
+            known = None if schema is None else TableSchema.from_json(schema)
+            made.change(Offset(offset), TableId(database, table), known)
+        made.tracked = Offset(document["tracked"])
+        return made
+
+
+def _apply(tables: Schemas, table: TableId, schema: TableSchema | None) -> None:
+    if schema is None:
+        tables.pop(table, None)
+    else:
+        tables[table] = schema
+
+
+def save(definitions: Definitions, path: Path, *, log_id: str, since: Offset) -> None:
+    document = {"relay_log": log_id, **definitions.to_json(since=since)}
+    replace_file(path, json.dumps(document, ensure_ascii=False).encode(), durable=True)
+
+
+def load(path: Path, *, log_id: str, start: Offset) -> Definitions | None:
+    """None: there are none of this log, or they end before it begins now."""
+    try:
+        document = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"The definitions of tables in {path} cannot be read: {error}.",
+            hint="Remove the file: they are then read from the source and its log again.",
+        ) from error
+    if document.get("format") != FORMAT or document.get("relay_log") != log_id:
+        log.warning("%s belongs to another relay log, and is made again", path)
+        return None
+    found = Definitions.from_json(document)
+    return found if found.tracked >= start else None
+
+
+class EveryTable(TableFilter):
+    """All tables but those of the server itself. Helper tables of online schema changes count, too."""
+
+    _SERVER = frozenset(("mysql", "sys", "performance_schema"))
+
+    def __contains__(self, table: TableId) -> bool:
+        return table.database.lower() not in self._SERVER and table not in self.removed
+
+
+def first(
+    relay_log: RelayLog, source: Source | None, statements: Statements, captured: TableFilter, wait: Wait
+) -> Definitions:
+    """See the module. `source` None: only the log is asked. Raises `TransientError`."""
+    if source is None:
+        made = Definitions(relay_log.start, {})
+        track(made, relay_log, statements, relay_log.end)
+        return made
+    catalog = source.catalog
+    schemas, at, restless = at_one_offset(relay_log, source, wait, lambda: catalog.read_tables(captured))
+    if restless:
+        names = ", ".join(sorted(map(str, restless)))
+        raise TransientError(f"The definitions of {names} change faster than they can be read.")
+    start = relay_log.start
+    touched: dict[TableId, Offset] = {}
+    for statement in relay_log.statements(LogRange(start, at)):
+        for table in statements.touched(statement, set(schemas)):
+            touched[table] = statement.end
+    made = Definitions(start, {table: one for table, one in schemas.items() if table not in touched})
+    track(made, relay_log, statements, at)
+    made.correct(touched, schemas)
+    return made
+
+
+def track(definitions: Definitions, relay_log: RelayLog, statements: Statements, end: Offset) -> bool:
+    """Follows the statements up to `end`. Returns whether a definition changed."""
+    changed = False
+    for statement, effects in effects_in(
+        relay_log, LogRange(definitions.tracked, end), statements, definitions.now, lambda *_: True
+    ):
+        for effect in effects:
+            before = definitions.now.get(effect.table)
+            after = _definition_after(effect, before)
+            if after != before:
+                definitions.change(statement.end, effect.table, after)
+                changed = True
+    definitions.tracked = end
+    return changed
+
+
+def _definition_after(effect: TableEffect, before: TableSchema | None) -> TableSchema | None:
+    """Unlike a pipeline, a subscription goes on where rows may be missing: it has the statement itself."""
+    steps = tuple(step for step in effect.steps if not isinstance(step, Park))
+    return replace(effect, steps=steps).definition_after(before)

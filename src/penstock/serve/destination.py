@@ -1,0 +1,120 @@
+"""The destinations of a server, with the subscriptions of their clients."""
+
+from __future__ import annotations
+
+import logging
+import re
+from concurrent.futures import Executor
+from typing import Any
+
+from penstock.errors import ConfigError
+from penstock.serve.batches import Place
+from penstock.serve.log import ServedLog
+from penstock.serve.positions import Positions, Subscribed
+from penstock.serve.settings import DestinationSection
+from penstock.serve.subscription import Refused, Subscription
+
+log = logging.getLogger(__name__)
+
+CLIENTS_MAX = 1000
+"""Client ids of one destination. Each costs a line in its file, and a place up to which the log is kept."""
+_CLIENT_ID = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
+
+
+class Destination:
+    """In the event loop, but for `store`."""
+
+    def __init__(
+        self,
+        name: str,
+        options: DestinationSection,
+        served: ServedLog,
+        positions: Positions,
+        threads: Executor,
+    ) -> None:
+        """Raises `ConfigError` if the stored positions cannot be used."""
+        self.name = name
+        self.options = options
+        self._served = served
+        self._positions = positions
+        self._threads = threads
+        self._stored: dict[str, Subscribed] = {}
+        self._safe: dict[str, Subscribed] | None = None
+        self.subscriptions: dict[str, Subscription] = {}
+        for client_id, client in positions.load(name).items():
+            if client.place.offset > served.end:
+                raise ConfigError(
+                    f"The client {client_id} of the destination {name} has acknowledged more than the relay "
+                    "log has: an older copy of the log is here.",
+                    hint="Bring back the newer relay log, or remove the destination's file of positions.",
+                )
+            self.subscriptions[client_id] = self._subscription(client)
+
+    def _subscription(self, client: Subscribed) -> Subscription:
+        return Subscription(self._served, self.options, client, threads=self._threads, stored=self.store)
+
+    def existing(self, client_id: str) -> Subscription:
+        """Raises `Refused`."""
+        found = self.subscriptions.get(client_id)
+        if found is None:
+            raise Refused(f"client {client_id[:64]!r} should subscribe to {self.name} first")
+        return found
+
+    def subscribed(self, client_id: str) -> Subscription:
+        """The subscription of a client, which begins now if there is none. Raises `Refused` and
+        `ConfigError`."""
+        found = self.subscriptions.get(client_id)
+        if found is None:
+            if not _CLIENT_ID.match(client_id):
+                raise Refused("a client's id has letters, digits, dots and dashes, at most 64")
+            if len(self.subscriptions) >= CLIENTS_MAX:
+                raise Refused(f"{self.name} has {CLIENTS_MAX} clients already")
+            place = Place(self._served.offset_of(self.options.start))
+            found = self.subscriptions[client_id] = self._subscription(Subscribed(place))
+            self.store()
+        return found
+
+    def unsubscribe(self, client_id: str) -> None:
+        """Forgets what the client has acknowledged."""
+        self.subscriptions.pop(client_id, None)
+        self.store()
+
+    def store(self) -> None:
+        """Raises `OSError`."""
+        self._stored = self.clients
+        self._positions.store(self.name, self._stored, durable=False)
+
+    def snapshot(self) -> dict[str, Subscribed]:
+        """What the clients have acknowledged. It is stored. Raises `OSError`."""
+        if self.clients != self._stored:
+            self.store()
+        return self._stored
+
+    def store_durably(self, clients: dict[str, Subscribed]) -> None:
+        """Stores a snapshot where it survives a power loss. Called by a thread. Raises `OSError`."""
+        if clients != self._safe:
+            self._positions.store(self.name, clients, durable=True)
+            self._safe = clients
+
+    @property
+    def clients(self) -> dict[str, Subscribed]:
+        return {name: one.client for name, one in list(self.subscriptions.items())}
+
+    def log_has_grown(self) -> None:
+        for one in self.subscriptions.values():
+            one.log_has_grown()
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "filter": self.options.filter,
+            "clients": {
+                client_id: {
+                    "offset": one.client.place.offset,
+                    "behind_bytes": one.behind_bytes,
+                    "outstanding": len(one.outstanding),
+                    "address": one.owner.address if one.owner is not None else None,
+                    "filter": one.client.filter,
+                }
+                for client_id, one in self.subscriptions.items()
+            },
+        }

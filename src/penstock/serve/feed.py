@@ -1,0 +1,149 @@
+"""Reads the log for one subscription, as pieces of entries.
+
+A feed is used by one thread at a time. What it has read once, it reads again from the same place: entries
+depend only on the log, the definitions and the filter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+
+from penstock._core import DecodeError, EncodedMessages, LogEncoder, SchemaMismatch
+from penstock.errors import PenstockError, RelayLogCorrupt, TableError
+from penstock.model.offset import Offset
+from penstock.model.schema import TableId
+from penstock.relaylog.segment import DAMAGED_HINT
+from penstock.serve.batches import Piece, Place
+from penstock.serve.definitions import Redefined
+from penstock.serve.filters import Filter
+from penstock.serve.log import ServedLog
+from penstock.serve.mysql import UNREADABLE_HINT, statement_entries
+from penstock.serve.settings import DestinationSection
+
+READ_BYTES = 1024**2
+"""Bytes of entries that are read at once, and those of one event more."""
+_NO_TABLE = [("", "")]
+"""No table has this name, so only statements are read."""
+
+
+class Feed:
+    """The entries behind `place`. `passed`: up to here everything was read."""
+
+    def __init__(self, served: ServedLog, tables: Filter, options: DestinationSection, place: Place) -> None:
+        self._served = served
+        self._tables = tables
+        self._options = options
+        self._format = json.dumps({"faithful": options.faithful})
+        self._skip = place.entries
+        self._encoder: LogEncoder | None = None
+        self._part_end = place.offset
+        self._changes: deque[Redefined] = deque()
+        self._base = place.offset
+        """The offset behind which entries are counted, and how many there were."""
+        self._given = 0
+        self._open_end: Offset | None = None
+        """Where the transaction ends whose statement was just given; rows of it may follow."""
+        self.passed = place.offset
+
+    def read(self) -> list[Piece] | None:
+        """The next pieces, which may be none. None: at the end of the log. Raises `PenstockError`."""
+        if self._encoder is None:
+            part = self._served.part(self.passed, self._tables)
+            if part is None:
+                return None
+            if not part.parts:
+                self._close(part.range.end)
+                self.passed = part.range.end
+                return []
+            self._part_end, self._changes = part.range.end, deque(part.changes)
+            self._encoder = LogEncoder(
+                part.parts, "canal-entry", options=self._format, schemas=part.schemas,
+                tables=[(table.database, table.table) for table in part.tables] or _NO_TABLE,
+            )  # fmt: skip
+        try:
+            step = self._encoder.read(READ_BYTES)
+        except DecodeError as error:
+            self._encoder = None
+            raise _explained(error) from error
+        if step is None:
+            self._encoder = None
+            self._close(self._part_end)
+            self.passed = self._part_end
+            return []
+        if isinstance(step, EncodedMessages):
+            pieces = list(self._of_messages(step))
+        else:
+            pieces = [piece for one in step for piece in self._of_statement(one)]
+        return pieces
+
+    def _close(self, end: Offset) -> None:
+        """Entries are counted from `end` on, a transaction's end behind which the next one begins."""
+        self._base, self._given, self._open_end, self._skip = end, 0, None, 0
+
+    def _of_statement(self, statement: dict[str, object]) -> Iterator[Piece]:
+        end = Offset(int(str(statement["end"])))
+        if self._open_end is not None and self._open_end != end:
+            self._moves(self._open_end)
+        self._open_end = end
+        while self._changes and self._changes[0].offset <= end:
+            one = self._changes.popleft()
+            assert self._encoder is not None
+            text = None if one.schema is None else one.schema.to_json()
+            self._encoder.define(one.table.database, one.table.table, text)
+        if not self._options.ddl:
+            return
+        entries = statement_entries(
+            statement, lambda table: table in self._tables, row_statements=self._options.row_statements
+        )
+        yield self._piece(entries, None)
+
+    def _of_messages(self, step: EncodedMessages) -> Iterator[Piece]:
+        begin = 0
+        for fields in step.transactions():
+            end, last = Offset(fields["end"]), fields["messages_end"]
+            if self._open_end is not None and self._open_end != end:
+                self._moves(self._open_end)
+            yield self._piece(self._entries(step, begin, last), end)
+            self._moves(end)
+            begin = last
+        if begin < len(step):
+            yield self._piece(self._entries(step, begin, len(step)), None)
+
+    def _entries(self, step: EncodedMessages, begin: int, end: int) -> list[bytes]:
+        if self._options.transaction_entries:
+            return [value or b"" for _, _, value, _ in step.messages(begin, end)]
+        return [value or b"" for table, _, value, _ in step.messages(begin, end) if table is not None]
+
+    def _piece(self, entries: list[bytes], end: Offset | None) -> Piece:
+        """A piece without the entries that were given before."""
+        count = min(self._skip, len(entries))
+        self._skip -= count
+        start = Place(self._base, self._given + count)
+        self._given += len(entries)
+        return Piece(start, entries[count:] if count else entries, end)
+
+    def _moves(self, base: Offset) -> None:
+        """Entries are counted from a transaction's end on, unless some of those before it are skipped yet."""
+        self._open_end = None
+        if not self._skip:
+            self._base, self._given = base, 0
+
+
+def _explained(error: DecodeError) -> PenstockError:
+    table = getattr(error, "table", "")
+    if table or isinstance(error, SchemaMismatch):
+        return TableError(
+            f"Rows of table {TableId.parse(table) if '.' in table else table} cannot be read at offset "
+            f"{error.offset}: {error.reason}.",
+            hint=UNREADABLE_HINT,
+            table=table,
+            offset=error.offset,
+        )
+    return RelayLogCorrupt(
+        f"The segment {error.path or ''} cannot be read at offset {error.offset}: {error.reason}.",
+        hint=DAMAGED_HINT,
+        path=error.path or "",
+        offset=error.offset,
+    )

@@ -1,0 +1,227 @@
+"""The relay log of a server: one thread follows its end and the definitions of tables, and feeds of all
+subscriptions read from it.
+
+A feed never reads beyond what is tracked, so the definitions of what it reads are always known. `RelayLog` is
+not thread-safe; what feeds ask it is done under a lock and takes milliseconds. Files are read outside of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.config import TablesConfig
+from penstock.errors import PenstockError, TransientError
+from penstock.model.offset import LogRange, Offset
+from penstock.model.schema import DEFAULT_TYPES, TableId
+from penstock.planning.discovery import Wait
+from penstock.relaylog.files import LogPlace
+from penstock.relaylog.log_parts import parts_of
+from penstock.relaylog.reader import RelayLog
+from penstock.serve import definitions
+from penstock.serve.definitions import Definitions, EveryTable, Redefined
+from penstock.serve.filters import Filter
+from penstock.serve.mysql import StartAt, offset_of
+from penstock.serve.settings import ServerConfig
+from penstock.sources import open_source, statements_of
+from penstock.sources.base import Source
+from penstock.sources.statements import Statements
+
+if TYPE_CHECKING:
+    from penstock._core import LogPart
+
+log = logging.getLogger(__name__)
+
+PART_BYTES = 4 * 1024**2
+"""Bytes of log that a feed opens at once: enough that opening does not count."""
+SCAN_BYTES = 256 * 1024**2
+"""Bytes of log without rows of a subscription that are passed at once, by the index alone."""
+PAUSES_S = ((1.0, 0.001), (10.0, 0.005), (float("inf"), 0.02))
+"""Seconds between two looks at the end of the log (one system call), by the time since it grew."""
+REFRESH_S = 0.2
+"""Seconds between two looks into the folder, where new segments appear."""
+RETRY_S = 1.0
+"""Pause behind an error of the source or the disk."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the log, with what is needed to decode it: the definitions where it begins, and those that
+    statements in it change. Without `parts` it has nothing for the filter."""
+
+    range: LogRange
+    tables: tuple[TableId, ...] = ()
+    schemas: tuple[str, ...] = ()
+    changes: tuple[Redefined, ...] = ()
+    parts: tuple[LogPart, ...] = ()
+
+
+class ServedLog:
+    """`start` begins the thread. `on_growth` is called there when `end` has moved."""
+
+    def __init__(self, place: LogPlace, source: Source | None, store: Path | None) -> None:
+        self._lock = threading.Lock()
+        self._log = RelayLog.open(place)
+        self._source = source
+        self._store = store
+        captured = self._captured = EveryTable(TablesConfig(include=["*.*"]))
+        if source is not None:
+            captured.fold_case = source.catalog.fold_case
+            self._statements: Statements = source.statements(
+                captured, self._log, types=DEFAULT_TYPES, parks_cascades=False
+            )
+        else:
+            self._statements = statements_of(self._log, captured, types=DEFAULT_TYPES)
+        self._definitions = Definitions(self._log.start, {})
+        self._end = self._log.start
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.needed: Callable[[], Offset | None] = lambda: None
+        """The oldest offset from which somebody may read."""
+
+    @classmethod
+    def of(cls, config: ServerConfig) -> ServedLog:
+        pipeline = config.pipeline
+        source = None if config.source is None else open_source(pipeline)
+        store = config.positions.path
+        return cls(LogPlace.of(pipeline).or_archive, source, store and store / "definitions.json")
+
+    @property
+    def id(self) -> str:
+        return self._log.uuid
+
+    @property
+    def end(self) -> Offset:
+        """Up to here it can be read."""
+        return self._end
+
+    @property
+    def start(self) -> Offset:
+        with self._lock:
+            return self._log.start
+
+    def begin(self, wait: Wait) -> None:
+        """Finds the definitions. Raises `TransientError` while the source does not answer."""
+        with self._lock:
+            self._log.refresh()
+            known = None
+            if self._store is not None:
+                known = definitions.load(self._store, log_id=self.id, start=self._log.start)
+            if known is None:
+                known = definitions.first(self._log, self._source, self._statements, self._captured, wait)
+            self._definitions = known
+            self._follow()
+            self._save()
+
+    def start_following(self, on_growth: Callable[[], None]) -> None:
+        self._thread = threading.Thread(target=self._watch, args=(on_growth,), name="log-watch", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(5)
+        if self._source is not None:
+            self._source.close()
+
+    # for feeds ----------------------------------------------------------------------------------------------
+
+    def offset_of(self, start: StartAt) -> Offset:
+        with self._lock:
+            self._log.refresh()
+            return min(offset_of(self._log, start), self._end)
+
+    def part(self, start: Offset, tables: Filter) -> Part | None:
+        """The next part behind an offset. None: there is nothing yet. Raises `LogPurged`."""
+        with self._lock:
+            end = self._end
+            if start >= end:
+                return None
+            reach = LogRange(start, min(self._log.cut(start, PART_BYTES), end))
+            found = self._wanted(reach, tables)
+            if found or self._log.statements(reach):
+                return self._part(reach, found)
+            far = LogRange(start, min(self._log.cut(start, SCAN_BYTES), end))
+            if not self._wanted(far, tables) and not self._log.statements(far):
+                reach = far
+            return Part(reach)
+
+    def _wanted(self, reach: LogRange, tables: Filter) -> tuple[TableId, ...]:
+        return tuple(sorted(table for table in self._log.tables(reach) if table in tables))
+
+    def _part(self, reach: LogRange, tables: tuple[TableId, ...]) -> Part:
+        known = self._definitions.at(reach.start)
+        schemas = tuple(known[table].to_json() for table in tables if table in known)
+        changes = [one for one in self._definitions.changes(reach) if one.table in tables]
+        return Part(reach, tables, schemas, tuple(changes), tuple(parts_of(self._log, reach)))
+
+    # the thread ---------------------------------------------------------------------------------------------
+
+    def _watch(self, on_growth: Callable[[], None]) -> None:
+        grew = time.monotonic()
+        while not self._stopping.is_set():
+            try:
+                with self._lock:
+                    stamp = self._log.stamp()
+                    moved = self._follow()
+            except (PenstockError, OSError) as error:
+                log.warning("the relay log cannot be followed: %s", error)
+                self._stopping.wait(RETRY_S)
+                continue
+            if moved:
+                grew = time.monotonic()
+                on_growth()
+                continue
+            pause = next(pause for limit, pause in PAUSES_S if time.monotonic() - grew < limit)
+            looked = time.monotonic()
+            while time.monotonic() - looked < REFRESH_S and not self._stopping.is_set():
+                if self._log.stamp() != stamp:
+                    break
+                time.sleep(pause)  # the pace of looking
+
+    def _follow(self) -> bool:
+        """Follows the log to its present end. Returns whether that has moved."""
+        end = self._log.refresh()
+        if end <= self._definitions.tracked:
+            moved = self._end < end
+            self._end = max(self._end, end)
+            return moved
+        if definitions.track(self._definitions, self._log, self._statements, end):
+            self._save()
+        self._end = end
+        return True
+
+    def save(self) -> None:
+        with self._lock:
+            self._save()
+
+    def _save(self) -> None:
+        """Without a file, they are found again at the next start, as far as the log tells them."""
+        if self._store is not None:
+            since = self.needed()
+            since = self._log.start if since is None else min(since, self._definitions.tracked)
+            definitions.save(self._definitions, self._store, log_id=self.id, since=since)
+
+
+def wait_until(check: Callable[[], None], stopping: threading.Event, seconds: float) -> Callable[..., None]:
+    """A `Wait` that ends when the server is stopped, or when `check` raises."""
+
+    def wait(condition: Callable[[], object], what: str, *, seconds: float = seconds) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            check()
+            if stopping.is_set():
+                raise TransientError(f"Stopped while waiting for {what}.")
+            if time.monotonic() > deadline:
+                raise TransientError(
+                    f"Waited {seconds:.0f} s for {what} without success.",
+                    hint="Does the receiver run? See `receiver.log` in the relay log's folder.",
+                )
+            time.sleep(0.02)  # polls a condition, with a limit
+
+    return wait

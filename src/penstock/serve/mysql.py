@@ -1,0 +1,121 @@
+"""What a subscription server knows of MySQL, since Canal is about MySQL: entries of statements, and where a
+subscription begins in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from penstock._core import GtidSet, transactions_of
+from penstock.errors import ConfigError
+from penstock.model.offset import LogRange, Offset
+from penstock.model.schema import TableId
+from penstock.relaylog import segment_format
+from penstock.relaylog.log_parts import parts_of
+from penstock.relaylog.reader import RelayLog
+from penstock.sources.mysql.ddl import statement as syntax
+from penstock.sources.mysql.ddl.parse import parse
+from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.messages.canal import canal_entry, canal_type
+from penstock.sources.mysql.options import StartAt
+
+__all__ = ["UNREADABLE_HINT", "StartAt", "offset_of", "statement_entries"]
+
+UNREADABLE_HINT = (
+    "Leave the table out with the destination's `exclude`, or begin behind it (`start`). With "
+    "binlog_row_metadata=FULL, the log has the names of columns itself, also of the past."
+)
+"""For rows that do not fit what is known of their table."""
+
+_SERVER = Server.parse("8.0")
+_STEP_BYTES = 64 * 1024**2
+"""Bytes of log that are searched at once for the first transaction: a search ends soon after the place that
+the index of the log gives."""
+
+
+def statement_entries(
+    statement: Mapping[str, Any], wanted: Callable[[TableId], bool], *, row_statements: bool
+) -> list[bytes]:
+    """The entries of a statement in the log (`LogEncoder.read`). `row_statements`: also those of statements
+    that change rows and have no row events."""
+    if statement["event"] is not None:
+        return []
+    parsed = parse(statement["sql"], statement["database"], _SERVER)
+    if isinstance(parsed, syntax.RowStatement):
+        tables = [table for table in parsed.tables if wanted(table)] if row_statements else []
+        return [
+            canal_entry(statement, "QUERY", table.database, table.table, defines=False) for table in tables
+        ]
+    kind, names = canal_type(parsed, statement["sql"])
+    tables = [TableId(*name) for name in names]
+    if isinstance(parsed, syntax.RenameTables):
+        moved = {after: before for before, after in parsed.pairs}
+        tables = [table for table in tables if wanted(table) or wanted(moved[table])]
+    else:
+        tables = [table for table in tables if wanted(table)]
+    return [canal_entry(statement, kind, table.database, table.table) for table in tables]
+
+
+def offset_of(log: RelayLog, start: StartAt) -> Offset:
+    """Where a new subscription begins. Raises `ConfigError` for a place that the log does not have."""
+    if start.at is not None:
+        return log.end if start.at == "latest" else log.start
+    if start.file is not None and start.position is not None:
+        wanted = segment_format.position(start.file, start.position)
+        near = log.offset_within(wanted) or log.start
+        if log.position_at(log.start).order > wanted.order:
+            raise ConfigError(f"The relay log begins behind {wanted}.", hint="Use a later `start`.")
+        order = wanted.order
+        return _first(log, near, lambda _, file, place, __: _order(file, place) >= order)
+    if start.gtid is not None:
+        executed = GtidSet(start.gtid)
+        near = log.window_start(executed, not_after=log.end)
+        return _first(log, near, lambda gtid, *_: gtid is not None and not GtidSet(gtid).issubset(executed))
+    assert start.timestamp is not None
+    at_us = _microseconds(start.timestamp)
+    return _first(log, _before(log, at_us), lambda *fields: fields[3] >= at_us)
+
+
+Finds = Callable[[str | None, str, int, int], bool]
+"""Whether a transaction is the first one: its id, file, position, and commit time in microseconds."""
+
+
+def _first(log: RelayLog, near: Offset, finds: Finds) -> Offset:
+    """Where the first such transaction begins, from `near` on; the log's end if there is none."""
+    start = near
+    while start < log.end:
+        end = log.cut(start, _STEP_BYTES)
+        columns = transactions_of(parts_of(log, LogRange(start, end)), [])
+        for begin, gtid, file, position, commit_us in zip(*columns, strict=True):
+            if finds(gtid, file, position, commit_us):
+                return Offset(max(near, begin))
+        start = end
+    return log.end
+
+
+def _order(file: str, position: int) -> tuple[int, ...]:
+    return segment_format.position(file, position).order
+
+
+def _before(log: RelayLog, at_us: int) -> Offset:
+    """A committed offset behind which all transactions are that were committed at `at_us` or later, as far as
+    commit times increase."""
+    found = log.start
+    for name in log.segments():
+        for entry in log.entries_of(name):
+            if entry.last_commit_us is not None and entry.last_commit_us >= at_us:
+                return found
+            found = Offset(max(found, entry.committed))
+    return found
+
+
+def _microseconds(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise ConfigError(
+            f"`{text}` is no time.", hint="Write it as 2026-11-25T10:00:00Z, without a zone it is UTC."
+        ) from None
+    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
+    return int(moment.timestamp() * 1_000_000)

@@ -1,0 +1,232 @@
+"""The file of a subscription server: every option, its default and its reason (docs/serve.md)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from penstock.config import PipelineConfig, RelayLogConfig, Secret, StoreConfig, expanded
+from penstock.config.source_section import SourceSection
+from penstock.errors import ConfigError
+from penstock.model.section import Section
+from penstock.model.units import Milliseconds
+from penstock.serve.filters import BadFilter, Filter
+from penstock.serve.mysql import StartAt
+from penstock.serve.passwords import Account
+
+NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")
+"""A name of a destination is part of the names of files."""
+
+
+class ListenSection(Section):
+    """Addresses as host:port. Nothing is encrypted: use addresses that only trusted machines reach."""
+
+    canal: str = "127.0.0.1:11111"
+    """For clients of Canal."""
+    http: str | None = None
+    """For `/health` and `/destinations`. None: no HTTP."""
+    grpc: str | None = None
+    """Reserved. Nothing listens there yet."""
+
+    @field_validator("canal", "http", "grpc")
+    @classmethod
+    def _address(cls, value: str | None) -> str | None:
+        if value is not None:
+            host, _, port = value.rpartition(":")
+            if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+                raise ValueError(f"{value!r} is not an address; write it as host:port")
+        return value
+
+
+class DestinationSection(Section):
+    """What clients of one name read."""
+
+    filter: str = ""
+    """Regular expressions for `database.table`, divided by commas. Empty: all tables. The filter of a client
+    can only narrow it."""
+    exclude: str = ""
+    """The same, for tables that are left out (Canal: the black filter)."""
+    start: StartAt = StartAt(at="latest")
+    """Where a client begins that has not acknowledged anything yet."""
+    batch: Literal["items", "bytes"] = "items"
+    """What the size that a client asks for counts: entries (Canal: ITEMSIZE), or KiB (Canal: MEMSIZE)."""
+    ddl: bool = True
+    """Whether clients get statements that define tables."""
+    row_statements: bool = True
+    """Whether clients get statements that change rows without row events, as QUERY with the SQL."""
+    transaction_entries: bool = True
+    """Whether clients get TRANSACTIONBEGIN and TRANSACTIONEND."""
+    faithful: bool = False
+    """Repeats what Canal does: ENUM as its ordinal, batches that outlive their connection, and waiting until
+    a batch is full."""
+
+    @model_validator(mode="after")
+    def _usable(self) -> DestinationSection:
+        try:
+            Filter((self.filter,), self.exclude)
+        except BadFilter as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def tables(self) -> Filter:
+        return Filter((self.filter,), self.exclude)
+
+
+class UserSection(Section):
+    """A user, with one of three forms of the password."""
+
+    password: Secret | None = None
+    """The password. Use `${NAME}` to take it from the environment."""
+    password_sha1_sha1: str | None = None
+    """SHA1(SHA1(password)) in hexadecimal digits: Canal's `canal.passwd`. It serves all clients."""
+    password_sha256: str | None = None
+    """SHA-256 of the password in hexadecimal digits. It serves only clients that send the password as it is.
+    Java clients from Canal 1.1.3 on scramble it."""
+    destinations: list[str] = Field(["*"])
+    """The destinations that the user may read; `*`: all."""
+
+    @model_validator(mode="after")
+    def _one_form(self) -> UserSection:
+        forms = {"password_sha1_sha1": 40, "password_sha256": 64}
+        for name, digits in forms.items():
+            value = getattr(self, name)
+            if value is not None and not re.fullmatch(rf"\*?[0-9a-fA-F]{{{digits}}}", value):
+                raise ValueError(f"`{name}` has {digits} hexadecimal digits")
+        if self.password is None and self.password_sha1_sha1 is None and self.password_sha256 is None:
+            raise ValueError("give `password`, `password_sha1_sha1` or `password_sha256`")
+        return self
+
+    @property
+    def account(self) -> Account:
+        def bytes_of(digits: str | None) -> bytes | None:
+            return None if digits is None else bytes.fromhex(digits.removeprefix("*"))
+
+        return Account(self.password, bytes_of(self.password_sha1_sha1), bytes_of(self.password_sha256))
+
+
+class PositionsSection(Section):
+    """Where it is stored what clients have acknowledged."""
+
+    type: Literal["memory", "file"] = "file"
+    """`memory`: forgotten when the server ends. `file`: one file for each destination."""
+    path: Path | None = None
+    """Directory of the files."""
+
+    @model_validator(mode="after")
+    def _has_path(self) -> PositionsSection:
+        if self.type == "file" and self.path is None:
+            raise ValueError("give `path`, a directory, or `type: memory`")
+        return self
+
+
+class ServerConfig(Section):
+    """A subscription server: a relay log, and destinations that clients subscribe to."""
+
+    name: str = Field("serve", pattern=NAME.pattern)
+    """Name of the server among the readers of the relay log."""
+    listen: ListenSection = ListenSection()
+    source: SourceSection | None = None
+    """The database, as in a pipeline file. The server then runs the receiver, unless another process has it.
+    None: the relay log is one that somebody else writes."""
+    relay_log: RelayLogConfig
+    store: StoreConfig = StoreConfig()
+    destinations: dict[str, DestinationSection] = Field(min_length=1)
+    """By name: what clients may read."""
+    users: dict[str, UserSection] = Field({})
+    """By name. Empty: anybody may connect, so listen only on addresses of this machine."""
+    positions: PositionsSection
+    takeover_after: Milliseconds = Field(60_000, ge=1000)
+    """How long the client of a subscription may send nothing before another connection may take its
+    place."""
+    connections_max: int = Field(1000, ge=1)
+    """Connections at the same time. More are closed at once."""
+
+    @model_validator(mode="after")
+    def _named(self) -> ServerConfig:
+        if self.relay_log.path is None:
+            raise ValueError("give `relay_log.path`")
+        for name in self.destinations:
+            if not NAME.match(name):
+                raise ValueError(f"the destination {name!r} needs a name of letters, digits, dots and dashes")
+        return self
+
+    @property
+    def pipeline(self) -> PipelineConfig:
+        """The same source and relay log as those of a pipeline, for the code that pipelines use."""
+        source = self.source
+        if (
+            source is not None
+            and "start" in type(source).model_fields
+            and "start" not in source.model_fields_set
+        ):
+            # As far back as a destination may want to begin.
+            latest = all(one.start.at == "latest" for one in self.destinations.values())
+            source = source.model_copy(update={"start": StartAt(at="latest" if latest else "earliest")})
+        path = self.relay_log.path
+        assert path is not None
+        return PipelineConfig(
+            name="serve", source=source or {"user": ""}, tables={"include": ["*.*"]}, state=path / "serve",
+            relay_log=self.relay_log, store=self.store,
+        )  # fmt: skip
+
+
+def is_server_file(path: Path) -> bool:
+    """Whether it is one, and not a pipeline file."""
+    try:
+        document = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return False
+    return isinstance(document, dict) and "destinations" in document
+
+
+def load(path: Path) -> ServerConfig:
+    """Relative paths count from the file's folder. Raises `ConfigError`."""
+    try:
+        document = yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"The server's file {path} cannot be read: {error.strerror}.") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" (line {mark.line + 1})" if mark is not None else ""
+        raise ConfigError(f"The server's file {path} is not valid YAML{place}.") from None
+    if not isinstance(document, dict):
+        raise ConfigError(f"The server's file {path} has no options.", hint="docs/serve.md shows one.")
+    try:
+        found = ServerConfig.model_validate(expanded(document, path))
+    except ValidationError as error:
+        said = "; ".join(_explained(item) for item in error.errors())
+        raise ConfigError(f"{path}: {said}.", hint="docs/serve.md has all options.") from None
+    return _rooted(found, path.resolve().parent)
+
+
+def _explained(item: Any) -> str:
+    where = ".".join(map(str, item["loc"]))
+    if item["type"] == "extra_forbidden":
+        return f"unknown option `{where}`"
+    if item["type"] == "missing":
+        return f"option `{where}` is missing"
+    message = item["msg"].removeprefix("Value error, ")
+    return f"option `{where}`: {message}" if where else message
+
+
+def _rooted(config: ServerConfig, base: Path) -> ServerConfig:
+    def absolute(path: Path | None) -> Path | None:
+        return None if path is None else (base / path.expanduser()).resolve()
+
+    archive = config.relay_log.archive
+    if archive is not None and "://" not in archive:
+        archive = str(absolute(Path(archive)))
+    relay_log = config.relay_log.model_copy(
+        update={"path": absolute(config.relay_log.path), "archive": archive}
+    )
+    positions = config.positions.model_copy(update={"path": absolute(config.positions.path)})
+    source = config.source
+    if source is not None:
+        paths = {name: absolute(value) for name, value in source if isinstance(value, Path)}
+        source = source.model_copy(update=paths)
+    return config.model_copy(update={"relay_log": relay_log, "positions": positions, "source": source})

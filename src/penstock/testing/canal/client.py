@@ -1,0 +1,125 @@
+"""Canal's own Java client, as a process that is told what to do line by line (`java/CanalClient.java`)."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+
+from typing_extensions import Self
+
+from penstock.artifacts.maven import fetch_all, java
+
+CLIENT = "penstock.testing.CanalClient"
+CLIENT_JAR = Path(__file__).with_name("client.jar")
+CLIENT_JARS = (
+    "com.alibaba.otter:canal.client:1.1.8",
+    "com.alibaba.otter:canal.protocol:1.1.8",
+    "com.alibaba.otter:canal.common:1.1.8",
+    "com.google.protobuf:protobuf-java:3.6.1",
+    "commons-lang:commons-lang:2.6",
+)
+"""What the client uses when it connects to one server without ZooKeeper."""
+SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m")
+
+
+class ClientError(Exception):
+    """What the client's own classes raised."""
+
+
+class ClientEnded(Exception):
+    """The process ended: it was killed, say."""
+
+
+def class_path() -> str:
+    """Fetches what is missing."""
+    spec = find_spec("pyspark")
+    assert spec is not None and spec.origin is not None
+    spark = Path(spec.origin).parent / "jars"
+    logs = [str(jar) for jar in sorted(spark.glob("slf4j-api-*.jar"))]
+    return ":".join([str(CLIENT_JAR), *map(str, fetch_all(CLIENT_JARS)), *logs])
+
+
+class JavaClient:
+    """One client in a process of its own. Every method raises `ClientError` with the client's own message,
+    and `ClientEnded` if the process is gone."""
+
+    def __init__(
+        self, address: str, destination: str, *, user: str = "", password: str = "", jvm: Sequence[str] = ()
+    ) -> None:
+        host, _, port = address.rpartition(":")
+        command = [java(), *SMALL_JVM, *jvm, "-cp", class_path(), CLIENT, host, port, destination]
+        self.process = subprocess.Popen(
+            [*command, user, password],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+
+    def connect(self) -> None:
+        self._ok("connect")
+
+    def subscribe(self, filter: str = "") -> None:
+        self._ok(f"subscribe {filter}")
+
+    def unsubscribe(self) -> None:
+        self._ok("unsubscribe")
+
+    def get(self, size: int, milliseconds: int = 2000) -> tuple[int, list[bytes]]:
+        """A batch's id, and its entries. The id is -1 if there was nothing in this time. A negative time does
+        not wait."""
+        answer = self._ask(f"get {size} {milliseconds}").split()
+        return int(answer[1]), [base64.b64decode(self._line()) for _ in range(int(answer[2]))]
+
+    def acknowledge(self, batch_id: int) -> None:
+        self._ok(f"ack {batch_id}")
+
+    def roll_back(self, batch_id: int = 0) -> None:
+        self._ok(f"rollback {batch_id}")
+
+    def disconnect(self) -> None:
+        self._ok("disconnect")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        self.kill()
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            try:
+                stream.close()
+            except BrokenPipeError:
+                continue
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ok(self, request: str) -> None:
+        self._ask(request)
+
+    def _ask(self, request: str) -> str:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(request + "\n")
+            self.process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            raise ClientEnded(request) from None
+        answer = self._line()
+        if answer.startswith("error"):
+            raise ClientError(answer.removeprefix("error").strip())
+        return answer
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line.endswith("\n"):
+            raise ClientEnded("its output has ended")
+        return line.rstrip("\n")

@@ -1,0 +1,91 @@
+package penstock.testing;
+
+import com.alibaba.otter.canal.client.CanalConnector;
+import com.alibaba.otter.canal.client.CanalConnectors;
+import com.alibaba.otter.canal.protocol.CanalEntry;
+import com.alibaba.otter.canal.protocol.Message;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.net.InetSocketAddress;
+import java.util.Base64;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Canal's own client, told by lines what to do, and telling by lines what it got. Arguments: host port destination
+ * user password. Requests, each with one answer:
+ *
+ * <pre>
+ * connect                  ok
+ * subscribe FILTER         ok        (empty: the destination's own)
+ * unsubscribe              ok
+ * get SIZE MILLISECONDS    batch ID COUNT, then COUNT lines with an entry in Base64; a negative time: do not wait
+ * ack ID, rollback ID      ok        (rollback 0: everything)
+ * disconnect               ok
+ * </pre>
+ *
+ * A request that fails is answered with "error" and the message. The program ends with its input.
+ */
+public final class CanalClient {
+    private CanalClient() {}
+
+    public static void main(String[] args) throws Exception {
+        CanalConnector connector = CanalConnectors.newSingleConnector(
+                new InetSocketAddress(args[0], Integer.parseInt(args[1])), args[2], args[3], args[4]);
+        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, "UTF-8"));
+        PrintStream out = new PrintStream(System.out, false, "UTF-8");
+        for (String line = requests.readLine(); line != null; line = requests.readLine()) {
+            try {
+                answer(connector, line.split(" ", 3), out);
+            } catch (Exception error) {
+                out.println("error " + String.valueOf(error.getMessage()).replace('\n', ' '));
+            }
+            out.flush();
+        }
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static void answer(CanalConnector connector, String[] words, PrintStream out) throws Exception {
+        String request = words[0];
+        if (request.equals("get")) {
+            long milliseconds = Long.parseLong(words[2]);
+            int size = Integer.parseInt(words[1]);
+            Message message = milliseconds < 0
+                    ? connector.getWithoutAck(size)
+                    : connector.getWithoutAck(size, Long.valueOf(milliseconds), TimeUnit.MILLISECONDS);
+            print(message, out);
+            return;
+        }
+        if (request.equals("connect")) {
+            connector.connect();
+        } else if (request.equals("subscribe")) {
+            connector.subscribe(words.length > 1 ? words[1] : "");
+        } else if (request.equals("unsubscribe")) {
+            connector.unsubscribe();
+        } else if (request.equals("ack")) {
+            connector.ack(Long.parseLong(words[1]));
+        } else if (request.equals("rollback")) {
+            long batch = Long.parseLong(words[1]);
+            if (batch == 0) {
+                connector.rollback();
+            } else {
+                connector.rollback(batch);
+            }
+        } else if (request.equals("disconnect")) {
+            connector.disconnect();
+        } else {
+            throw new IllegalArgumentException("unknown request " + request);
+        }
+        out.println("ok");
+    }
+
+    private static void print(Message message, PrintStream out) {
+        List entries = message.getEntries();
+        out.println("batch " + message.getId() + " " + entries.size());
+        for (int index = 0; index < entries.size(); index++) {
+            CanalEntry.Entry entry = (CanalEntry.Entry) entries.get(index);
+            out.println(Base64.getEncoder().encodeToString(entry.toByteArray()));
+        }
+    }
+}

@@ -1,0 +1,89 @@
+"""Batches, as pure rules: nothing is lost, doubled or out of order, whatever clients do."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model.offset import Offset
+from penstock.serve.batches import Limit, Outstanding, Piece, Place, ReadAhead
+
+SIZES = st.lists(st.integers(1, 12), min_size=1, max_size=12)
+
+
+def pieces_of(sizes: list[int], cut: int) -> list[Piece]:
+    """Transactions of so many entries, in pieces of at most `cut`. Offsets are 100, 200, …"""
+    found = []
+    for number, size in enumerate(sizes):
+        entries = [f"{number}.{one}".encode() for one in range(size)]
+        for at in range(0, size, cut):
+            end = Offset(100 * (number + 1)) if at + cut >= size else None
+            found.append(Piece(Place(Offset(100 * number), at), entries[at : at + cut], end))
+    return found
+
+
+@given(SIZES, st.integers(1, 8), st.integers(1, 20))
+def test_batches_are_all_entries_in_order_and_divide_only_what_is_too_large(
+    sizes: list[int], cut: int, limit: int
+) -> None:
+    ahead, given_out = ReadAhead(), list[bytes]()
+    ahead.add(pieces_of(sizes, cut))
+    ends = set(accumulate(sizes))
+    while (found := ahead.take(Limit(items=limit), more=False)) is not None:
+        entries, place = found
+        assert 0 < len(entries) <= limit
+        begin = len(given_out)
+        given_out += entries
+        if len(given_out) not in ends:
+            # Inside of a transaction that alone is larger than the limit, and nothing before it.
+            number = int(entries[-1].split(b".")[0])
+            assert sizes[number] - int(entries[0].split(b".")[1]) > limit
+            assert {entry.split(b".")[0] for entry in given_out[begin:]} == {str(number).encode()}
+            assert place == Place(Offset(100 * number), int(entries[-1].split(b".")[1]) + 1)
+        else:
+            assert place == Place(Offset(100 * (int(entries[-1].split(b".")[0]) + 1)))
+    assert given_out == [entry for piece in pieces_of(sizes, cut) for entry in piece.entries]
+    assert ahead.bytes == 0 and not ahead
+
+
+@given(SIZES, st.integers(1, 20))
+def test_nothing_is_given_while_a_batch_could_still_grow(sizes: list[int], limit: int) -> None:
+    ahead = ReadAhead()
+    ahead.add(pieces_of(sizes, 3))
+    found = ahead.take(Limit(items=limit), more=True)
+    assert (found is None) == (sum(sizes) <= limit)
+
+
+def test_bytes_limit_a_batch_but_one_entry_may_be_larger() -> None:
+    ahead = ReadAhead()
+    ahead.add([Piece(Place(Offset(0)), [b"x" * 50, b"y" * 5, b"z" * 5], Offset(9))])
+    assert ahead.take(Limit(bytes=10), more=False) == ([b"x" * 50], Place(Offset(0), 1))
+    assert ahead.take(Limit(bytes=10), more=False) == ([b"y" * 5, b"z" * 5], Place(Offset(9)))
+
+
+def test_batches_are_acknowledged_in_order_each_once() -> None:
+    outstanding = Outstanding()
+    places = [Place(Offset(number)) for number in range(4)]
+    first, second, third = (outstanding.add(places[n], places[n + 1]) for n in range(3))
+    with pytest.raises(ValueError, match="not the first"):
+        outstanding.acknowledge(second.id)
+    assert outstanding.acknowledge(first.id) == places[1]
+    with pytest.raises(ValueError, match="does not exist"):
+        outstanding.acknowledge(first.id)
+    assert outstanding.roll_back(third.id) == places[2]
+    assert outstanding.acknowledge(second.id) == places[2]
+    assert outstanding.roll_back() is None
+    assert outstanding.add(places[2], places[3]).id > third.id
+
+
+def test_a_rollback_gives_up_a_batch_and_all_later_ones() -> None:
+    outstanding = Outstanding()
+    batches = [outstanding.add(Place(Offset(n)), Place(Offset(n + 1))) for n in range(4)]
+    assert outstanding.roll_back(batches[1].id) == Place(Offset(1))
+    assert len(outstanding) == 1
+    with pytest.raises(ValueError, match="does not exist"):
+        outstanding.roll_back(batches[2].id)
+    assert outstanding.roll_back() == Place(Offset(0))
