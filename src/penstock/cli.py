@@ -97,12 +97,13 @@ def run(
     once: Annotated[
         bool, typer.Option(help="End once everything committed so far is at the targets.")
     ] = False,
+    child: Annotated[bool, typer.Option("--child", hidden=True)] = False,
     as_json: Json = False,
 ) -> None:
     """Run a pipeline: snapshot and stream, until SIGTERM or Ctrl-C."""
     from penstock.commands.run import run as command
 
-    command(file, once=once, as_json=as_json)
+    command(file, once=once, as_json=as_json, child=child)
 
 
 @app.command()

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,12 +20,15 @@ from typing import Any
 from rich.live import Live
 from rich.text import Text
 
+from penstock import config as configuration
 from penstock.commands.screen import screen, summary_line
 from penstock.commands.terminal import console, say
+from penstock.config import PipelineConfig
 from penstock.errors import TablesParked
 from penstock.printable import printable_json
 from penstock.runtime.pipeline import Pipeline
 from penstock.runtime.progress import Progress
+from penstock.runtime.several import run_several
 
 PLAIN_EVERY_SECONDS = 5
 """Seconds between two lines where the output is no terminal, so that a log of the run stays short."""
@@ -34,19 +39,43 @@ SCREENS_PER_SECOND = 2
 """How often the screen is drawn. The pipeline reports once a second, and drawing costs CPU."""
 
 
-def run(file: Path, *, once: bool, as_json: bool) -> None:
+def run(file: Path, *, once: bool, as_json: bool, child: bool = False) -> None:
     """Runs until SIGTERM or SIGINT. With `once`, runs until everything committed so far is at the targets.
+    With `child`, it also ends when standard input does.
 
     Raises `TablesParked` if a run with `once` ends with parked tables, so that a scheduler does not take it
     for a success.
     """
+    config, members = configuration.load_several(file)
+    if members:
+        _run_several(file, config, members, once=once, as_json=as_json)
+        return
     pipeline = Pipeline.load(file)
     pipeline.exits = True
+    if child:
+        threading.Thread(target=_obey, args=(pipeline,), name="parent", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: pipeline.stop())
     progress = _watched(pipeline, once=once, as_json=as_json)
     if once:
         refuse_parked(progress.to_json()["tables"])
+
+
+def _obey(pipeline: Pipeline) -> None:
+    """Stops the pipeline when the parent process has ended."""
+    with contextlib.suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    pipeline.stop()
+
+
+def _run_several(
+    file: Path, config: PipelineConfig, members: dict[str, PipelineConfig], *, once: bool, as_json: bool
+) -> None:
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    run_several(file, config, members, stopping, once=once, out=sys.stdout if as_json else None)
 
 
 def _watched(pipeline: Pipeline, *, once: bool, as_json: bool) -> Progress:

@@ -31,11 +31,37 @@ def status(file: Path, *, history: bool, as_json: bool) -> None:
     if history:
         _history(configuration.load(file), as_json=as_json)
         return
-    document = describe(configuration.load(file))
+    config, members = configuration.load_several(file)
+    if members:
+        documents = {name: _described(member) for name, member in members.items()}
+        if as_json:
+            say_json({"pipeline": config.name, "sinks": documents})
+            return
+        for name, document in documents.items():
+            console().print(cell(f"{file}#{name}"))
+            _show(document)
+        return
+    document = describe(config)
     if as_json:
         say_json(document)
         return
+    _show(document)
+
+
+def _described(config: PipelineConfig) -> dict[str, Any]:
+    """Of one of several sinks, which may not have run yet."""
+    if StateStore.exists(config.state) and RelayLog.exists(LogPlace.of(config)):
+        return describe(config)
+    ended = read_end(config.state) if config.state.is_dir() else None
+    return {"pipeline": config.name, "running": False, "ended": ended}
+
+
+def _show(document: dict[str, Any]) -> None:
     out = console()
+    if "tables" not in document:
+        said = document["ended"]["message"] if document["ended"] else "It has not been run yet."
+        out.print(cell(said), soft_wrap=True)
+        return
     out.print(screen(document))
     out.print(cell(f"running: {_running(document)}; offset {document['offset']} "
                   f"of {document['log_end']} ({document['source_position']})"))  # fmt: skip

@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from penstock.config import several
 from penstock.config.sections import (
     EpochConfig,
     RelayLogConfig,
@@ -69,6 +70,7 @@ __all__ = [
     "executor_variables",
     "expanded",
     "load",
+    "load_several",
     "parse",
     "save",
     "take_back",
@@ -93,6 +95,9 @@ class PipelineConfig(Section):
     """The secret for `hash` and `tokenize` in `transforms`, at least 16 characters. Use `${NAME}` to take it
     from the environment. With another key, the same values become other texts."""
     sink: SinkSection = registry.DEFAULT.options()
+    sinks: tuple[SinkSection, ...] = ()
+    """Several sinks instead of `sink`: sections like it, each with a `name` if two have one type. Each has
+    its own position, so a slow one holds up nobody (docs/several-sinks.md)."""
     state: Path
     """Directory for everything that the pipeline remembers. Must be on a local disk."""
     staging: str | None = None
@@ -122,6 +127,19 @@ class PipelineConfig(Section):
     and apply them at the target (iceberg, delta). `ignore`: follow the table without them."""
     verify: VerifyConfig = VerifyConfig()
     spark: SparkConfig = SparkConfig()
+
+    @model_validator(mode="after")
+    def _sinks_have_names(self) -> PipelineConfig:
+        names = [one.name or one.type for one in self.sinks]
+        if len(set(names)) < len(names):
+            raise ValueError("two of `sinks` have one name; give each another `name`")
+        if self.sinks and "sink" in self.model_fields_set:
+            raise ValueError("there is `sink` and `sinks`; write all of them into `sinks`")
+        if self.sinks and (self.signals.file is not None or self.signals.rest is not None):
+            raise ValueError(
+                "`signals.file` and `signals.rest` serve one sink; use `signals.table` with `sinks`"
+            )
+        return self
 
     @model_validator(mode="after")
     def _can_merge_shards(self) -> PipelineConfig:
@@ -243,11 +261,36 @@ class PipelineConfig(Section):
 
 
 def load(path: str | Path) -> PipelineConfig:
-    """Reads and checks a pipeline file. Relative paths in it count from the file's folder.
+    """Reads and checks a pipeline file. Relative paths in it count from the file's folder. `FILE#NAME`: the
+    pipeline of one of several sinks.
 
-    Raises `ConfigError` naming the file, the option and the cure.
+    Raises `ConfigError` naming the file, the option and the cure; also if the file has several sinks, and
+    none is named.
     """
-    path = Path(path)
+    file, sink = several.split(path)
+    document, base = _document(file), file.resolve().parent
+    if sink is None:
+        several.refuse_several(str(file), document)
+        return parse(document, where=str(file), base=base)
+    parse(document, where=str(file), base=base)  # its own mistakes first
+    return parse(several.member(document, sink, str(file)), where=str(path), base=base)
+
+
+def load_several(path: str | Path) -> tuple[PipelineConfig, dict[str, PipelineConfig]]:
+    """Reads and checks a pipeline file that may have several sinks. Returns what it says for all of them, and
+    the pipeline of each by its name; none, if it has one sink, or the path names one."""
+    file, sink = several.split(path)
+    document = _document(file)
+    if sink is not None or not (names := several.names(document)):
+        return load(path), {}
+    base = file.resolve().parent
+    config = parse(document, where=str(file), base=base)
+    members = {name: several.member(document, name, str(file)) for name in names}
+    return config, {name: parse(one, where=f"{file}#{name}", base=base) for name, one in members.items()}
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """The options in a file, as they are written."""
     try:
         text = path.read_text("utf-8")
     except OSError as error:
@@ -269,7 +312,8 @@ def load(path: str | Path) -> PipelineConfig:
         ) from None
     if not isinstance(document, dict):
         raise ConfigError(f"The pipeline file {path} holds no options.", hint="README shows a pipeline file.")
-    return parse(expanded(document, path), where=str(path), base=path.resolve().parent)
+    found: dict[str, Any] = expanded(document, path)
+    return found
 
 
 @contextlib.contextmanager

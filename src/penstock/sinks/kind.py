@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from penstock.model.schema import TableId
 from penstock.model.section import Section
@@ -44,6 +44,8 @@ class SinkOptions(Section):
 
     type: str
     """Name of the sink."""
+    name: str = Field("", pattern=r"^([A-Za-z][A-Za-z0-9_-]{0,30})?$")
+    """In `sinks`: what commands call this one (`FILE#NAME`). Default: its type."""
 
     @property
     def directory(self) -> Path | None:
