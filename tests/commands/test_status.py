@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from penstock import config as configuration
-from penstock.commands.status import describe
 from penstock.config import PipelineConfig
 from penstock.disk import directory
 from penstock.errors import ConfigError
 from penstock.relaylog.status import stamp
+from penstock.runtime.describe import describe
 from penstock.runtime.progress import Progress
 from penstock.state import StateStore
 

@@ -16,7 +16,6 @@ import pytest
 from tests.disk.holding import holding
 
 from penstock import config as configuration
-from penstock.commands.status import describe, describe_receiver, ensure_run
 from penstock.config import PipelineConfig
 from penstock.disk import directory
 from penstock.errors import ConfigError
@@ -24,6 +23,7 @@ from penstock.relaylog import lease
 from penstock.relaylog.segment import LEASE_FILE, STATUS_FILE
 from penstock.relaylog.status import age_seconds, stamp
 from penstock.runtime import targets
+from penstock.runtime.describe import describe, describe_receiver, ensure_run
 from penstock.state import StateStore
 
 

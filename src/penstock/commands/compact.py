@@ -7,11 +7,11 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from penstock import config as configuration
-from penstock.commands.status import ensure_run
 from penstock.commands.terminal import say, say_json
 from penstock.commands.verify import choose
 from penstock.errors import ConfigError
 from penstock.failures.messages import explained
+from penstock.runtime.describe import ensure_run
 from penstock.sinks.base import Ours, table_sink
 from penstock.state import StateStore
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.table import Table
 
 from penstock import config as configuration
-from penstock.commands.screen import size_text
 from penstock.commands.terminal import cell, console, say, say_json
 from penstock.errors import ConfigError, PenstockError
+from penstock.printable import size_text
 from penstock.relaylog import consumers as registry
 from penstock.relaylog.holders import Holder, Holders
 from penstock.relaylog.reader import RelayLog

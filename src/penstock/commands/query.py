@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.table import Table
 
 from penstock import config as configuration
-from penstock.commands.status import ensure_run
 from penstock.commands.terminal import cell, console, say_json
+from penstock.runtime.describe import ensure_run
 from penstock.state import StateStore
 
 

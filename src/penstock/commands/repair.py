@@ -8,13 +8,13 @@ from typing import Any
 
 from penstock import config as configuration
 from penstock.commands.signal import has_ended, sent
-from penstock.commands.status import ensure_run
 from penstock.commands.terminal import say, say_json
 from penstock.commands.verify import choose, remember, verified
 from penstock.model.column_type import BINARY
 from penstock.model.pattern import exactly
 from penstock.model.schema import TableSchema
 from penstock.model.signal import Signal
+from penstock.runtime.describe import ensure_run
 from penstock.state import StateStore
 from penstock.verify.report import DifferentKey, TableReport, exit_code
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from penstock import config as configuration
 from penstock.commands.signal import START_SECONDS_MAX, sent
-from penstock.commands.status import ensure_run
 from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import say, say_json
 from penstock.disk.directory import is_held
@@ -20,6 +19,7 @@ from penstock.model.pattern import exactly
 from penstock.model.schema import TableId
 from penstock.model.signal import ENDED, Signal
 from penstock.model.table import Parked
+from penstock.runtime.describe import ensure_run
 from penstock.signals.channels import accept
 from penstock.state import StateStore
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.commands.terminal import cell
-from penstock.printable import printable
+from penstock.printable import printable, size_text
 
 RETRIES_SHOWN_MAX = 5
 """Work that is being retried, in lines. Where a source is away all of it is, for one reason."""
@@ -190,11 +190,3 @@ def time_text(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def size_text(size: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

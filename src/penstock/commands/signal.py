@@ -13,11 +13,11 @@ from typing import Any
 from rich.table import Table
 
 from penstock import config as configuration
-from penstock.commands.status import ensure_run
 from penstock.commands.terminal import cell, console, say, say_json
 from penstock.disk import directory
 from penstock.errors import ConfigError
 from penstock.model.signal import ENDED, Signal
+from penstock.runtime.describe import ensure_run
 from penstock.signals import commands
 from penstock.signals.channels import accept
 from penstock.state import StateStore

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from penstock import config as configuration
-from penstock.commands.status import ensure_run
 from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import say, say_json
 from penstock.config import PipelineConfig
@@ -18,6 +17,7 @@ from penstock.failures.messages import explained
 from penstock.model.table import TableState
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
+from penstock.runtime.describe import ensure_run
 from penstock.runtime.progress import VERIFIED
 from penstock.sources import open_source
 from penstock.state import StateStore

@@ -9,19 +9,23 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from penstock import config as configuration
 from penstock.config import PipelineConfig
 from penstock.disk import directory
+from penstock.errors import ConfigError
 from penstock.failures.messages import explained
 from penstock.relaylog.files import LogPlace
 from penstock.runtime import targets
+from penstock.runtime.describe import describe, ensure_run
 from penstock.runtime.log_needs import register
-from penstock.runtime.progress import Progress
+from penstock.runtime.notebook import Plan, Status
+from penstock.runtime.progress import Progress, change_json
 from penstock.runtime.run import Run
 from penstock.runtime.shutdown import Ending, leave_by_force
 from penstock.signals.channels import rest_server, send
@@ -31,21 +35,50 @@ from penstock.sources.preflight import refuse
 from penstock.state import StateStore
 from penstock.state.report import forget_report, forget_status
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 log = logging.getLogger(__name__)
 
 
 class Pipeline:
-    """A pipeline: `Pipeline.load("shop.yaml").run()`.
+    """A pipeline: `Pipeline.load("shop.yaml").run()`, or without a file, with the same options:
+
+        Pipeline(name="shop", source={"host": …}, tables=["shop.*"], sink={"type": "iceberg", "path": …},
+                 state="state/shop").run(once=True)
 
     `run` blocks until another thread or a signal handler calls `stop()`. With `once=True` it also ends when
     the snapshot is done and the targets have everything that was committed at the source before the call.
     It raises a `PenstockError` if the pipeline cannot continue. Nothing is lost then; the next run
     continues.
+
+    With `background=True`, `run` returns at once. As a context manager, the pipeline is stopped at the end:
+
+        with pipeline.run(background=True):
+            print(pipeline.status())
+
+    `spark`: a session that exists already, in whose context the pipeline works. `ConfigError` names what it
+    lacks. Without it, the pipeline starts Spark for itself, and stops it at the end.
     """
 
-    def __init__(self, config: PipelineConfig, *, path: Path | None = None) -> None:
-        self.config = config
+    def __init__(
+        self,
+        config: PipelineConfig | Mapping[str, Any] | None = None,
+        *,
+        path: Path | None = None,
+        **options: Any,
+    ) -> None:
+        """`config` or `options`: what a pipeline file contains. Relative paths count from the working
+        directory. Raises `ConfigError` for mistakes in them."""
+        if not isinstance(config, PipelineConfig):
+            document = configuration.expanded({**(config or {}), **options}, "Pipeline(…)")
+            config = configuration.parse(document, where="Pipeline(…)", base=Path.cwd())
+        elif options:
+            raise TypeError("give a configuration or options, not both")
+        self.config: PipelineConfig = config
         self._path = path
+        self._thread: threading.Thread | None = None
+        self._failure: BaseException | None = None
         self._stopping = threading.Event()
         self.exits = False
         """Whether this process may exit to keep `stop_timeout`, because it only runs this pipeline."""
@@ -68,8 +101,96 @@ class Pipeline:
         signal's id. Raises `ConfigError` if this is not a signal."""
         return send(self.config, kind, data, signal_id)
 
-    def run(self, *, once: bool = False, on_progress: Callable[[Progress], None] | None = None) -> Progress:
+    def plan(self) -> Plan:
+        """What the pipeline would do: tables, targets, types, chunks, time and risks. Starts nothing."""
+        from penstock.runtime.outlook import plan
+
+        return plan(self.config)
+
+    def status(self) -> Status:
+        """The document of `penstock status --json`, also of a run in another process. Raises `ConfigError`
+        if the pipeline has never run."""
+        return Status(describe(self.config))
+
+    def history(self) -> list[dict[str, Any]]:
+        """Every change of a definition, oldest first, and what the pipeline did about it."""
+        ensure_run(self.config)
+        with contextlib.closing(StateStore(self.config.state, read_only=True)) as state:
+            return [change_json(change) for change in state.history()]
+
+    @overload
+    def run(
+        self,
+        *,
+        once: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
+        spark: SparkSession | None = None,
+        background: Literal[False] = False,
+    ) -> Progress: ...
+
+    @overload
+    def run(
+        self,
+        *,
+        once: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
+        spark: SparkSession | None = None,
+        background: Literal[True],
+    ) -> Pipeline: ...
+
+    def run(
+        self,
+        *,
+        once: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
+        spark: SparkSession | None = None,
+        background: bool = False,
+    ) -> Progress | Pipeline:
         """Runs the pipeline: see the class. `on_progress` is called about once a second."""
+        if not background:
+            return self._run(once=once, on_progress=on_progress, spark=spark)
+        if self._thread is not None and self._thread.is_alive():
+            raise ConfigError("This pipeline runs in the background already.", hint="Call `stop()` first.")
+        self._stopping.clear()
+        self._failure = None
+
+        def work() -> None:
+            try:
+                self._run(once=once, on_progress=on_progress, spark=spark)
+            except BaseException as error:  # `wait` raises it
+                self._failure = error
+
+        self._thread = threading.Thread(target=work, name="pipeline", daemon=True)
+        self._thread.start()
+        return self
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Waits until a run in the background has ended, at most `seconds`. False: it still runs. Raises the
+        error that ended it."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+            if self._thread.is_alive():
+                return False
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        return True
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        if error is None:
+            self.wait()
+        elif self._thread is not None:
+            self._thread.join()
+
+    def _run(
+        self, *, once: bool, on_progress: Callable[[Progress], None] | None, spark: SparkSession | None
+    ) -> Progress:
         config = self.config
         directory.make(config.state, "state")
         with directory.disk_errors_explained(), contextlib.ExitStack() as stack:
@@ -105,7 +226,7 @@ class Pipeline:
             stack.callback(receiver.stop)
             receiver.start()
             run = Run(config, state, source, receiver, ending, self._stopping, consumer, rest, once=once,
-                       on_progress=on_progress)  # fmt: skip
+                       on_progress=on_progress, spark=spark)  # fmt: skip
             stack.callback(run.close)
             stack.push(ending.begin_on_error)
             run.prepare(findings)

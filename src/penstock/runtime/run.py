@@ -84,7 +84,9 @@ class Run:
         *,
         once: bool,
         on_progress: Callable[[Progress], None] | None,
+        spark: Any = None,
     ) -> None:
+        """`spark`: a session of the caller, in whose context the run works. None: it starts its own."""
         self.config = config
         self.state = state
         self.source = source
@@ -94,6 +96,7 @@ class Run:
         self.rest = rest
         self.once = once
         self.on_progress = on_progress
+        self.borrowed = spark
         self.closing = contextlib.ExitStack()
         self.log_place = LogPlace.of(config)
         self.chunk_log = ChunkLog(self.log_place)
@@ -159,18 +162,13 @@ class Run:
 
     def _open_spark(self) -> None:
         from penstock.spark.check_staging import check_staging
-        from penstock.spark.lock import lock_state
         from penstock.spark.opened_sink import open_sink
-        from penstock.spark.session import build_session, warm_up
+        from penstock.spark.session import warm_up
 
         config = self.config
         self._take_lease()
         sweep(self.store)
-        variables = executor_variables(config)
-        self.spark = build_session(config.spark, config.sink, config.state, variables=variables)
-        self.closing.callback(self.spark.stop)
-        self.ending.cancel_jobs = self.spark.sparkContext.cancelAllJobs
-        lock_state(self.spark, config.state)
+        self._get_session()
         if not config.spark.is_local:
             check_staging(self.spark, StoreFolder(self.store, f"{SCRATCH}/check"))
         warm_up(self.spark)
@@ -183,6 +181,23 @@ class Run:
             wanted = to_resnapshot(config, self.state)
             transform_changes.check(self.sink, config, self.state, wanted["renewed"], types=config.types)
             targets.check(self.sink, self.state, **wanted, types=config.types)
+
+    def _get_session(self) -> None:
+        """Starts Spark, or takes the caller's, whose jobs and lifetime are not this run's."""
+        from penstock.spark.borrowed import borrow
+        from penstock.spark.lock import lock_state, release_state
+        from penstock.spark.session import build_session
+
+        config = self.config
+        if self.borrowed is not None:
+            self.spark = borrow(self.borrowed, config.spark, config.sink, config.state)
+            self.closing.callback(release_state, self.spark, config.state)
+        else:
+            variables = executor_variables(config)
+            self.spark = build_session(config.spark, config.sink, config.state, variables=variables)
+            self.closing.callback(self.spark.stop)
+            self.ending.cancel_jobs = self.spark.sparkContext.cancelAllJobs
+        lock_state(self.spark, config.state)
 
     def _take_lease(self) -> None:
         """Waits until no driver on another machine can be running."""

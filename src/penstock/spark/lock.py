@@ -71,6 +71,15 @@ def lock_state(spark: SparkSession, directory: Path) -> None:
         time.sleep(0.1)  # polls the lock, with a limit
 
 
+def release_state(spark: SparkSession, directory: Path) -> None:
+    """Gives the lock back while the JVM lives on, because it is the caller's."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    lock = jvm.java.lang.System.getProperties().remove(f"penstock.lock.{directory}")
+    if lock is not None:
+        lock.acquiredBy().close()
+
+
 def left_behind(lock: Path) -> int | None:
     """The pid of the JVM that holds the lock, if it is one of Penstock's JVMs for this state directory.
 
