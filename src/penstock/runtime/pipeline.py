@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
 from penstock import config as configuration
 from penstock.config import PipelineConfig
@@ -34,9 +34,6 @@ from penstock.sources import open_source
 from penstock.sources.preflight import refuse
 from penstock.state import StateStore
 from penstock.state.report import forget_report, forget_status
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +121,7 @@ class Pipeline:
         *,
         once: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
-        spark: SparkSession | None = None,
+        spark: Any = None,
         background: Literal[False] = False,
     ) -> Progress: ...
 
@@ -134,7 +131,7 @@ class Pipeline:
         *,
         once: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
-        spark: SparkSession | None = None,
+        spark: Any = None,
         background: Literal[True],
     ) -> Pipeline: ...
 
@@ -143,7 +140,7 @@ class Pipeline:
         *,
         once: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
-        spark: SparkSession | None = None,
+        spark: Any = None,
         background: bool = False,
     ) -> Progress | Pipeline:
         """Runs the pipeline: see the class. `on_progress` is called about once a second."""
@@ -188,9 +185,7 @@ class Pipeline:
         elif self._thread is not None:
             self._thread.join()
 
-    def _run(
-        self, *, once: bool, on_progress: Callable[[Progress], None] | None, spark: SparkSession | None
-    ) -> Progress:
+    def _run(self, *, once: bool, on_progress: Callable[[Progress], None] | None, spark: Any) -> Progress:
         config = self.config
         directory.make(config.state, "state")
         with directory.disk_errors_explained(), contextlib.ExitStack() as stack:
