@@ -15,7 +15,8 @@ UTC = datetime.timezone.utc
 COLUMNS: dict[str, tuple[pa.DataType, str, list[Any]]] = {
     "i": (pa.int64(), "BIGINT", [-(2**63), 2**63 - 1, 0, None]),
     "f": (pa.float64(), "DOUBLE", [1.7976931348623157e308, -2.2250738585072014e-308, 0.1, None]),
-    "d": (pa.decimal128(38, 18), "DECIMAL(38,18)", [Decimal("-9.000000000000000001"), None, None, None]),
+    "d": (pa.decimal128(38, 18), "DECIMAL(38,18)",
+          [Decimal("-9.000000000000000001"), Decimal("0.000000000000000123"), None, None]),
     "t": (pa.string(), "LONGTEXT", ["'; -- \\", "nul \0 \\0 end\\'", "ä€😀\n\t", None]),
     "b": (pa.binary(), "LONGBLOB", [b"\x00\xff'\\", b"", b"x", None]),
     "o": (pa.bool_(), "TINYINT", [True, False, True, None]),
@@ -38,6 +39,11 @@ def test_mysql_reads_every_literal_as_the_value_it_was(mysql: Database) -> None:
     for place, (name, (_, _, values)) in enumerate(COLUMNS.items(), 1):
         expected = [one.replace(tzinfo=None) if isinstance(one, datetime.datetime) else one for one in values]
         assert [row[place] for row in found] == expected, name
+
+
+def test_decimals_have_no_exponent() -> None:
+    column = pa.array([Decimal("1E-10"), Decimal("-0.000000012345678901"), None], pa.decimal128(38, 18))
+    assert arrow_text.decimals(column).to_pylist() == ["0.000000000100000000", "-0.000000012345678901", None]
 
 
 def test_csv_tells_null_from_an_empty_text() -> None:

@@ -37,9 +37,18 @@ def _for_csv(column: pa.Array) -> pa.Array:
     if _is_binary(column.type):
         return pa.array([None if value is None else "\\x" + value.hex() for value in column.to_pylist()],
                         pa.large_string())  # fmt: skip
-    if pa.types.is_decimal(column.type) or pa.types.is_temporal(column.type):
-        return column.cast(pa.string())
-    return column
+    if pa.types.is_decimal(column.type):
+        return decimals(column)
+    return column.cast(pa.string()) if pa.types.is_temporal(column.type) else column
+
+
+def decimals(column: pa.Array) -> pa.Array:
+    """Decimals as texts, without exponents: a database may take `1E-10` for a binary number."""
+    texts = column.cast(pa.large_string())
+    if not pc.any(pc.match_substring(texts, "E")).as_py():
+        return texts
+    plain = [None if value is None else format(value, "f") for value in column.to_pylist()]
+    return pa.array(plain, pa.large_string())
 
 
 def text_columns(batch: pa.RecordBatch) -> Iterator[tuple[int, str]]:
@@ -84,7 +93,7 @@ def _literals(column: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         column = column.cast(pa.timestamp(kind.unit))
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    values = column.cast(text)
+    values = decimals(column) if pa.types.is_decimal(kind) else column.cast(text)
     if is_text:
         for plain, escaped in (("\\", "\\\\"), ("'", "\\'"), (NUL, "\\0")):
             values = pc.replace_substring(values, plain, escaped)
@@ -104,7 +113,7 @@ def _plain(column: pa.Array) -> pa.Array:
     if pa.types.is_boolean(kind):
         return column.cast(pa.int8())
     if pa.types.is_decimal(kind) and not (kind.scale == 0 and kind.precision <= 18):
-        return column.cast(pa.string())
+        return decimals(column)
     if pa.types.is_decimal(kind):
         return column.cast(pa.int64())
     if pa.types.is_timestamp(kind) and kind.tz is not None:
