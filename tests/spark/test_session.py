@@ -7,14 +7,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 import penstock
 from penstock.config import SparkConfig
 from penstock.sinks.console.registration import ConsoleOptions
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
-from penstock.spark.session import at_launch, local_cores, session_options
+from penstock.sinks.lake.scratch import make_directory
+from penstock.spark.session import at_launch, local_cores, own_scratch, session_options
 
 _ITS_OWN = """
 import os, sys
@@ -192,6 +195,29 @@ def test_cores_of_a_master() -> None:
     assert local_cores("local[4,2]") == 4
     assert local_cores("local[*]") == os.cpu_count()
     assert local_cores("spark://host:7077") is None
+
+
+def test_temporary_files_of_the_jvm_and_of_sinks_are_in_the_scratch_space(
+    spark: SparkSession, lake_root: Path
+) -> None:
+    jvm: Any = spark._jvm
+    own = own_scratch(lake_root / "state")
+    file = Path(jvm.java.io.File.createTempFile("of-the-jvm", "").getPath())
+    folder = Path(jvm.org.apache.spark.util.Utils.createTempDir().getPath())
+    kept = make_directory(spark, "of-a-sink-")
+    try:
+        assert (file.parent, folder.parent) == (own, own)
+        assert kept.parent == own and kept.stat().st_mode & 0o077 == 0
+    finally:
+        file.unlink()
+        kept.rmdir()
+
+
+def test_spark_gets_no_directory_with_a_comma(tmp_path: Path) -> None:
+    """It would take it for two, and the second one would be in the current directory."""
+    options = session_options(SparkConfig(), [ConsoleOptions(type="console")], tmp_path / "a, b")
+    assert "spark.local.dir" not in options
+    assert "java.io.tmpdir" not in options["spark.driver.extraJavaOptions"]
 
 
 def test_what_a_killed_session_left_is_removed_at_the_next_start(tmp_path: Path) -> None:

@@ -266,9 +266,12 @@ def _files(state: Path) -> dict[str, str]:
     _sweep(scratch)
     own = own_scratch(state)
     own.mkdir(exist_ok=True, mode=PRIVATE)
-    # Spark splits this option at commas. A path with a comma would become two directories, one of them in the
-    # current directory.
-    local = {} if "," in str(own) else {"spark.local.dir": str(own)}
+    # Spark splits its directory at commas, also the JVM's one for temporary files. A path with a comma would
+    # become two directories, one of them in the current directory.
+    has_comma = "," in str(own)
+    local = {} if has_comma else {"spark.local.dir": str(own)}
+    # Native libraries of codecs, and directories of Spark: whoever is killed leaves them.
+    temporary = "" if has_comma else f'"-Djava.io.tmpdir={own}" '
     log4j = logs / "log4j2.properties"
     log = str(logs / "spark.log")
     log4j.write_text(_LOG4J.format(log=log, pattern=log.replace("%", "%%")), encoding="utf-8")
@@ -276,7 +279,7 @@ def _files(state: Path) -> dict[str, str]:
         **local,
         "spark.sql.warehouse.dir": str(state / "spark-warehouse"),
         "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={log4j.as_uri()}" '
-        f'"-Dderby.system.home={own}" -XX:-UsePerfData',
+        f'{temporary}"-Dderby.system.home={own}" -XX:-UsePerfData',
         "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
         # The default implementation uses Hadoop's AbstractFileSystem, which is the slow one.
         "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming."

@@ -16,7 +16,6 @@ import atexit
 import hashlib
 import logging
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from penstock.sinks.lake.scratch import make_directory
 from penstock.sinks.lake.sessions import java_map
 from penstock.store.base import Store
 from penstock.store.credentials import Ambient, Credentials, Keys, LentKeys
@@ -145,19 +145,13 @@ class Access:
             if known is not None and known[0] == secrets:
                 return known[1].reference
             if self._directory is None:
-                self._directory = Path(tempfile.mkdtemp(prefix="keys-", dir=self._scratch()))
+                self._directory = make_directory(self._spark, "keys-")
                 atexit.register(shutil.rmtree, self._directory, ignore_errors=True)
             path = self._directory / hashlib.sha256(name.encode()).hexdigest()
             lending = known[1] if known is not None else LentKeys(path)
             lending.renew(keys)
             self._lent[name] = secrets, lending
             return lending.reference
-
-    def _scratch(self) -> str | None:
-        """Spark's scratch directory. Only this run uses it, and the next run removes what a killed one left.
-        None: that of the system."""
-        found = self._spark.conf.get("spark.local.dir", None)
-        return found if found and Path(found).is_dir() else None
 
 
 @dataclass(frozen=True)

@@ -247,7 +247,9 @@ def test_an_index_is_used_again_by_the_next_process(
     form = delta(it)
 
     def indexes() -> Indexes[LiveFiles]:
-        return Indexes(tmp_path, lambda _: LiveFiles(form._commits.checksums), memory_max=2**20)
+        return Indexes(
+            tmp_path, lambda _: LiveFiles(form._commits.checksums), spark=it.spark, memory_max=2**20
+        )
 
     first = form._small._indexes = indexes()
     small(it, 4, (1, "d", False, 4))

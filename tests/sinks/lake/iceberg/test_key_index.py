@@ -38,7 +38,8 @@ def small(it: Place, epoch: int, *rows: tuple[Any, ...]) -> None:
 
 
 def indexes(directory: Path, form: IcebergFormat) -> Indexes[LiveFiles]:
-    return Indexes(directory, partial(LiveFiles, form._classes), memory_max=2**20)
+    live = partial(LiveFiles, form._classes)
+    return Indexes(directory, live, spark=form._spark, memory_max=2**20)
 
 
 def filled(place: Make) -> tuple[Place, Model]:

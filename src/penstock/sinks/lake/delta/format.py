@@ -102,6 +102,7 @@ class DeltaFormat:
         self._indexes = Indexes(
             index_directory(spark),
             lambda _: LiveFiles(self._commits.checksums),
+            spark=spark,
             memory_max=options.key_index_memory,
             enabled=options.key_index,
         )

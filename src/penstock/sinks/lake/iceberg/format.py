@@ -95,6 +95,7 @@ class IcebergFormat:
         self._indexes = Indexes(
             index_directory(spark),
             partial(LiveFiles, self._classes),
+            spark=spark,
             memory_max=options.key_index_memory,
             enabled=options.key_index,
         )

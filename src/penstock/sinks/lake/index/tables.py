@@ -6,7 +6,6 @@ import hashlib
 import logging
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,6 +26,7 @@ from penstock.sinks.lake.index.matching import live_rows
 from penstock.sinks.lake.index.place import INDEX_DIRECTORY
 from penstock.sinks.lake.index.table_index import DamagedRun, Indexed, TableIndex, described
 from penstock.sinks.lake.lookup import LOCAL_ROWS_MAX, Found, Unsearchable
+from penstock.sinks.lake.scratch import make_directory
 from penstock.sinks.lake.vectors import Deleted
 from penstock.store.files import Files
 
@@ -81,13 +81,14 @@ L = TypeVar("L", bound=Lives)
 
 class Indexes(Generic[L]):
     """`directory`: where the indexes are kept. None, or if another process uses it: in a temporary one, and
-    only while this object is used."""
+    only while this object is used. `make_temporary`: makes that one."""
 
     def __init__(
         self,
         directory: Path | None,
         live: Callable[[pa.Schema], L],
         *,
+        spark: SparkSession,
         memory_max: int,
         enabled: bool = True,
     ) -> None:
@@ -96,6 +97,7 @@ class Indexes(Generic[L]):
         may be added to an index."""
         self._directory = directory
         self._live = live
+        self._spark = spark
         self.enabled = enabled
         self._memory_max = memory_max
         self._threads = max(1, min(BUILD_THREADS_MAX, os.cpu_count() or 1))
@@ -146,7 +148,7 @@ class Indexes(Generic[L]):
         if self._directory is not None and self._lock is not None:
             return self._directory
         if self._temporary is None:
-            self._temporary = Path(tempfile.mkdtemp(prefix="penstock-index-"))
+            self._temporary = make_directory(self._spark, "index-")
         return self._temporary
 
 
