@@ -4,11 +4,13 @@ SHELL := /bin/bash
 BIN := .venv/bin
 CARGO := $(or $(shell command -v cargo),$(HOME)/.cargo/bin/cargo)
 FUZZ_TARGETS := $(basename $(notdir $(filter-out %/log.rs,$(wildcard core/fuzz/fuzz_targets/*.rs))))
-# Files of tests side by side, at most four. Each worker has a MySQL and a Spark of its own. Those of quick tests wait a
-# third of the time, so there are two more than cores.
+# Files of tests side by side, at most four. Each worker has a MySQL, and one for each core a Spark of its own
+# (tests/side_by_side.py). Those of quick tests wait a third of the time, so there are two more than cores.
 CORES := $(shell nproc)
 side_by_side = -n $(or $(WORKERS),$(shell echo $$(($(1) < 4 ? $(1) : 4)))) --dist loadfile --no-loadscope-reorder
 export PYTHONPATH := $(CURDIR)/src
+# Images of containers set this. The hundreds of processes of a test run would each compile every file again.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## Show this list
 	@awk -F '  ## | [|] ' '/^[a-z-]+:.*  ## / {name = $$1; sub(/:.*/, "", name); printf "  make %-12s %s\n", name, $$2; \

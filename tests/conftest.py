@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
-from tests import cpu, lake_catalogs
+from tests import cpu, lake_catalogs, side_by_side
 from tests.parts import PARTS, parts_of
 
 from penstock.testing import servers
@@ -54,6 +54,11 @@ def pytest_configure(config: pytest.Config) -> None:
         SHORT_LIVED.update(INTERPRETED)
     if config.getoption("--cpu"):
         config.pluginmanager.register(cpu.Cpu())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    return side_by_side.ByNeed(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)
