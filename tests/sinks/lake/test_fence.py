@@ -61,6 +61,7 @@ WRITES: dict[str, tuple[Any, Write]] = {
 }
 
 
+@pytest.mark.slow_for("append-delta", "append by tasks-delta")
 @both
 @pytest.mark.parametrize("name", WRITES)
 def test_a_commit_that_was_begun_before_is_refused(kind: str, name: str, place: Make) -> None:

@@ -92,7 +92,7 @@ def test_rows_take_the_place_of_those_with_their_keys(place: Make, kind: str) ->
         assert int(summary(it)["added-dvs"]) >= 1
 
 
-@both
+@iceberg_first
 def test_no_file_of_keys_stays_behind(place: Make, kind: str) -> None:
     it = place(kind).create()
     it.sink.append(it.table, it.latest((1, "a", False, 1)), it.commit(1))
@@ -100,7 +100,7 @@ def test_no_file_of_keys_stays_behind(place: Make, kind: str) -> None:
     assert files_of(it) == named_files(it)
 
 
-@pytest.mark.slow_for(*[f"{type_}-delta" for type_ in KEYS if type_ not in ("int", "text", "datetime")])
+@pytest.mark.slow_for(*[f"{type_}-delta" for type_ in KEYS if type_ not in ("text", "datetime")])
 @both
 @pytest.mark.parametrize("type_", KEYS)
 def test_keys_of_every_type_are_found(place: Make, kind: str, type_: str) -> None:
@@ -113,7 +113,7 @@ def test_keys_of_every_type_are_found(place: Make, kind: str, type_: str) -> Non
     assert [row[1:] for row in it.rows()] == [("new", 5)] * 3
 
 
-@pytest.mark.slow_for("a zero date-delta")
+@pytest.mark.slow_for("a zero date-delta", "floating point-delta")
 @both
 @pytest.mark.parametrize(
     ("arrow", "key"), [(pa.float64(), 1.5), (pa.date32(), None)], ids=["floating point", "a zero date"]
@@ -154,7 +154,7 @@ def test_rows_that_may_be_older_are_merged_by_spark(place: Make, kind: str) -> N
     assert it.rows() == [(1, "a", 9)]
 
 
-@both
+@iceberg_first
 def test_a_writer_that_was_replaced_meanwhile_adds_nothing(place: Make, kind: str) -> None:
     it = place(kind).create()
     it.sink.append(it.table, it.latest((1, "a", False, 1)), it.commit(1))
@@ -167,7 +167,7 @@ def test_a_writer_that_was_replaced_meanwhile_adds_nothing(place: Make, kind: st
     assert kind != "iceberg" or files(it) == present
 
 
-@both
+@iceberg_first
 def test_a_data_file_that_others_put_together_meanwhile_is_not_marked(place: Make, kind: str) -> None:
     """Compaction by somebody else removes a file between our look at the table and our commit."""
     it = place(kind).create()
@@ -182,7 +182,7 @@ def test_a_data_file_that_others_put_together_meanwhile_is_not_marked(place: Mak
     assert it.rows() == [(1, "b", 5), (2, "a", 2)]
 
 
-@both
+@iceberg_first
 def test_a_key_that_was_widened_is_found_in_older_files(place: Make, kind: str) -> None:
     it = place(kind, arrow=pa.schema([("id", pa.int32()), ("name", pa.string())])).create()
     it.sink.append(it.table, it.latest((1, "a", False, 1), (2, "a", False, 1)), it.commit(1))
@@ -203,7 +203,7 @@ def test_a_key_column_that_older_files_lack_is_merged_by_spark(place: Make, kind
     assert it.rows() == [(1, "b", 7, 5), (2, "a", 7, 1), (2, "c", 8, 6)]
 
 
-@both
+@iceberg_first
 def test_rows_of_another_shard_with_the_same_key_stay(place: Make, kind: str) -> None:
     it = place(kind, arrow=pa.schema([("id", pa.int64()), ("shard", pa.string())])).create()
     it.sink.append(it.table, it.latest(*[(n, one, False, 1) for n in (1, 2) for one in "ab"]), it.commit(1))
@@ -213,7 +213,7 @@ def test_rows_of_another_shard_with_the_same_key_stay(place: Make, kind: str) ->
     assert it.rows() == [(1, "b", 1), (2, "a", 5), (2, "b", 1), (3, "a", 5)]
 
 
-@pytest.mark.slow_for("10000-delta")
+@pytest.mark.slow_for("1-delta", "10000-delta")
 @both
 @pytest.mark.parametrize("limit", [1, 10_000])
 def test_many_keys_are_looked_for_in_several_goes(

@@ -20,6 +20,9 @@ from penstock.sinks.base import Commit, Foreign, Missing, Ours
 
 Make = Callable[..., Place]
 
+also_in_conformance = pytest.mark.slow
+"""A quick test of `tests/sinks/conformance` keeps the same promise."""
+
 
 def state(place: Place) -> Ours:
     found = place.sink.open(place.table)
@@ -27,6 +30,7 @@ def state(place: Place) -> Ours:
     return found
 
 
+@also_in_conformance
 @iceberg_first
 def test_a_table_is_missing_until_created_then_ours_and_empty(place: Make, kind: str) -> None:
     it = place(kind)
@@ -51,6 +55,7 @@ def test_a_table_whose_target_would_be_that_of_another_table_is_refused(place: M
     assert isinstance(it.sink.open(it.table), Ours)
 
 
+@also_in_conformance
 @iceberg_first
 def test_an_append_adds_live_rows_only_and_its_replay_changes_nothing(place: Make, kind: str) -> None:
     it = place(kind).create()
@@ -61,6 +66,7 @@ def test_an_append_adds_live_rows_only_and_its_replay_changes_nothing(place: Mak
     assert state(it) == Ours(last_commit=it.commit(1), columns=("id", "name"), empty=False)
 
 
+@also_in_conformance
 @iceberg_first
 def test_a_merge_inserts_updates_and_deletes_by_key(place: Make, kind: str) -> None:
     it = place(kind).create()
@@ -72,6 +78,7 @@ def test_a_merge_inserts_updates_and_deletes_by_key(place: Make, kind: str) -> N
     assert it.rows() == [(1, "A", 20), (3, "c", 12), (4, "d", 22)]
 
 
+@also_in_conformance
 @iceberg_first
 def test_an_older_or_equal_sequence_never_overwrites_nor_deletes(place: Make, kind: str) -> None:
     it = place(kind).create()
@@ -88,6 +95,7 @@ def test_an_older_or_equal_sequence_never_overwrites_nor_deletes(place: Make, ki
     assert state(it).last_commit == it.commit(2)
 
 
+@also_in_conformance
 @iceberg_first
 def test_a_replayed_merge_changes_nothing_even_with_other_rows(place: Make, kind: str) -> None:
     it = place(kind).create()
@@ -98,6 +106,7 @@ def test_a_replayed_merge_changes_nothing_even_with_other_rows(place: Make, kind
     assert it.rows() == [(1, "b", 20)]
 
 
+@also_in_conformance
 @iceberg_first
 def test_steps_of_one_epoch_are_commits_of_their_own_in_order(place: Make, kind: str) -> None:
     it = place(kind).create()
@@ -114,6 +123,7 @@ def test_steps_of_one_epoch_are_commits_of_their_own_in_order(place: Make, kind:
     assert it.rows() == [(2, "c", 30)]
 
 
+@also_in_conformance
 @iceberg_first
 def test_a_sink_opened_anew_finds_the_last_commit(place: Make, kind: str) -> None:
     it = place(kind).create()
@@ -124,6 +134,7 @@ def test_a_sink_opened_anew_finds_the_last_commit(place: Make, kind: str) -> Non
     assert not again.sink.merge(it.table, it.latest((1, "c", False, 30)), it.key, it.commit(2, 3))
 
 
+@also_in_conformance
 @iceberg_first
 def test_writes_without_rows_are_recorded_too(place: Make, kind: str) -> None:
     it = place(kind).create()
@@ -137,6 +148,7 @@ def test_writes_without_rows_are_recorded_too(place: Make, kind: str) -> None:
     assert state(it).empty
 
 
+@also_in_conformance
 @iceberg_first
 def test_delete_older_removes_rows_below_the_sequence(place: Make, kind: str) -> None:
     it = place(kind).create()
@@ -148,6 +160,7 @@ def test_delete_older_removes_rows_below_the_sequence(place: Make, kind: str) ->
     assert len(it.rows()) == 3
 
 
+@also_in_conformance
 @iceberg_first
 def test_a_version_reads_as_it_was(place: Make, kind: str) -> None:
     it = place(kind).create()
@@ -209,6 +222,7 @@ ODD_NAMES = [
 ]
 
 
+@also_in_conformance
 @iceberg_first
 def test_columns_may_have_any_name(place: Make, kind: str) -> None:
     it = place(
@@ -224,6 +238,7 @@ def test_columns_may_have_any_name(place: Make, kind: str) -> None:
     assert it.rows() == [(*new[:6], 7, *new[6:], 2)]
 
 
+@also_in_conformance
 @iceberg_first
 @pytest.mark.parametrize(
     "name",
@@ -240,6 +255,7 @@ def test_tables_and_databases_may_have_any_name(place: Make, kind: str, name: st
     assert it.rows() == [(1, "b", 2)]
 
 
+@also_in_conformance
 @iceberg_first
 def test_a_column_with_a_name_of_ours_is_refused(place: Make, kind: str) -> None:
     with pytest.raises(TableError, match="_Sequence"):
@@ -287,6 +303,7 @@ def test_a_target_that_cannot_be_opened_is_cleared_and_made_anew(place: Make, ki
     assert it.sink.open(it.table) == Missing()
 
 
+@also_in_conformance
 @iceberg_first
 def test_the_table_of_another_pipeline_is_not_cleared(place: Make, kind: str) -> None:
     it = place(kind).create()
@@ -309,6 +326,7 @@ def test_the_table_of_another_pipeline_is_foreign(place: Make, kind: str) -> Non
         Place(it.spark, it.config).create()
 
 
+@also_in_conformance
 @iceberg_first
 def test_a_commit_of_another_pipeline_is_refused(place: Make, kind: str) -> None:
     it = place(kind).create()
@@ -317,6 +335,7 @@ def test_a_commit_of_another_pipeline_is_refused(place: Make, kind: str) -> None
     assert it.rows() == []
 
 
+@also_in_conformance
 @iceberg_first
 def test_several_tables_are_written_at_once_each_with_its_own_commits(place: Make, kind: str) -> None:
     it = place(kind)

@@ -125,7 +125,7 @@ def test_transactions_that_may_be_forgotten_are_asked_for(place: Make) -> None:
     assert spark_jobs(it.spark) > before, "by Delta, which knows what is too old"
 
 
-@pytest.mark.parametrize("most", ["1", "500"])
+@pytest.mark.parametrize("most", ["1", pytest.param("500", marks=pytest.mark.slow)])
 def test_a_table_of_more_files_than_its_checksum_lists_is_merged_all_the_same(place: Make, most: str) -> None:
     it = place("delta").create()
     with setting(it, "spark.databricks.delta.allFilesInCrc.thresholdNumFiles", most):

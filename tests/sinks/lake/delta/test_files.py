@@ -110,9 +110,8 @@ def test_a_target_that_asks_something_of_its_writers_gets_no_files_of_ours(
     assert not gets_files_of_ours(it)
 
 
-@pytest.mark.parametrize(
-    "statement", [STATEMENTS[0], *[pytest.param(one, marks=pytest.mark.slow) for one in STATEMENTS[1:]]]
-)
+@pytest.mark.slow  # the test before says that they get no files; how Spark merges is tested without vectors
+@pytest.mark.parametrize("statement", STATEMENTS)
 def test_a_target_that_asks_something_of_its_writers_is_written_by_spark(place: Make, statement: str) -> None:
     it = place("delta").create()
     sql(it, statement)
@@ -147,7 +146,8 @@ def test_a_target_that_was_made_in_another_way_gets_no_files_of_ours(place: Make
     assert not gets_files_of_ours(it)
 
 
-@pytest.mark.parametrize("form", [FORMS[0], pytest.param(FORMS[1], marks=pytest.mark.slow)])
+@pytest.mark.slow  # as above
+@pytest.mark.parametrize("form", FORMS)
 def test_a_target_that_was_made_in_another_way_is_written_by_spark(place: Make, form: str) -> None:
     it = place("delta").create()
     made_as(it, form)
@@ -188,6 +188,7 @@ def test_a_target_may_have_wider_types_than_the_rows(place: Make) -> None:
     assert by_files(it) and [(row[0], str(row[1])) for row in it.rows()] == [(1, "8.00"), (2, "9.00")]
 
 
+@pytest.mark.slow  # a wrong statistic would be a wrong answer in the next test
 def test_spark_skips_files_by_what_is_told_of_them(place: Make) -> None:
     it = place("delta").create()
     for epoch in range(4):
@@ -259,6 +260,7 @@ def test_small_files_are_put_together_now_and_then(place: Make, monkeypatch: pyt
     assert not it.sink.merge(it.table, newer(it, (1, "z", False, 99)), it.key, it.commit(5)), "still recorded"
 
 
+@pytest.mark.slow  # where vectors are is tested below, without Spark
 def test_a_directory_that_was_moved_takes_its_vectors_along(place: Make) -> None:
     it = place("delta").create()
     it.sink.append(
@@ -302,6 +304,7 @@ def test_an_append_goes_beside_those_of_others(place: Make) -> None:
     assert it.sink.last_commit(it.table, "") == it.commit(1)
 
 
+@pytest.mark.slow  # Iceberg has a quick one (tests/sinks/lake/test_file_merge.py)
 def test_a_key_column_that_older_files_lack_is_merged_by_spark(place: Make) -> None:
     it = place("delta").create()
     it.sink.append(it.table, it.latest((1, "a", False, 1)), it.commit(1))

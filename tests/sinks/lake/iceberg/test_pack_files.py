@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
-from tests.sinks.conftest import Place, column
+from tests.sinks.conftest import SEEDS, Place, column
 from tests.sinks.lake.iceberg.test_small_commit import (
     few,
     files,
@@ -250,7 +250,7 @@ def test_so_much_at_a_time(place: Make, monkeypatch: pytest.MonkeyPatch) -> None
     assert whole(it) == before
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None:
     choose = random.Random(seed)
     it = place("iceberg").create()
