@@ -352,8 +352,14 @@ def prepare(
 
 @app.command()
 def demo(
-    rows: Annotated[int, typer.Option(help="Number of rows loaded before the pipeline starts.")] = 1_000_000,
+    rows: Annotated[
+        int | None, typer.Option(help="Number of rows loaded at first: 1,000,000, with --canal 20,000.")
+    ] = None,
     seconds: Annotated[float, typer.Option(help="Minimum number of seconds that the writer runs.")] = 45,
+    canal: Annotated[
+        bool,
+        typer.Option("--canal", help="Let Canal's Java client rebuild the tables from `penstock serve`."),
+    ] = False,
     sink: Annotated[str, typer.Option(help="iceberg, delta or kafka.")] = "iceberg",
     lake: Annotated[
         str, typer.Option(help="local, or s3: a private S3 server with a REST catalog, for Iceberg.")
@@ -372,6 +378,10 @@ def demo(
     from penstock.commands.demo import demo as command
     from penstock.testing.demo import DemoOptions
 
+    if canal:
+        from penstock.commands.demo import canal_demo
+
+        raise typer.Exit(canal_demo(rows, seconds, as_json=as_json))
     if sink not in ("iceberg", "delta", "kafka"):
         raise typer.BadParameter(f"{sink!r} is not one of: iceberg, delta, kafka", param_hint="--sink")
     if sink == "kafka" and (cluster or keep or lake != "local"):
@@ -382,7 +392,7 @@ def demo(
     if lake == "s3" and keep:
         raise typer.BadParameter("s3 goes without --keep", param_hint="--lake")
     options = DemoOptions(
-        rows=rows,
+        rows=1_000_000 if rows is None else rows,
         seconds=seconds,
         sink=sink,  # type: ignore[arg-type]
         lake=lake,  # type: ignore[arg-type]

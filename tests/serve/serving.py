@@ -4,10 +4,6 @@ them."""
 from __future__ import annotations
 
 import contextlib
-import json
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,12 +12,11 @@ from typing import Any
 import yaml
 from tests.serve.entry import CanalEntry
 
+from penstock.testing.canal.server import RunningServer
 from penstock.testing.servers import DatabaseServer
 
-START_S = 60.0
 
-
-class Serving:
+class Serving(RunningServer):
     """A server's file in `folder`, and any number of processes for it, one after the other."""
 
     def __init__(self, server: DatabaseServer, folder: Path, **options: Any) -> None:
@@ -38,37 +33,9 @@ class Serving:
             **options,
         }  # fmt: skip
         self.folder = folder
-        self.file = folder / "server.yaml"
-        self.file.write_text(yaml.safe_dump({name: one for name, one in document.items() if one is not None}))
-        self.errors = folder / "stderr"
-        self.process: subprocess.Popen[str] | None = None
-        self.address = ""
-
-    def start(self) -> str:
-        """Returns the address."""
-        command = [sys.executable, "-m", "penstock", "serve", str(self.file), "--json"]
-        with open(self.errors, "ab") as errors:
-            self.process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL, text=True
-            )
-        assert self.process.stdout is not None
-        while line := self.process.stdout.readline():
-            said = json.loads(line)
-            if "listening" in said:
-                self.address = said["listening"]["canal"]
-                return self.address
-        raise AssertionError(f"the server did not start: {self.errors.read_text()}")
-
-    def stop(self) -> int:
-        assert self.process is not None
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
+        file = folder / "server.yaml"
+        file.write_text(yaml.safe_dump({name: one for name, one in document.items() if one is not None}))
+        super().__init__(file, folder / "stderr")
 
 
 @contextlib.contextmanager

@@ -47,14 +47,36 @@ class _Plain:
             self._console.print("  " + summary_line(status), highlight=False, soft_wrap=True)
 
 
-def report(console: Console, options: DemoOptions, result: DemoResult) -> None:
+def canal_demo(rows: int | None, seconds: float, *, as_json: bool) -> int:
+    """Runs the demo of the subscription server. Returns exit code 0 only if every table was proven equal."""
+    from penstock.testing.canal.demo import CanalDemo, CanalDemoOptions
+
+    console = Console(stderr=as_json)
+    options = CanalDemoOptions(seconds=seconds) if rows is None else CanalDemoOptions(rows, seconds)
+    result = CanalDemo(options, say=lambda text: console.print(text, markup=False, highlight=False)).run()
+    console.print(_tables(result.tables))
+    console.print(
+        f"{result.rows:,} changes in {result.batches:,} batches, {result.repeated:,} of them again behind a "
+        f"kill, {result.after_acknowledgement} behind their acknowledgement; "
+        f"killed: {', '.join(result.kills)}; {result.seconds:.0f} s"
+    )
+    if as_json:
+        sys.stdout.write(json.dumps(result.to_json()) + "\n")
+    return 0 if result.equal else 1
+
+
+def _tables(tables: list[dict[str, Any]]) -> Table:
     table = Table(title="Source and target", title_justify="left")
     for name in ("table", "rows at the source", "rows at the target", "equal"):
         table.add_column(name, justify="left" if name in ("table", "equal") else "right")
-    for item in result.tables:
+    for item in tables:
         mark = "[green]yes[/]" if item["equal"] else "[red]NO[/]"
         table.add_row(item["table"], f"{item['rows_source']:,}", f"{item['rows_target']:,}", mark)
-    console.print(table)
+    return table
+
+
+def report(console: Console, options: DemoOptions, result: DemoResult) -> None:
+    console.print(_tables(result.tables))
     phases = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in result.phases.items())
     console.print(
         f"{result.rows:,} rows, {result.changes:,} changes while it ran, {result.chunks} chunks, "

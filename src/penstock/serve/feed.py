@@ -19,7 +19,7 @@ from penstock.serve.batches import Piece, Place
 from penstock.serve.definitions import Redefined
 from penstock.serve.filters import Filter
 from penstock.serve.log import ServedLog
-from penstock.serve.mysql import UNREADABLE_HINT, statement_entries
+from penstock.serve.mysql import UNREADABLE_HINT, statement_entries, unreadable
 from penstock.serve.settings import DestinationSection
 
 READ_BYTES = 1024**2
@@ -136,7 +136,7 @@ def _explained(error: DecodeError) -> PenstockError:
     if table or isinstance(error, SchemaMismatch):
         return TableError(
             f"Rows of table {TableId.parse(table) if '.' in table else table} cannot be read at offset "
-            f"{error.offset}: {error.reason}.",
+            f"{error.offset}: {unreadable(error.reason)}.",
             hint=UNREADABLE_HINT,
             table=table,
             offset=error.offset,

@@ -20,7 +20,7 @@ from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.messages.canal import canal_entry, canal_type
 from penstock.sources.mysql.options import StartAt
 
-__all__ = ["UNREADABLE_HINT", "StartAt", "offset_of", "statement_entries"]
+__all__ = ["UNREADABLE_HINT", "StartAt", "offset_of", "statement_entries", "unreadable"]
 
 UNREADABLE_HINT = (
     "Leave the table out with the destination's `exclude`, or begin behind it (`start`). With "
@@ -55,6 +55,11 @@ def statement_entries(
     else:
         tables = [table for table in tables if wanted(table)]
     return [canal_entry(statement, kind, table.database, table.table) for table in tables]
+
+
+def unreadable(reason: str) -> str:
+    """Why rows cannot be decoded, without what only helps users of `penstock encode`."""
+    return reason.partition("; give its definition by")[0]
 
 
 def offset_of(log: RelayLog, start: StartAt) -> Offset:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 import subprocess
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from typing_extensions import Self
 
@@ -71,6 +73,12 @@ class JavaClient:
         not wait."""
         answer = self._ask(f"get {size} {milliseconds}").split()
         return int(answer[1]), [base64.b64decode(self._line()) for _ in range(int(answer[2]))]
+
+    def rows(self, size: int, milliseconds: int = 2000) -> tuple[int, list[list[Any]]]:
+        """The same, with a list for each row: event, database, table, file, position, and the columns before
+        and after the change. Instead of the columns, a statement has its SQL."""
+        answer = self._ask(f"rows {size} {milliseconds}").split()
+        return int(answer[1]), [json.loads(self._line()) for _ in range(int(answer[2]))]
 
     def acknowledge(self, batch_id: int) -> None:
         self._ok(f"ack {batch_id}")

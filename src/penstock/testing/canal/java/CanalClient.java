@@ -21,6 +21,8 @@ import java.util.concurrent.TimeUnit;
  * subscribe FILTER         ok        (empty: the destination's own)
  * unsubscribe              ok
  * get SIZE MILLISECONDS    batch ID COUNT, then COUNT lines with an entry in Base64; a negative time: do not wait
+ * rows SIZE MILLISECONDS   batch ID COUNT, then COUNT lines with a JSON array for each row: event, database, table, file,
+ *                          position, and the columns before and after the change; or the SQL of a statement
  * ack ID, rollback ID      ok        (rollback 0: everything)
  * disconnect               ok
  * </pre>
@@ -48,13 +50,17 @@ public final class CanalClient {
 
     private static void answer(CanalConnector connector, String[] words, PrintStream out) throws Exception {
         String request = words[0];
-        if (request.equals("get")) {
+        if (request.equals("get") || request.equals("rows")) {
             long milliseconds = Long.parseLong(words[2]);
             int size = Integer.parseInt(words[1]);
             Message message = milliseconds < 0
                     ? connector.getWithoutAck(size)
                     : connector.getWithoutAck(size, Long.valueOf(milliseconds), TimeUnit.MILLISECONDS);
-            print(message, out);
+            if (request.equals("get")) {
+                print(message, out);
+            } else {
+                printRows(message, out);
+            }
             return;
         }
         if (request.equals("connect")) {
@@ -87,5 +93,83 @@ public final class CanalClient {
             CanalEntry.Entry entry = (CanalEntry.Entry) entries.get(index);
             out.println(Base64.getEncoder().encodeToString(entry.toByteArray()));
         }
+    }
+
+    private static void printRows(Message message, PrintStream out) throws Exception {
+        StringBuilder lines = new StringBuilder();
+        int count = 0;
+        List entries = message.getEntries();
+        for (int index = 0; index < entries.size(); index++) {
+            CanalEntry.Entry entry = (CanalEntry.Entry) entries.get(index);
+            if (entry.getEntryType() != CanalEntry.EntryType.ROWDATA) {
+                continue;
+            }
+            CanalEntry.RowChange change = CanalEntry.RowChange.parseFrom(entry.getStoreValue());
+            if (change.getSql().length() > 0) {
+                head(entry, change, lines);
+                lines.append(',');
+                text(change.getSql(), lines);
+                lines.append("]\n");
+                count++;
+            }
+            for (int number = 0; number < change.getRowDatasCount(); number++) {
+                CanalEntry.RowData row = change.getRowDatas(number);
+                head(entry, change, lines);
+                lines.append(',');
+                columns(row.getBeforeColumnsList(), lines);
+                lines.append(',');
+                columns(row.getAfterColumnsList(), lines);
+                lines.append("]\n");
+                count++;
+            }
+        }
+        out.println("batch " + message.getId() + " " + count);
+        out.print(lines);
+    }
+
+    private static void head(CanalEntry.Entry entry, CanalEntry.RowChange change, StringBuilder out) {
+        CanalEntry.Header header = entry.getHeader();
+        out.append('[');
+        text(change.getEventType().name(), out);
+        out.append(',');
+        text(header.getSchemaName(), out);
+        out.append(',');
+        text(header.getTableName(), out);
+        out.append(',');
+        text(header.getLogfileName(), out);
+        out.append(',').append(header.getLogfileOffset());
+    }
+
+    private static void columns(List columns, StringBuilder out) {
+        out.append('{');
+        for (int index = 0; index < columns.size(); index++) {
+            CanalEntry.Column column = (CanalEntry.Column) columns.get(index);
+            if (index > 0) {
+                out.append(',');
+            }
+            text(column.getName(), out);
+            out.append(':');
+            if (column.getIsNull()) {
+                out.append("null");
+            } else {
+                text(column.getValue(), out);
+            }
+        }
+        out.append('}');
+    }
+
+    private static void text(String value, StringBuilder out) {
+        out.append('"');
+        for (int index = 0; index < value.length(); index++) {
+            char letter = value.charAt(index);
+            if (letter == '"' || letter == '\\') {
+                out.append('\\').append(letter);
+            } else if (letter < ' ' || letter > '~') {
+                out.append(String.format("\\u%04x", new Object[] {Integer.valueOf(letter)}));
+            } else {
+                out.append(letter);
+            }
+        }
+        out.append('"');
     }
 }

@@ -1,0 +1,146 @@
+"""Where clients begin, and with which definitions: the log's past, and its loss."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.serve.conftest import Shop
+from tests.serve.raw_client import Failed, RawClient
+from tests.serve.serving import Serving, rows_of, serving
+
+from penstock.errors import PenstockError
+from penstock.testing.servers import Database, MySqlServer
+
+
+def read_all(server: Serving, count: int = 0, **names: str) -> list[Any]:
+    """At least `count` rows and statements, and all that there are then."""
+    found: list[Any] = []
+    with RawClient(server.address, **names) as client:
+        client.subscribe()
+        deadline = time.monotonic() + 30
+        while (batch := client.get(1000, 500))[0] != -1 or len(found) < count:
+            assert time.monotonic() < deadline, found
+            if batch[0] != -1:
+                found += rows_of(batch[1])
+                client.acknowledge(batch[0])
+    return found
+
+
+def notes(rows: list[Any]) -> list[Any]:
+    return [row[3] if len(row) == 4 else row[2].split()[0] for row in rows]
+
+
+def test_a_client_that_is_far_behind_gets_the_columns_of_then(shop: Shop) -> None:
+    shop.execute("INSERT INTO orders VALUES (1, 'a')")
+    shop.execute("ALTER TABLE orders RENAME COLUMN note TO remark", "INSERT INTO orders VALUES (2, 'b')")
+    shop.serving.stop()
+    shop.execute("ALTER TABLE orders DROP COLUMN remark, ADD price INT", "INSERT INTO orders VALUES (3, 9)")
+    shop.execute("CREATE TABLE more (x INT)", "INSERT INTO more VALUES (5)")
+    shop.serving.start()
+    expected = [
+        {"id": "1", "note": "a"}, "ALTER", {"id": "2", "remark": "b"}, "ALTER", {"id": "3", "price": "9"},
+        "CREATE", {"x": "5"},
+    ]  # fmt: skip
+    assert notes(read_all(shop.serving, len(expected))) == expected
+    shop.serving.kill()
+    shop.serving.start()
+    assert read_all(shop.serving) == []
+    assert notes(read_all(shop.serving, client_id="another")) == expected
+
+
+def test_a_log_from_the_sources_beginning_has_definitions_from_its_statements(
+    source: MySqlServer, tmp_path: Path
+) -> None:
+    database = Database(source)
+    database.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT)", "INSERT INTO t VALUES (1, 2)",
+        "ALTER TABLE t DROP COLUMN a", "INSERT INTO t VALUES (2)", "RENAME TABLE t TO u",
+        "INSERT INTO u VALUES (3)",
+    )  # fmt: skip
+    destination = {"filter": rf"{database.name}\..*", "start": "earliest"}
+    with serving(source, tmp_path, destinations={"example": destination}) as server:
+        assert notes(read_all(server, 7)) == [
+            "CREATE", "CREATE", {"id": "1", "a": "2"}, "ALTER", {"id": "2"}, "RENAME", {"id": "3"},
+        ]  # fmt: skip
+
+
+def test_rows_whose_definition_is_not_known_are_refused_by_name(source: MySqlServer, tmp_path: Path) -> None:
+    database = Database(source)
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT)", "CREATE TABLE v (id INT PRIMARY KEY)")
+    source.execute("FLUSH BINARY LOGS")
+    file, _ = source.position()
+    database.execute("INSERT INTO v VALUES (7)", "INSERT INTO t VALUES (1, 2)", "ALTER TABLE t DROP COLUMN a")
+    database.execute("INSERT INTO t VALUES (2)")
+    account = {"host": source.host, "port": source.port, "user": source.user, "password": source.password}
+    options = {
+        "source": {**account, "start": {"file": file, "position": 4}},
+        "destinations": {
+            "example": {"filter": rf"{database.name}\..*", "start": "earliest"},
+            "without": {"filter": rf"{database.name}\..*", "exclude": r".*\.t", "start": "earliest"},
+        },
+    }
+    with serving(source, tmp_path, **options) as server:
+        with RawClient(server.address) as client:
+            client.subscribe()
+            assert notes(rows_of(client.get(100)[1])) == [{"id": "7"}]
+            with pytest.raises(Failed, match=rf"{database.name}\.t "):
+                client.get(100)
+        assert notes(read_all(server, 1, destination="without")) == [{"id": "7"}]
+
+
+def test_a_client_begins_at_a_place_of_the_source(source: MySqlServer, tmp_path: Path) -> None:
+    database = Database(source)
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    file, position = source.position()
+    executed = source.query("SELECT @@gtid_executed")[0][0].replace("\n", "")
+    moment = source.query("SELECT DATE_FORMAT(UTC_TIMESTAMP(6) + INTERVAL 1 SECOND, '%Y-%m-%dT%TZ')")[0][0]
+    database.execute("DO SLEEP(2.1)", "INSERT INTO t VALUES (2)", "INSERT INTO t VALUES (3)")
+    starts = {"at": {"file": file, "position": position}, "set": {"gtid": executed},
+              "time": {"timestamp": moment}}  # fmt: skip
+    destinations = {
+        name: {"filter": rf"{database.name}\..*", "start": start} for name, start in starts.items()
+    }
+    with serving(source, tmp_path, destinations=destinations) as server:
+        for name in starts:
+            assert notes(read_all(server, 2, destination=name)) == [{"id": "2"}, {"id": "3"}], name
+
+
+@pytest.mark.parametrize("knows_source", [True, False])
+def test_a_log_of_another_receiver_is_read_and_followed(
+    source: MySqlServer, tmp_path: Path, knows_source: bool
+) -> None:
+    database = Database(source)
+    destination = {"filter": rf"{database.name}\..*", "start": "earliest"}
+    options: dict[str, Any] = {"destinations": {"example": destination}}
+    if not knows_source:  # then it has only what the log says
+        source.execute("SET GLOBAL binlog_row_metadata = FULL")
+    try:
+        database.execute("CREATE TABLE t (id INT PRIMARY KEY, b INT)", "INSERT INTO t VALUES (1, 2)")
+        with serving(source, tmp_path / "first", **options) as first:
+            read_all(first, 2)
+            options["relay_log"] = {"path": str(tmp_path / "first" / "relay")}
+            options |= {} if knows_source else {"source": None, "positions": {"type": "memory"}}
+            with serving(source, tmp_path / "second", name="second", **options) as second:
+                assert notes(read_all(second, 3)) == ["CREATE", "CREATE", {"id": "1", "b": "2"}]
+                database.execute("INSERT INTO t VALUES (2, 3)")
+                expected = [{"id": "2", "b": "3"}]
+                assert notes(read_all(second, 1))[-1:] == expected
+                assert notes(read_all(first, 1)) == expected
+    finally:
+        source.execute("SET GLOBAL binlog_row_metadata = MINIMAL")
+
+
+def test_positions_of_another_log_are_refused(source: MySqlServer, tmp_path: Path) -> None:
+    made = Serving(source, tmp_path)
+    (tmp_path / "positions").mkdir()
+    document = {"relay_log": "another", "clients": {}}
+    (tmp_path / "positions" / "destination-example.json").write_text(json.dumps(document))
+    with pytest.raises(PenstockError, match="another relay log"):
+        made.start()
+    (tmp_path / "positions" / "destination-example.json").write_text("")
+    with pytest.raises(PenstockError, match="cannot be read"):
+        made.start()
