@@ -9,14 +9,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["ChangeBatch", "ChangeReader", "Committed", "PenstockError", "Pipeline", "TableChanged", "follow"]
+__all__ = [
+    "ChangeBatch",
+    "ChangeReader",
+    "Committed",
+    "PenstockError",
+    "Pipeline",
+    "TableChanged",
+    "follow",
+    "wait_until",
+]
 
 if TYPE_CHECKING:
     from penstock.changes import ChangeBatch, ChangeReader, Committed, TableChanged, follow
     from penstock.errors import PenstockError
+    from penstock.runtime.completeness import wait_until
     from penstock.runtime.pipeline import Pipeline
 
-_HOMES = {"Pipeline": "penstock.runtime.pipeline", "PenstockError": "penstock.errors"}
+_HOMES = {
+    "Pipeline": "penstock.runtime.pipeline",
+    "wait_until": "penstock.runtime.completeness",
+    "PenstockError": "penstock.errors",
+}
 
 
 def __getattr__(name: str) -> Any:

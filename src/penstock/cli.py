@@ -271,6 +271,22 @@ def query(
     command(file, sql, limit=limit, as_json=as_json)
 
 
+@app.command(name="wait-until")
+def wait_until(
+    file: File,
+    table: Annotated[str, typer.Argument(help="database.table", show_default=False)],
+    until: Annotated[
+        str, typer.Argument(help="A time such as 2026-11-25T18:00:00+00:00, or now: the source's time.")
+    ] = "now",
+    timeout: Annotated[float | None, typer.Option(help="Seconds to wait at most.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Wait until a target has everything that was committed at the source up to a time."""
+    from penstock.commands.wait_until import wait_until as command
+
+    command(file, table, until, timeout=timeout, as_json=as_json)
+
+
 for offline in (inspect, encode, schema):
     app.command()(offline)
 

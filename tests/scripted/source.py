@@ -7,6 +7,7 @@ format (`log_bytes.py`); statements, catalog, chunks, watermarks, receiver and p
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -65,6 +66,9 @@ class ScriptedSource:
 
     def end_position(self) -> SourcePosition:
         return self.server.end
+
+    def clock_us(self) -> int:
+        return time.time_ns() // 1000
 
     def statements(
         self,

@@ -39,12 +39,15 @@ from penstock.config.sink_section import SinkSection
 from penstock.config.source_section import SourceSection, options_model
 from penstock.config.store_section import StoreConfig, set_in_environment
 from penstock.errors import ConfigError
+from penstock.model.history import Versions
+from penstock.model.pattern import matches, overlap
 from penstock.model.schema import DEFAULT_TYPES, EXACT_TYPES, TableId, TypeOptions
 from penstock.model.section import Section
 from penstock.model.shards import ShardRule, contradiction
 from penstock.model.transforms import TransformRule
 from penstock.model.transforms import contradiction as transforms_contradiction
 from penstock.model.units import Milliseconds
+from penstock.model.views import ViewRule, view_table
 from penstock.secret import REVEALED, Secret, by_variable, lent, take_back, variable_of
 from penstock.sinks import registry
 from penstock.sinks.kind import SinkKind, SinkOptions
@@ -94,6 +97,13 @@ class PipelineConfig(Section):
     transform_key: Secret = Secret()
     """The secret for `hash` and `tokenize` in `transforms`, at least 16 characters. Use `${NAME}` to take it
     from the environment. With another key, the same values become other texts."""
+    history: Versions = Field({})
+    """Targets that keep every version of a row (iceberg, delta): `scd2` for all tables, or patterns of
+    tables, each with `scd2`. They have the columns `_valid_from`, `_valid_to` and `_is_current`
+    (docs/history.md)."""
+    views: dict[str, ViewRule] = Field({})
+    """Tables at the target that are kept equal to a query over the others, by name: `database.table`, or a
+    name in the database `views` (iceberg, delta; docs/views.md)."""
     sink: SinkSection = registry.DEFAULT.options()
     sinks: tuple[SinkSection, ...] = ()
     """Several sinks instead of `sink`: sections like it, each with a `name` if two have one type. Each has
@@ -174,6 +184,39 @@ class PipelineConfig(Section):
         if self.merge_shards and any(rule.to is not None for rule in self.transforms):
             raise ValueError(
                 "`to` in `transforms` cannot be used with `merge_shards`, which names targets, too"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _can_keep_views(self) -> PipelineConfig:
+        for name in self.views:
+            if not self.sink_kind.keeps_history:
+                able = registry.own_names(lambda kind: kind.keeps_history)
+                raise ValueError(f"`views` needs the sink {able}, not {self.sink.type}")
+            if not re.fullmatch(r"(\w+\.)?\w+", name):
+                raise ValueError(f"`views`: {name!r} is no plain name; write name or database.name")
+            if any(matches(pattern, view_table(name)) for pattern in self.tables.include):
+                raise ValueError(f"`views`: {name} has the name of a captured table; name another database")
+        return self
+
+    @model_validator(mode="after")
+    def _can_keep_history(self) -> PipelineConfig:
+        if not self.history:
+            return self
+        if not self.sink_kind.keeps_history:
+            able = registry.own_names(lambda kind: kind.keeps_history)
+            raise ValueError(f"`history` needs the sink {able}, not {self.sink.type}")
+        for pattern in self.history:
+            if not any(overlap(pattern, captured) for captured in self.tables.include):
+                raise ValueError(f"`history`: no table that `tables` captures can match `{pattern}`")
+        if self.merge_shards:
+            raise ValueError(
+                "`history` cannot be used with `merge_shards`: versions are told by the key alone"
+            )
+        if self.cascades == "apply":
+            raise ValueError(
+                "`history` cannot be used with `cascades: apply`, which changes rows without events; use "
+                "cascades: park"
             )
         return self
 

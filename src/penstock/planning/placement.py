@@ -51,6 +51,7 @@ class Placing:
         *,
         windows: Windows,
         append_only: bool,
+        keeps_versions: Callable[[TableId], bool],
         discard: Callable[[StagedChunk], None],
         limits: PlacementLimits,
     ) -> None:
@@ -59,6 +60,7 @@ class Placing:
         self._statements = statements
         self._windows = windows
         self._append_only = append_only
+        self._keeps_versions = keeps_versions
         self._discard = discard
         self._limits = limits
         self._breaks: dict[TableId, list[Break]] = {}
@@ -198,7 +200,8 @@ class Placing:
                 scans.append(Scan(splits, scan.seen))
         chunks = tuple(item.chunk for item in group)
         window = min(item.window for item in group) if state.schema.foreign_keys else None
-        return [PlaceChunks(chunks, tuple(scans), "changes" if self._append_only else mode, window)]
+        mode = "changes" if self._append_only or self._keeps_versions(state.table) else mode
+        return [PlaceChunks(chunks, tuple(scans), mode, window)]
 
     def _last_of_snapshot(self, state: TableState, placed: list[Placed]) -> bool:
         """Whether the table's snapshot ends with these chunks."""

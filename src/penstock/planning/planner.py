@@ -93,14 +93,17 @@ class Planner:
         limits: PlannerLimits,
         identify: Callable[[TableId], str | None] = lambda table: None,
         cascades: TypeOptions | None = None,
+        keeps_versions: Callable[[TableId], bool] = lambda table: False,
     ) -> None:
-        """`identify`: see `TableSink.identity`. `cascades`: how column types are mapped, if Penstock
-        computes what foreign keys change; None: it does not."""
+        """`keeps_versions`: whether the target of a table takes every change (`VersionSink`). `identify`: see
+        `TableSink.identity`. `cascades`: how column types are mapped, if Penstock computes what foreign keys
+        change; None: it does not."""
         self._state = state
         self._log = relay_log
         self._statements = statements
         self._policies = policies
         self._append_only = policies.append_only
+        self._keeps_versions = keeps_versions
         self._discard = discard
         self._limits = limits
         self._placing = Placing(
@@ -109,6 +112,7 @@ class Planner:
             statements,
             windows=windows,
             append_only=policies.append_only,
+            keeps_versions=keeps_versions,
             discard=discard,
             limits=limits.placement,
         )
@@ -402,7 +406,7 @@ class Planner:
             events, size = self._log.tables(part, exact=True).get(state.table, (0, 0))
         if not events:
             return []
-        if self._append_only:
+        if self._append_only or self._keeps_versions(state.table):
             splits = self._log.splits(part, state.table, bytes_aim=self._limits.task_bytes // 2)
             return [ApplyEvents(tuple(splits), "changes", size)] if splits else []
         splits = self._log.splits(part, state.table, bytes_aim=self._limits.task_bytes)

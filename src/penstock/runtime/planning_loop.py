@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from penstock.config import PipelineConfig
+from penstock.model.history import History
 from penstock.model.offset import Offset
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import TableId
@@ -172,4 +173,5 @@ def make_planner(
         limits=planner_limits(config),
         identify=sink.identity if isinstance(sink, TableSink) else _no_identity,
         cascades=config.types if applies_cascades else None,
+        keeps_versions=History(config.history).__contains__,
     )

@@ -253,6 +253,7 @@ class Run:
             EpochSettings.of(config), self._split_sources(), self._applied,
             may_write=lambda: None if self.lease is None else self.lease.check(),
             log_place=self.log_place, schema_ids=schema_ids(self.sink),
+            refresh_views=self._open_views(),
         )  # fmt: skip
         self.chunks = SnapshotReader(
             SparkJobs(self.spark),
@@ -271,6 +272,16 @@ class Run:
             found_all=self.source.chunks.close_idle,
         )
         self.chunks.limits(**limits_by_signal(self.state))
+
+    def _open_views(self) -> Callable[[], None]:
+        """Returns the function that brings views up to date."""
+        from penstock.spark.opened_sink import open_views
+
+        views = open_views(self.config, self.spark, self.sink, self.state)
+        if views is None:
+            return lambda: None
+        self.closing.callback(views.close)
+        return views.refresh
 
     def _split_sources(self) -> SplitSources:
         """Where tasks find the log. On one machine that is the relay log itself."""

@@ -1,4 +1,4 @@
-"""Checks at the start of a run that targets have what `transforms` says now.
+"""Checks at the start of a run that targets have what `transforms` and `history` say now.
 
 The state remembers the rules of the last run. A target that was filled under other rules has rows of two
 kinds as soon as something is written to it, so that is refused. Recreating the target is the cure.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from penstock._core import arrow_schema
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError, TableError
+from penstock.model.history import History
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState
 from penstock.model.transforms import TransformRule, Transforms
@@ -21,9 +23,9 @@ from penstock.sinks.base import Sink, table_sink
 from penstock.spark.transformed_sink import TransformedSink
 from penstock.state import StateStore
 
-RULES = "transforms"
+RULES = "shape_of_targets"
 """Key of the rules in the state."""
-CHANGED = "its transforms changed"
+CHANGED = "`transforms` or `history` changed"
 
 
 def check(
@@ -31,14 +33,14 @@ def check(
 ) -> None:
     """Raises `ConfigError` if a target was filled under other rules. Targets that are going to be `renewed`
     are emptied and get the columns of the present rules, because a plan may still be pending for them."""
-    now, was = Transforms(config.transforms), remembered(state)
+    now, was = Shape.of(config), remembered(state)
     for table in state.tables().values():
         if table.last_epoch > 0 and now.digest(table.table) != was.digest(table.table):
             if table.table not in renewed:
                 raise _other_rules(table.table, config)
             _renew(sink, state, table, types)
-    if now.rules != was.rules:
-        state.set_meta(RULES, json.dumps([rule.model_dump(mode="json") for rule in now.rules]))
+    if now.to_json() != was.to_json():
+        state.set_meta(RULES, json.dumps(now.to_json()))
 
 
 def check_new(sink: Sink, state: StateStore, *, types: TypeOptions) -> None:
@@ -55,9 +57,31 @@ def check_new(sink: Sink, state: StateStore, *, types: TypeOptions) -> None:
                 ) from error
 
 
-def remembered(state: StateStore) -> Transforms:
-    """The rules of the last run."""
-    return Transforms(TransformRule.model_validate(one) for one in json.loads(state.meta(RULES) or "[]"))
+@dataclass(frozen=True)
+class Shape:
+    """What decides how the rows of targets differ from those of their tables."""
+
+    transforms: Transforms
+    history: History
+
+    @classmethod
+    def of(cls, config: PipelineConfig) -> Shape:
+        return cls(Transforms(config.transforms), History(config.history))
+
+    def digest(self, table: TableId) -> tuple[str, bool]:
+        """Identifies it for one table."""
+        return self.transforms.digest(table), table in self.history
+
+    def to_json(self) -> dict[str, Any]:
+        rules = [rule.model_dump(mode="json") for rule in self.transforms.rules]
+        return {"transforms": rules, "history": self.history.rules}
+
+
+def remembered(state: StateStore) -> Shape:
+    """That of the last run."""
+    known = json.loads(state.meta(RULES) or '{"transforms": [], "history": {}}')
+    rules = [TransformRule.model_validate(one) for one in known["transforms"]]
+    return Shape(Transforms(rules), History(known["history"]))
 
 
 def _renew(sink: Sink, state: StateStore, table: TableState, types: TypeOptions) -> None:
@@ -76,7 +100,7 @@ def _other_rules(table: TableId, config: PipelineConfig) -> ConfigError:
             "A change log cannot be made again. Use another `state` and `sink.path`, or give the rules back."
         )
     return ConfigError(
-        f"`transforms` says something else for {table} than when its target was filled.",
+        f"`transforms` or `history` says something else for {table} than when its target was filled.",
         hint=hint,
         table=str(table),
     )

@@ -224,6 +224,18 @@ class TableSink(Sink, Protocol):
         meanwhile."""
 
 
+@runtime_checkable
+class VersionSink(TableSink, Protocol):
+    """A `TableSink` that keeps every version of some tables' rows. For these, `write_versions` takes the
+    place of `append` and `merge`."""
+
+    def write_versions(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
+        """Adds changes, in the layout `changelog` with the row before each update."""
+
+    def read_whole(self, table: TableId) -> DataFrame:
+        """All versions. `read` returns the present rows."""
+
+
 Subject = TableId | Literal["definitions"] | None
 """What a message is about: rows of a table, definitions of tables (for a topic of their own), or None: the
 begin or the end of a transaction."""
@@ -353,6 +365,18 @@ def log_sink(sink: Sink) -> LogSink:
     if not isinstance(sink, LogSink):
         raise InternalError("Messages reached a sink that takes none.")
     return sink
+
+
+def version_sink(sink: Sink) -> VersionSink:
+    """The sink as a `VersionSink`, for a plan that needs one."""
+    if not isinstance(sink, VersionSink):
+        raise InternalError("Versions of rows reached a sink that keeps none.")
+    return sink
+
+
+def wants_before_images(sink: Sink) -> bool:
+    """Whether rows in the layout `changelog` shall have the row before each update."""
+    return isinstance(sink, VersionSink) or (isinstance(sink, ChangeSink) and sink.before_images)
 
 
 def adopting(sink: Sink) -> Adopting:

@@ -139,6 +139,8 @@ class SinkKind(Generic[Options]):
     meaning), and no history of schema changes is written."""
     merges_shards: bool = False
     """Several source tables can share one target (`merge_shards`)."""
+    keeps_history: bool = False
+    """It opens a `LakeSink`, which can keep every version of a row (`history`)."""
     durable: bool = True
     """False: nothing remains of what is written. Then no targets are checked when a pipeline starts, and no
     history of schema changes is written."""

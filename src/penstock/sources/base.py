@@ -63,6 +63,10 @@ class Source(Protocol):
         """The end of the source's log. Everything that is visible at the source now is before it. So a relay
         log that has reached it (`RelayLog.reached`) contains all of that."""
 
+    def clock_us(self) -> int:
+        """The source's time, in µs since 1970 UTC. What has a commit time up to it is before the end that
+        `end_position` returns afterwards. Raises `ConfigError` if the source cannot tell."""
+
     def statements(
         self,
         captured: TableFilter,

@@ -35,7 +35,6 @@ from penstock.model.schema import TableId, TypeOptions
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.split_sources import SplitSources
 from penstock.sinks.base import (
-    ChangeSink,
     LogSink,
     Missing,
     Narrowing,
@@ -43,6 +42,7 @@ from penstock.sinks.base import (
     TableSink,
     table_sink,
     version_of,
+    wants_before_images,
 )
 from penstock.snapshot.retries import Retries
 from penstock.snapshot.staging import Staging
@@ -112,6 +112,7 @@ class EpochRunner:
         may_write: Callable[[], None] = lambda: None,
         log_place: LogPlace | None = None,
         schema_ids: Callable[[dict[str, Any]], int] | None = None,
+        refresh_views: Callable[[], None] = lambda: None,
     ) -> None:
         self._spark = spark
         self._sink = sink
@@ -123,18 +124,17 @@ class EpochRunner:
         self._schedule = settings.retries.schedule(RETRY_FIRST_S)
         self._on_applied = on_applied
         self._may_write = may_write
+        self._refresh_views, self._has_refreshed = refresh_views, False
         self._begun = state.last_epoch()
         """The newest epoch that may have been executed before, in this run or an earlier one."""
-        driver_bytes_max = settings.epoch.driver_bytes_max
-        before_images = isinstance(sink, ChangeSink) and sink.before_images
         rows = StepRows(
             spark,
             state,
             images,
             self._staging,
             types=settings.types,
-            before_images=before_images,
-            driver_bytes_max=driver_bytes_max,
+            before_images=wants_before_images(sink),
+            driver_bytes_max=settings.epoch.driver_bytes_max,
             fetched=sources.for_other_machines,
         )
         self._cascades = Cascades(
@@ -194,8 +194,12 @@ class EpochRunner:
         with self._busy:
             plans = self._state.pending() if self._started and not self._ended else []
             try:
+                if self._started and not self._ended and not self._has_refreshed:
+                    self._refresh_views()  # an earlier run may have been killed before it did
+                    self._has_refreshed = True
                 for plan in plans:
                     self._on_applied(plan, self._run(plan))
+                    self._refresh_views()
             except Exception as error:
                 self.failure = returned(error)
                 raise

@@ -1,25 +1,41 @@
-"""Opens the sink of a pipeline as its file describes it: with shards, and with transforms in front of it."""
+"""Opens the sink of a pipeline as its file describes it: with shards, with history, and with transforms in
+front of it."""
 
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
 from penstock.config import PipelineConfig
+from penstock.model.history import History
 from penstock.model.transforms import Transforms
 from penstock.sinks import registry
-from penstock.sinks.base import Sink
+from penstock.sinks.base import Sink, readable
+from penstock.sinks.lake.history import HistorySink
+from penstock.sinks.lake.sink import LakeSink
 from penstock.spark.dead_letters import FOLDER
 from penstock.spark.transformed_sink import transformed
+from penstock.spark.views import Views
+from penstock.state import StateStore
 
 
 def open_sink(config: PipelineConfig, spark: SparkSession, pipeline: str) -> Sink:
     """See `sinks.registry.open_sink`. `pipeline`: the uuid of its state."""
     sink = registry.open_sink(config.sink, spark, pipeline, config.merge_shards)
+    own = [] if config.history_table is None else [config.history_table]
+    transforms = Transforms(config.transforms)
+    if config.history:
+        assert isinstance(sink, LakeSink), "the configuration refuses other sinks"
+        sink = HistorySink(sink, History(config.history, own))
     return transformed(
-        sink,
-        Transforms(config.transforms),
-        spark,
-        config.transform_key,
-        letters=config.state / FOLDER,
-        untouched=[] if config.history_table is None else [config.history_table],
+        sink, transforms, spark, config.transform_key, letters=config.state / FOLDER, untouched=own
     )
+
+
+def open_views(config: PipelineConfig, spark: SparkSession, sink: Sink, state: StateStore) -> Views | None:
+    """The views of a pipeline. None: it has none."""
+    if not config.views:
+        return None
+    lake = registry.open_sink(config.sink, spark, state.uuid)
+    assert isinstance(lake, LakeSink), "the configuration refuses other sinks"
+    lake.begin(state.generation)
+    return Views(spark, readable(sink), lake, state, config.views)

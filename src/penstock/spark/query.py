@@ -12,7 +12,7 @@ from penstock.errors import ConfigError
 from penstock.failures.messages import first_line, is_sparks, spark_failed
 from penstock.model.schema import TableId
 from penstock.model.shards import Shards
-from penstock.sinks.base import readable
+from penstock.sinks.base import VersionSink, readable
 from penstock.sinks.spark_sql import quoted
 from penstock.spark.opened_sink import open_sink
 from penstock.spark.session import build_session
@@ -32,7 +32,8 @@ def query(
     try:
         sink = readable(open_sink(config, spark, uuid))
         for table in views:
-            sink.read(table).createOrReplaceTempView(quoted(table.table))
+            frame = sink.read_whole(table) if isinstance(sink, VersionSink) else sink.read(table)
+            frame.createOrReplaceTempView(quoted(table.table))
         if (catalog := config.sink.spark_catalog) is not None:
             spark.catalog.setCurrentCatalog(catalog)
         frame = spark.sql(sql).limit(limit)

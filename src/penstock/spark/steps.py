@@ -25,7 +25,16 @@ from penstock.model.plan import (
 )
 from penstock.model.schema import TableId
 from penstock.relaylog.outline import Outlines
-from penstock.sinks.base import Commit, EvolvedColumn, Narrowing, Sink, adopting, change_sink, table_sink
+from penstock.sinks.base import (
+    Commit,
+    EvolvedColumn,
+    Narrowing,
+    Sink,
+    VersionSink,
+    adopting,
+    change_sink,
+    table_sink,
+)
 from penstock.sinks.rows import Rows
 from penstock.spark.cascades import Cascades, Consequences
 from penstock.spark.incomplete_images import IncompleteImages
@@ -165,6 +174,8 @@ class Steps:
             names = {source: c.name for source, c in zip(kept.sources, kept.schema.columns, strict=True)}
             key = tuple(names[name] for name in key)
         match mode:
+            case "changes" if isinstance(self._sink, VersionSink):
+                return self._sink.write_versions(table.table, rows, key, commit)
             case "changes":
                 return change_sink(self._sink).write_changes(table.table, rows, commit)
             case "append":

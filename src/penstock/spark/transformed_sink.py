@@ -43,10 +43,12 @@ from penstock.sinks.base import (
     Sink,
     TableSink,
     TargetState,
+    VersionSink,
     adopting,
     change_sink,
     readable,
     table_sink,
+    version_sink,
 )
 from penstock.sinks.names import source_columns
 from penstock.sinks.rows import Batches, Newer, Rows
@@ -267,6 +269,23 @@ class TransformedTables(ReadBack):
             self._inner.fence(self._target(table))
 
 
+class TransformedVersions(TransformedTables):
+    """In front of a `VersionSink`."""
+
+    def write_versions(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
+        inner, target = version_sink(self._inner), self._target(table)
+        if not self._rules(table):
+            return inner.write_versions(target, rows, key, commit)
+        chain = self._chain(table, key)
+        names = chain.key_after
+        return self._write(
+            chain, rows, commit, lambda made: inner.write_versions(target, made, names, commit)
+        )
+
+    def read_whole(self, table: TableId) -> DataFrame:
+        return version_sink(self._inner).read_whole(self._target(table))
+
+
 class TransformedChanges(TransformedSink):
     """In front of a `ChangeSink`."""
 
@@ -299,8 +318,11 @@ def transformed(sink: Sink, transforms: Transforms, spark: SparkSession, secret:
     """The sink, with transforms in front of it. Without rules, it is the sink itself."""
     if not transforms:
         return sink
-    if isinstance(sink, TableSink):
-        kind: type[TransformedSink] = TransformedTables
+    kind: type[TransformedSink] = TransformedTables
+    if isinstance(sink, VersionSink):
+        kind = TransformedVersions
+    elif isinstance(sink, TableSink):
+        pass
     elif isinstance(sink, ChangeSink):
         kind = ReadableChanges if isinstance(sink, Readable) else TransformedChanges
     else:

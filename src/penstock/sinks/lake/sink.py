@@ -7,13 +7,13 @@ themselves? If not, Spark's own writer or MERGE does it. In each case the target
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType
 
 from penstock.errors import InternalError
@@ -271,6 +271,15 @@ class LakeSink:
             if computed:
                 form.compute(table, present, computed)
             form.change_columns(table, present, changed, computed, commit, properties or {})
+        return True
+
+    def write_by_sql(self, table: TableId, commit: Commit, run: Callable[[SparkSession, str], None]) -> bool:
+        """Lets `run` execute one statement. It gets a session, and the name of the target for writes."""
+        if self._target_unless_recorded(table, commit) is None:
+            return False
+        with self.format.exclusive(table), self.format.session(table, commit) as session:
+            run(session, self.format.name_for_writes(table))
+        self.format.record(table, commit)
         return True
 
     # what shards need to know of their shared target -------------------------------------------------------

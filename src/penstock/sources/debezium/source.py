@@ -68,6 +68,12 @@ class DebeziumSource:
         # Later than every look that has begun: `positions.next_time_us` adds one to the last.
         return positions.position(max(positions.now_us(), last + 2))
 
+    def clock_us(self) -> int:
+        raise ConfigError(
+            "Topics do not tell up to which time they have everything.",
+            hint="Debezium may be behind its database by any time.",
+        )
+
     def statements(
         self,
         captured: TableFilter,

@@ -175,6 +175,10 @@ class SourceSession:
         """The end of the source's binary log. Everything that is visible now lies before it."""
         return self._ask(lambda connection: self._log_end(connection).high().opaque)
 
+    def clock_us(self) -> int:
+        """The server's time, in µs since 1970 UTC."""
+        return self._ask(_clock_us)
+
     def read_table(self, table: TableId) -> TableSchema | None:
         schema = self._ask(lambda connection: catalog.read_table(connection, table))
         return None if schema is None else self._with_keys({schema.table: schema})[schema.table]
@@ -260,3 +264,11 @@ class SourceSession:
         finally:
             if connection is not None:
                 connection._force_close()
+
+
+def _clock_us(connection: Any) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)")
+        row = cursor.fetchone()
+    assert row is not None, "a SELECT without a table has one row"
+    return int(row[0])

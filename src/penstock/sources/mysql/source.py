@@ -49,6 +49,9 @@ class MySqlSource:
     def end_position(self) -> SourcePosition:
         return self.catalog.end_position()
 
+    def clock_us(self) -> int:
+        return self.catalog.clock_us()
+
     def statements(
         self,
         captured: TableFilter,

@@ -128,6 +128,7 @@ DELTA = SinkKind(
     example=lambda folder: DeltaOptions(type="delta", path=folder),
     keeps_tables=True,
     merges_shards=True,
+    keeps_history=True,
     # Delta's other dependencies are in PySpark already, some of them in other versions.
     jars=(
         "io.delta:delta-spark_4.1_2.13:4.4.0",

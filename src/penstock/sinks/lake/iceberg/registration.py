@@ -212,6 +212,7 @@ ICEBERG = SinkKind(
     example=lambda folder: IcebergOptions(path=folder),
     keeps_tables=True,
     merges_shards=True,
+    keeps_history=True,
     jars=(f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{_VERSION}",),
     jars_for=_jars_for,
     own_jars=_own_jars,

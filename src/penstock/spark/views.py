@@ -1,0 +1,255 @@
+"""Keeps views equal to their queries: after each epoch, before the next one is applied.
+
+A view is true for one version of each table that it reads. These versions are in the state, and are stored
+after the view has been written. So if the process is killed, the difference to the present versions is worked
+out again, and writing it again changes nothing: rows of the keys concerned are replaced by what the query
+says now.
+
+`spark/view_plans.py` says for which queries only some keys are computed, and why that is right. The result of
+every other query is computed whole and replaces the view in one commit. So is that of a query whose tables
+have got other columns, or whose earlier versions cannot be read any more.
+
+No epoch is applied meanwhile, so all tables show the same place of the log. While a table is read for the
+first time, read again, parked or catching up, its views stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from penstock.errors import ConfigError, PenstockError
+from penstock.failures.messages import first_line, one_sentence
+from penstock.model.change import SEQUENCE
+from penstock.model.offset import Offset
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.table import Streaming, TableState
+from penstock.model.views import ViewRule, view_table
+from penstock.sinks.base import Commit, Missing, Readable
+from penstock.sinks.lake.sessions import shared_view
+from penstock.sinks.lake.sink import LakeSink
+from penstock.sinks.spark_sql import quoted
+from penstock.spark.view_plans import ByKeys, rows_before_having, way_of
+from penstock.spark.view_sql import tables_in
+from penstock.state import StateStore
+
+log = logging.getLogger(__name__)
+
+VIEW = "view."
+"""Prefix of keys of the state."""
+_PRESENT = "_penstock_present"
+
+Versions = dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class _View:
+    """A view, and what it reads. `sql` has the bare names of `tables`."""
+
+    name: str
+    rule: ViewRule
+    table: TableId
+    sql: str
+    tables: tuple[TableId, ...]
+    keys: Mapping[str, tuple[str, ...]]
+
+
+class Views:
+    """The views of a pipeline. `sink` has the tables that they read; `lake` writes them."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        sink: Readable,
+        lake: LakeSink,
+        state: StateStore,
+        rules: Mapping[str, ViewRule],
+    ) -> None:
+        self._spark = spark
+        self._sink = sink
+        self._lake = lake
+        self._state = state
+        self._rules = rules
+
+    def refresh(self) -> None:
+        """Brings all views to what the targets have now. A view that fails stays as it is. The state says
+        why, and it is tried again after the next epoch."""
+        for name, rule in self._rules.items():
+            try:
+                self._refresh(name, rule)
+                self._note(name, "")
+            except Exception as error:
+                reason = error.message if isinstance(error, PenstockError) else one_sentence(error)
+                self._note(name, reason)
+                log.warning("the view %s is not up to date: %s", name, reason)
+
+    def close(self) -> None:
+        """Ends background work at the tables of views."""
+        self._lake.close()
+
+    def _note(self, name: str, reason: str) -> None:
+        key = f"{VIEW}{name}.error"
+        if (self._state.meta(key) or "") != reason:
+            self._state.set_meta(key, reason)
+
+    def _refresh(self, name: str, rule: ViewRule) -> None:
+        known = self._state.tables()
+        sql, tables = tables_in(rule.sql, known)
+        states = [known[table] for table in tables]
+        if not tables or not all(map(_is_whole, states)):
+            if not tables and known:
+                raise ConfigError(
+                    "Its query names no captured table.", hint="Write tables as database.table."
+                )
+            return
+        keys = {table.table: known[table].schema.key for table in tables}
+        if len(keys) < len(tables):
+            raise ConfigError("Its query reads two tables with one name, of different databases.")
+        view = _View(name, rule, view_table(name), sql, tuple(tables), keys)
+        versions: Versions = {str(table): self._sink.version(table) for table in tables}
+        before = json.loads(self._state.meta(VIEW + name) or "{}")
+        if before == (now := {"rule": rule.digest, "versions": versions}):
+            return
+        epoch = max(state.last_epoch for state in states)
+        commit = Commit(self._state.uuid, epoch)
+        at = self._state.applied_offset() or Offset(0)
+        self._write(view, before, versions, commit, at)
+        self._state.set_meta(VIEW + name, json.dumps(now))
+
+    def _write(
+        self, view: _View, before: dict[str, Any], versions: Versions, commit: Commit, at: Offset
+    ) -> None:
+        result = self._query(view, self._frames(view, versions))
+        way = way_of(result, view.keys, view.rule.key)
+        fits = before.get("rule") == view.rule.digest and self._fits(view, result)
+        if not fits:
+            self._make(view, result)
+        elif isinstance(way, ByKeys):
+            try:
+                concerned = self._concerned(view, way, before["versions"], versions)
+                if concerned is not None:
+                    self._merge(view, result, way, concerned, commit, at)
+                    return
+            except Exception as error:
+                log.info("the view %s is computed whole: %s", view.name, one_sentence(error))
+        self._replace(view, result, commit, at)
+
+    # what the query says ------------------------------------------------------------------------------------
+
+    def _frames(self, view: _View, versions: Versions) -> dict[TableId, DataFrame]:
+        return {table: self._sink.read(table, versions[str(table)]) for table in view.tables}
+
+    def _query(self, view: _View, frames: Mapping[TableId, DataFrame]) -> DataFrame:
+        """The result over these rows of the tables. The plan keeps them, so names may be used again."""
+        try:
+            for table, frame in frames.items():
+                frame.drop(SEQUENCE).createOrReplaceTempView(quoted(table.table))
+            return self._spark.sql(view.sql)
+        except AnalysisException as error:  # ParseException, too
+            raise ConfigError(f"Spark refuses its query: {first_line(error)}") from None
+        finally:
+            for table in frames:
+                self._spark.catalog.dropTempView(table.table)
+
+    def _concerned(self, view: _View, way: ByKeys, before: Versions, now: Versions) -> DataFrame | None:
+        """The keys of the result that may have changed. None: that cannot be said."""
+        old, new = self._frames(view, before), self._frames(view, now)
+        if any(old[table].schema != new[table].schema for table in view.tables):
+            return None
+        parts = []
+        for table in view.tables:
+            if before[str(table)] == now[str(table)]:
+                continue
+            key = view.keys[table.table]
+            for rows, others in ((old, new), (new, old)):
+                changed = _only_in(rows[table], others[table], key)
+                made = rows_before_having(self._query(view, {**rows, table: changed}))
+                parts.append(made.select(*[
+                    f.col(quoted(name)).alias(f"_k{number}") for number, name in enumerate(way.made_as)
+                ]))  # fmt: skip
+        if not parts:
+            return None
+        return reduce(DataFrame.union, parts).distinct()
+
+    # the view's table ---------------------------------------------------------------------------------------
+
+    def _fits(self, view: _View, result: DataFrame) -> bool:
+        """Whether the view exists, with the columns of the result."""
+        if isinstance(self._lake.open(view.table), Missing):
+            return False
+        present = [(one.name, one.dataType) for one in self._lake.columns(view.table)]
+        wanted = [(one.name, self._lake.stored(one.dataType)) for one in result.schema]
+        return [one for one in present if one[0] != SEQUENCE] == wanted
+
+    def _make(self, view: _View, result: DataFrame) -> None:
+        """Creates the view's table, empty. An earlier one is removed."""
+        self._lake.clear(view.table)
+        columns = tuple(Column(name, "text") for name in result.columns)
+        self._lake.create(TableSchema(view.table, columns), to_arrow_schema(result.schema))
+
+    def _replace(self, view: _View, result: DataFrame, commit: Commit, at: Offset) -> None:
+        def run(session: SparkSession, target: str) -> None:
+            names = ", ".join(map(quoted, [*result.columns, SEQUENCE]))
+            with shared_view(result.withColumn(SEQUENCE, f.lit(int(at)).cast("long"))) as rows:
+                session.sql(f"INSERT OVERWRITE {target} SELECT {names} FROM {rows}")
+
+        self._lake.write_by_sql(view.table, commit, run)
+
+    def _merge(
+        self, view: _View, result: DataFrame, way: ByKeys, concerned: DataFrame, commit: Commit, at: Offset
+    ) -> None:
+        """Replaces the rows of the keys concerned."""
+        numbered = [f"_k{number}" for number in range(len(way.key))]
+        same = [
+            f.col(other).eqNullSafe(f.col(f"r.{quoted(name)}"))
+            for other, name in zip(numbered, way.key, strict=True)
+        ]
+        found = result.withColumn(_PRESENT, f.lit(True)).alias("r")
+        values = [name for name in result.columns if name not in way.key]
+        rows = concerned.join(found, reduce(lambda one, other: one & other, same), "left").select(
+            *[f.col(other).alias(name) for other, name in zip(numbered, way.key, strict=True)],
+            *[f.col(f"r.{quoted(name)}").alias(name) for name in values],
+            f.lit(int(at)).cast("long").alias(SEQUENCE),
+            f.col(f"r.{_PRESENT}").isNotNull().alias(_PRESENT),
+        )
+
+        def run(session: SparkSession, target: str) -> None:
+            with shared_view(rows) as made:
+                session.sql(_merge_sql(target, made, way.key, [*way.key, *values, SEQUENCE]))
+
+        self._lake.write_by_sql(view.table, commit, run)
+
+
+def _merge_sql(target: str, made: str, key: Iterable[str], columns: Iterable[str]) -> str:
+    match = " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in key)
+    names = [quoted(name) for name in columns]
+    sets = ", ".join(f"t.{name} = s.{name}" for name in names)
+    return (
+        f"MERGE INTO {target} AS t USING {made} AS s ON {match} "
+        f"WHEN MATCHED AND NOT s.{_PRESENT} THEN DELETE "
+        f"WHEN MATCHED THEN UPDATE SET {sets} "
+        f"WHEN NOT MATCHED AND s.{_PRESENT} THEN INSERT ({', '.join(names)}) "
+        f"VALUES ({', '.join(f's.{name}' for name in names)})"
+    )
+
+
+def _only_in(rows: DataFrame, others: DataFrame, key: Iterable[str]) -> DataFrame:
+    """The rows that have another version, or none, in `others`. Equal `_sequence` means equal rows."""
+    names = [*key, SEQUENCE]
+    there = others.select(*[f.col(quoted(name)).alias(f"_o{at}") for at, name in enumerate(names)])
+    same = [f.col(quoted(name)).eqNullSafe(f.col(f"_o{at}")) for at, name in enumerate(names)]
+    return rows.join(there, reduce(lambda one, other: one & other, same), "left_anti")
+
+
+def _is_whole(state: TableState) -> bool:
+    """Whether the target has the rows of its table at the place that the pipeline has applied."""
+    return isinstance(state.phase, Streaming) and state.complete and state.last_epoch > 0
