@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from penstock.config import several
+from penstock.config import changed_rows, several
 from penstock.config.sections import (
     EpochConfig,
     RelayLogConfig,
@@ -40,14 +40,12 @@ from penstock.config.source_section import SourceSection, options_model
 from penstock.config.store_section import StoreConfig, set_in_environment
 from penstock.errors import ConfigError
 from penstock.model.history import Versions
-from penstock.model.pattern import matches, overlap
 from penstock.model.schema import DEFAULT_TYPES, EXACT_TYPES, TableId, TypeOptions
 from penstock.model.section import Section
 from penstock.model.shards import ShardRule, contradiction
 from penstock.model.transforms import TransformRule
-from penstock.model.transforms import contradiction as transforms_contradiction
 from penstock.model.units import Milliseconds
-from penstock.model.views import ViewRule, view_table
+from penstock.model.views import ViewRule
 from penstock.secret import REVEALED, Secret, by_variable, lent, take_back, variable_of
 from penstock.sinks import registry
 from penstock.sinks.kind import SinkKind, SinkOptions
@@ -163,61 +161,8 @@ class PipelineConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _can_transform(self) -> PipelineConfig:
-        if self.transform_key and len(self.transform_key.reveal()) < 16:
-            raise ValueError("`transform_key` has less than 16 characters, so it could be guessed")
-        if not self.transforms:
-            return self
-        has_key = bool(self.transform_key)
-        if why := transforms_contradiction(self.transforms, self.tables.include, has_key=has_key):
-            raise ValueError(f"`transforms`: {why}")
-        if self.sink_kind.takes_messages:
-            raise ValueError(
-                f"`transforms` cannot be used with the sink {self.sink.type}: its messages are written from "
-                "the log as the source wrote it"
-            )
-        if self.cascades == "apply":
-            raise ValueError(
-                "`transforms` cannot be used with `cascades: apply`, which needs the source's own values at "
-                "the target; use cascades: park"
-            )
-        if self.merge_shards and any(rule.to is not None for rule in self.transforms):
-            raise ValueError(
-                "`to` in `transforms` cannot be used with `merge_shards`, which names targets, too"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _can_keep_views(self) -> PipelineConfig:
-        for name in self.views:
-            if not self.sink_kind.keeps_history:
-                able = registry.own_names(lambda kind: kind.keeps_history)
-                raise ValueError(f"`views` needs the sink {able}, not {self.sink.type}")
-            if not re.fullmatch(r"(\w+\.)?\w+", name):
-                raise ValueError(f"`views`: {name!r} is no plain name; write name or database.name")
-            if any(matches(pattern, view_table(name)) for pattern in self.tables.include):
-                raise ValueError(f"`views`: {name} has the name of a captured table; name another database")
-        return self
-
-    @model_validator(mode="after")
-    def _can_keep_history(self) -> PipelineConfig:
-        if not self.history:
-            return self
-        if not self.sink_kind.keeps_history:
-            able = registry.own_names(lambda kind: kind.keeps_history)
-            raise ValueError(f"`history` needs the sink {able}, not {self.sink.type}")
-        for pattern in self.history:
-            if not any(overlap(pattern, captured) for captured in self.tables.include):
-                raise ValueError(f"`history`: no table that `tables` captures can match `{pattern}`")
-        if self.merge_shards:
-            raise ValueError(
-                "`history` cannot be used with `merge_shards`: versions are told by the key alone"
-            )
-        if self.cascades == "apply":
-            raise ValueError(
-                "`history` cannot be used with `cascades: apply`, which changes rows without events; use "
-                "cascades: park"
-            )
+    def _can_change_rows(self) -> PipelineConfig:
+        changed_rows.check(self)
         return self
 
     @model_validator(mode="after")

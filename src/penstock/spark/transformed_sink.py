@@ -216,8 +216,8 @@ class ReadBack(TransformedSink):
         return readable(self._inner).read(self._target(table), version)
 
 
-class TransformedTables(ReadBack):
-    """In front of a `TableSink` that can be read back."""
+class TransformedTables(TransformedSink):
+    """In front of a `TableSink`."""
 
     def differences(self, schema: TableSchema, arrow: pa.Schema, *, rows: bool) -> list[str]:
         return adopting(self._inner).differences(schema, arrow, rows=rows)
@@ -269,7 +269,11 @@ class TransformedTables(ReadBack):
             self._inner.fence(self._target(table))
 
 
-class TransformedVersions(TransformedTables):
+class ReadableTables(TransformedTables, ReadBack):
+    """In front of a `TableSink` that can be read back."""
+
+
+class TransformedVersions(ReadableTables):
     """In front of a `VersionSink`."""
 
     def write_versions(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
@@ -318,13 +322,13 @@ def transformed(sink: Sink, transforms: Transforms, spark: SparkSession, secret:
     """The sink, with transforms in front of it. Without rules, it is the sink itself."""
     if not transforms:
         return sink
-    kind: type[TransformedSink] = TransformedTables
+    reads = isinstance(sink, Readable)
     if isinstance(sink, VersionSink):
-        kind = TransformedVersions
+        kind: type[TransformedSink] = TransformedVersions
     elif isinstance(sink, TableSink):
-        pass
+        kind = ReadableTables if reads else TransformedTables
     elif isinstance(sink, ChangeSink):
-        kind = ReadableChanges if isinstance(sink, Readable) else TransformedChanges
+        kind = ReadableChanges if reads else TransformedChanges
     else:
         raise InternalError("Transforms were given to a sink that takes messages.")
     return kind(sink, transforms, spark, secret, letters=letters, untouched=untouched)

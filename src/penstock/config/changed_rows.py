@@ -1,0 +1,74 @@
+"""Checks the options by which targets have other rows than their tables: `transforms`, `history`, `views`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from penstock.model.pattern import matches, overlap
+from penstock.model.transforms import contradiction
+from penstock.model.views import view_table
+from penstock.sinks import registry
+
+if TYPE_CHECKING:
+    from penstock.config import PipelineConfig
+
+
+def check(config: PipelineConfig) -> None:
+    """Raises `ValueError` for options that contradict each other."""
+    _check_transforms(config)
+    _check_views(config)
+    _check_history(config)
+
+
+def _check_transforms(config: PipelineConfig) -> None:
+    if config.transform_key and len(config.transform_key.reveal()) < 16:
+        raise ValueError("`transform_key` has less than 16 characters, so it could be guessed")
+    if not config.transforms:
+        return
+    has_key = bool(config.transform_key)
+    if why := contradiction(config.transforms, config.tables.include, has_key=has_key):
+        raise ValueError(f"`transforms`: {why}")
+    if config.sink_kind.takes_messages:
+        raise ValueError(
+            f"`transforms` cannot be used with the sink {config.sink.type}: its messages are written from "
+            "the log as the source wrote it"
+        )
+    if config.cascades == "apply":
+        raise ValueError(
+            "`transforms` cannot be used with `cascades: apply`, which needs the source's own values at "
+            "the target; use cascades: park"
+        )
+    if config.merge_shards and any(rule.to is not None for rule in config.transforms):
+        raise ValueError("`to` in `transforms` cannot be used with `merge_shards`, which names targets, too")
+
+
+def _check_views(config: PipelineConfig) -> None:
+    for name in config.views:
+        if not config.sink_kind.keeps_history:
+            able = registry.own_names(lambda kind: kind.keeps_history)
+            raise ValueError(f"`views` needs the sink {able}, not {config.sink.type}")
+        if not re.fullmatch(r"(\w+\.)?\w+", name):
+            raise ValueError(f"`views`: {name!r} is no plain name; write name or database.name")
+        if any(matches(pattern, view_table(name)) for pattern in config.tables.include):
+            raise ValueError(f"`views`: {name} has the name of a captured table; name another database")
+
+
+def _check_history(config: PipelineConfig) -> None:
+    if not config.history:
+        return
+    if not config.sink_kind.keeps_history:
+        able = registry.own_names(lambda kind: kind.keeps_history)
+        raise ValueError(f"`history` needs the sink {able}, not {config.sink.type}")
+    for pattern in config.history:
+        if not any(overlap(pattern, captured) for captured in config.tables.include):
+            raise ValueError(f"`history`: no table that `tables` captures can match `{pattern}`")
+    if config.merge_shards:
+        raise ValueError("`history` cannot be used with `merge_shards`: versions are told by the key alone")
+    if any(rule.to is not None for rule in config.transforms):
+        raise ValueError("`history` cannot be used with `to` in `transforms`")
+    if config.cascades == "apply":
+        raise ValueError(
+            "`history` cannot be used with `cascades: apply`, which changes rows without events; use "
+            "cascades: park"
+        )
