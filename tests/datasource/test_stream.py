@@ -132,6 +132,19 @@ def test_available_now_ends_with_the_whole_snapshot_and_all_that_was_committed(
     assert found == [("update_postimage", number) for number in range(100)]
 
 
+def test_available_now_hears_of_changed_columns_in_the_next_run(following: Make, mysql: Database) -> None:
+    mysql.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    stream = following(f"{mysql.name}.t", **account(mysql.server))
+    stream.start(availableNow=True).awaitTermination(120)
+    mysql.execute("INSERT INTO t VALUES (2)", "ALTER TABLE t ADD a INT", "INSERT INTO t VALUES (3, 3)")
+    stream.start(availableNow=True).awaitTermination(120)
+    assert stream.rows("id") == [(1,), (2,)]
+    with pytest.raises(Exception, match=r"columns of .*\.t have changed"):
+        stream.start(availableNow=True).awaitTermination(120)
+    stream.start(availableNow=True).awaitTermination(120)
+    assert stream.rows("id", "a") == [(1, None), (2, None), (3, 3)]
+
+
 def test_a_query_ends_where_columns_change_and_goes_on_with_the_new_ones(
     following: Make, mysql: Database
 ) -> None:

@@ -10,11 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow  # type: ignore[import-not-found]
+
+    TELLS_TRIGGER = True
+    """Whether Spark says that a query has the trigger `availableNow`: from 4.2 on."""
+except ImportError:
+    TELLS_TRIGGER = False
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        pass
+
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from penstock.datasource.options import CdcOptions
+    from penstock.datasource.reached import Reached
     from penstock.datasource.relay import RelayStream
     from penstock.datasource.server import ServerStream
     from penstock.model.schema import TableSchema
@@ -61,7 +74,7 @@ class BatchReader(DataSourceReader):
         return read(partition)
 
 
-class StreamReader(DataSourceStreamReader):
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """The changes of a table as they come. Spark keeps one of these for offsets, and sends a copy to each
     task. Only the first one opens the stream."""
 
@@ -74,32 +87,46 @@ class StreamReader(DataSourceStreamReader):
         self._stream: ServerStream | RelayStream | None = None
         self._asked = False
         """Whether Spark has asked for anything."""
+        self._end: Reached | None = None
+        """Where a query with the trigger `availableNow` ends."""
 
     def __getstate__(self) -> dict[str, Any]:
         options = self._options.model_copy(update={"server": {}})  # tasks need no server
         return {**self.__dict__, "_options": options, "_stream": None}
 
-    # A query with the trigger `availableNow` ends at the first answer of `latestOffset`, which Spark 4.1 asks
-    # for before anything else. With any other trigger, a new query asks for `initialOffset` first, and one
-    # that was killed in a batch for that batch's partitions.
+    # Spark 4.1 does not say that the trigger is `availableNow`. It takes the first answer of `latestOffset`
+    # as the end, and asks for it before anything else. With any other trigger, a new query asks for
+    # `initialOffset` first, and one that was killed in a batch asks for that batch's partitions.
 
     def initialOffset(self) -> dict[str, Any]:
         self._asked = True
         stream = self._opened()
         return {"pipeline": stream.pipeline, "offset": stream.first()}
 
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._end = self._opened().plan_until_now(is_all=True)
+
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
         stream = self._opened()
-        if not self._asked:
-            self._asked = True
-            stream.plan_until_now()
-        return {"pipeline": stream.pipeline, "offset": stream.plan()}
+        if self._end is not None:
+            return {"pipeline": stream.pipeline, **self._step(stream, start, self._end).fields}
+        may_end, self._asked = not (self._asked or TELLS_TRIGGER), True
+        reached = stream.plan_until_now(is_all=False) if may_end else stream.plan()
+        return {"pipeline": stream.pipeline, **reached.fields}
+
+    def _step(self, stream: ServerStream | RelayStream, start: dict[str, Any], end: Reached) -> Reached:
+        from penstock.datasource.reached import Reached
+
+        offset = stream.step(start["offset"], end.offset)
+        return end if offset == end.offset else Reached(offset)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        from penstock.datasource.reached import Reached
+
         self._asked = True
         stream = self._opened()
         self._refuse_another(stream.pipeline, end)
-        return stream.partitions(start["offset"], end["offset"])
+        return stream.partitions(start["offset"], Reached.of(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.datasource.partitions import read
