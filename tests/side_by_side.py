@@ -2,7 +2,7 @@
 
 A worker starts a Spark of its own with the first file that needs one. That takes 10 CPU seconds, and as many
 again until its JVM is warm. So only some workers take such files: one for each core. The others take the
-files that do without Spark, which wait much of the time.
+files that do without Spark, which wait much of the time. A broker of Kafka takes ten CPU seconds, too.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable
 from functools import cache
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +23,36 @@ NEEDS_SPARK = re.compile(
 )
 """Finds the files that need Spark: their tests name a fixture that does. A file that is taken for the wrong
 kind only costs time."""
+NEEDS_KAFKA = re.compile(r"\bkafka: ")
 
 
 @cache
-def needs_spark(file: str) -> bool:
+def text_of(file: str) -> str:
     """`file`: relative to the folder above `tests`."""
     path = TESTS.parent / file
-    return path.exists() and NEEDS_SPARK.search(path.read_text("utf-8")) is not None
+    return path.read_text("utf-8") if path.exists() else ""
+
+
+def needs_spark(file: str) -> bool:
+    return NEEDS_SPARK.search(text_of(file)) is not None
+
+
+def needs_kafka(file: str) -> bool:
+    return not needs_spark(file) and NEEDS_KAFKA.search(text_of(file)) is not None
 
 
 def next_file(files: Iterable[str], worker: int, *, cores: int, workers: int) -> str | None:
-    """The first of the files that this worker takes. None: all are for others."""
-    files = list(files)
-    is_without_spark = cores <= worker < workers  # one that replaces a dead worker takes any file
-    for file in files:
-        if needs_spark(file) != is_without_spark:
-            return file
-    return None if is_without_spark or not files else files[0]
+    """The file that this worker takes, usually the first that is for it. None: all are for others.
+
+    Of the workers without Spark, the first one runs the broker of Kafka.
+    """
+    if not cores <= worker < workers:  # also one that replaces a worker that died
+        choices = sorted(files, key=lambda file: not needs_spark(file))
+    elif worker == cores:
+        choices = sorted(filterfalse(needs_spark, files), key=lambda file: not needs_kafka(file))
+    else:
+        choices = [file for file in files if not needs_spark(file) and not needs_kafka(file)]
+    return choices[0] if choices else None
 
 
 class ByNeed(LoadFileScheduling):  # type: ignore[misc]

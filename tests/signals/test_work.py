@@ -15,6 +15,7 @@ from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.signal import Signal
 from penstock.model.table import CatchingUp, Parked, ResnapshotPending, TableState
+from penstock.secret import REVEALED
 from penstock.signals.settings import (
     apply_patterns,
     is_paused,
@@ -334,7 +335,7 @@ def test_what_is_looked_at_before_a_start_is_what_signals_have_made_of_the_table
 
 def test_a_target_of_several_tables_is_not_made_anew(pipeline: Pipeline) -> None:
     rule = {"tables": ["shop.orders", "shop.lines"], "into": "shop.all"}
-    told = CONFIG.model_dump(mode="json", by_alias=True) | {"merge_shards": [rule]}
+    told = CONFIG.model_dump(mode="json", by_alias=True, context=REVEALED) | {"merge_shards": [rule]}
     pipeline.signals._config = parse_config(told)
     refused = pipeline.send("execute-snapshot", WHOLE | {"target": "recreate"})
     assert refused.status == "refused" and "other tables" in refused.answer["message"]
