@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import signal
 from pathlib import Path
 
 from penstock.commands.terminal import say, say_json
 from penstock.serve import settings
 from penstock.serve.server import Server, listening
+
+_M_ARENA_MAX = -8  # mallopt(3)
+_ARENAS_MAX = 2  # one for the event loop, one for threads that read
 
 
 def serve(file: Path, *, check: bool, as_json: bool) -> None:
@@ -17,7 +22,8 @@ def serve(file: Path, *, check: bool, as_json: bool) -> None:
     for warning in warnings(config):
         say_json({"warning": warning}) if as_json else say(f"Warning: {warning}")
     if check:
-        listening(config.listen.canal, "listen.canal").close()
+        for name, address in config.listen.addresses.items():
+            listening(address, f"listen.{name}").close()
         config.pipeline  # noqa: B018  # raises what it does not accept
         say_json({"ok": True}) if as_json else say("The file can be served.")
         return
@@ -28,11 +34,21 @@ def serve(file: Path, *, check: bool, as_json: bool) -> None:
         else:
             names = ", ".join(config.destinations)
             say(f"Serving {names} to clients of Canal at {addresses['canal']}.")
+            if "http" in addresses:
+                say(f"HTTP is at http://{addresses['http']}/destinations.")
 
+    _share_arenas()
     server = Server(config, file, ready)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     server.run()
+
+
+def _share_arenas() -> None:
+    """Makes threads share the allocator's memory. With an arena for each, what one has freed is kept for it,
+    and a server with many clients grows by that."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS_MAX)
 
 
 def warnings(config: settings.ServerConfig) -> list[str]:
@@ -44,11 +60,21 @@ def warnings(config: settings.ServerConfig) -> list[str]:
                 f"The user {name} has `password_sha256` alone. Java clients from Canal 1.1.3 on scramble the "
                 "password, which needs `password_sha1_sha1` or `password`; they will be refused."
             )
-    host = config.listen.canal.rpartition(":")[0]
-    if not config.users and host not in ("127.0.0.1", "localhost", "[::1]", "::1"):
+    if not config.users and not _is_local(config.listen.canal):
         found.append(
             f"There are no `users`: anybody who reaches {config.listen.canal} can read all destinations."
         )
+    if config.listen.http is not None and config.http_token is None and not _is_local(config.listen.http):
+        found.append(
+            f"There is no `http_token`: anybody who reaches {config.listen.http} can read all destinations."
+        )
+    if config.zookeeper:
+        found.append("`zookeeper` is reserved: there is no failover between servers yet.")
     if config.listen.grpc is not None:
         found.append("`listen.grpc` is reserved: nothing listens there yet.")
     return found
+
+
+def _is_local(address: str) -> bool:
+    """Whether only this machine reaches it."""
+    return address.rpartition(":")[0].strip("[]") in ("127.0.0.1", "localhost", "::1")

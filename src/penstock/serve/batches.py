@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from penstock.model.offset import Offset
 
-BATCH_BYTES_MAX = 16 * 1024**2
-"""Bytes of entries in a batch, whatever the client asks for, but for one large entry. Java clients hold a
-batch about three times in memory."""
+BATCH_BYTES_MAX = 4 * 1024**2
+"""Bytes of entries in a batch, whatever the client asks for, but for one large entry. Server and client hold
+a batch about three times in memory while it is sent."""
 OUTSTANDING_MAX = 10_000
 """Batches without acknowledgement: a client that never acknowledges must not fill the memory."""
 

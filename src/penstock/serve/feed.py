@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator
+from typing import Literal
 
 from penstock._core import DecodeError, EncodedMessages, LogEncoder, SchemaMismatch
 from penstock.errors import PenstockError, RelayLogCorrupt, TableError
@@ -28,14 +29,26 @@ _NO_TABLE = [("", "")]
 """No table has this name, so only statements are read."""
 
 
+FeedFormat = Literal["canal-entry", "json"]
+
+
 class Feed:
     """The entries behind `place`. `passed`: up to here everything was read."""
 
-    def __init__(self, served: ServedLog, tables: Filter, options: DestinationSection, place: Place) -> None:
+    def __init__(
+        self,
+        served: ServedLog,
+        tables: Filter,
+        options: DestinationSection,
+        place: Place,
+        *,
+        format: FeedFormat = "canal-entry",
+    ) -> None:
         self._served = served
         self._tables = tables
         self._options = options
-        self._format = json.dumps({"faithful": options.faithful})
+        self._format: FeedFormat = format
+        self._format_options = json.dumps({"faithful": options.faithful} if format == "canal-entry" else {})
         self._skip = place.entries
         self._encoder: LogEncoder | None = None
         self._part_end = place.offset
@@ -59,7 +72,7 @@ class Feed:
                 return []
             self._part_end, self._changes = part.range.end, deque(part.changes)
             self._encoder = LogEncoder(
-                part.parts, "canal-entry", options=self._format, schemas=part.schemas,
+                part.parts, self._format, options=self._format_options, schemas=part.schemas,
                 tables=[(table.database, table.table) for table in part.tables] or _NO_TABLE,
             )  # fmt: skip
         try:
@@ -95,7 +108,10 @@ class Feed:
         if not self._options.ddl:
             return
         entries = statement_entries(
-            statement, lambda table: table in self._tables, row_statements=self._options.row_statements
+            statement,
+            lambda table: table in self._tables,
+            row_statements=self._options.row_statements,
+            format=self._format,
         )
         yield self._piece(entries, None)
 

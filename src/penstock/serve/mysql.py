@@ -3,6 +3,7 @@ subscription begins in the log."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
@@ -35,26 +36,43 @@ the index of the log gives."""
 
 
 def statement_entries(
-    statement: Mapping[str, Any], wanted: Callable[[TableId], bool], *, row_statements: bool
+    statement: Mapping[str, Any], wanted: Callable[[TableId], bool], *, row_statements: bool, format: str
 ) -> list[bytes]:
-    """The entries of a statement in the log (`LogEncoder.read`). `row_statements`: also those of statements
-    that change rows and have no row events."""
+    """The entries of a statement in the log (`LogEncoder.read`), one for each table that is wanted.
+    `row_statements`: also those of statements that change rows and have no row events. `format`:
+    `canal-entry`, or `json`."""
     if statement["event"] is not None:
         return []
+    kind, defines, tables = _about(statement, wanted)
+    if not defines and not row_statements:
+        return []
+    if format == "json":
+        return [_json(statement, kind, table) for table in tables]
+    return [canal_entry(statement, kind, table.database, table.table, defines=defines) for table in tables]
+
+
+def _about(
+    statement: Mapping[str, Any], wanted: Callable[[TableId], bool]
+) -> tuple[str, bool, list[TableId]]:
+    """Canal's type of a statement, whether it is DDL, and the wanted tables that it is about."""
     parsed = parse(statement["sql"], statement["database"], _SERVER)
     if isinstance(parsed, syntax.RowStatement):
-        tables = [table for table in parsed.tables if wanted(table)] if row_statements else []
-        return [
-            canal_entry(statement, "QUERY", table.database, table.table, defines=False) for table in tables
-        ]
+        return "QUERY", False, [table for table in parsed.tables if wanted(table)]
     kind, names = canal_type(parsed, statement["sql"])
     tables = [TableId(*name) for name in names]
     if isinstance(parsed, syntax.RenameTables):
         moved = {after: before for before, after in parsed.pairs}
-        tables = [table for table in tables if wanted(table) or wanted(moved[table])]
-    else:
-        tables = [table for table in tables if wanted(table)]
-    return [canal_entry(statement, kind, table.database, table.table) for table in tables]
+        return kind, True, [table for table in tables if wanted(table) or wanted(moved[table])]
+    return kind, True, [table for table in tables if wanted(table)]
+
+
+def _json(statement: Mapping[str, Any], kind: str, table: TableId) -> bytes:
+    document = {
+        "database": table.database, "table": table.table, "op": "statement", "kind": kind,
+        "sql": statement["sql"], "ts_us": statement["commit_us"], "id": statement["id"],
+        "sequence": statement["end"],
+    }  # fmt: skip
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def unreadable(reason: str) -> str:

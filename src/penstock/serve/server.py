@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import Offset
@@ -23,6 +22,7 @@ from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.serve.destination import Destination
+from penstock.serve.http import HEAD_BYTES_MAX, Http
 from penstock.serve.log import ServedLog, wait_until
 from penstock.serve.positions import InFiles, InMemory, Positions, Subscribed, make_folder
 from penstock.serve.session import Session
@@ -66,7 +66,10 @@ class Server:
     def run(self) -> None:
         """Raises `PenstockError`."""
         with contextlib.ExitStack() as stack:
-            listener = stack.enter_context(listening(self._config.listen.canal, "listen.canal"))
+            listeners = {
+                name: stack.enter_context(listening(address, f"listen.{name}"))
+                for name, address in self._config.listen.addresses.items()
+            }
             if self._config.positions.path is not None:
                 make_folder(self._config.positions.path)
             supervisor = self._receiver()
@@ -86,7 +89,8 @@ class Server:
             self._open(served, threads)
             consumer = self._consumer(served)
             stack.callback(consumer.close)
-            asyncio.run(self._serve(listener, served, consumer, check))
+            http = Http(self._destinations, served, threads, self._config.http_token)
+            asyncio.run(self._serve(listeners, http, served, consumer, check))
 
     def _receiver(self) -> Supervisor | None:
         if self._config.source is None:
@@ -132,7 +136,12 @@ class Server:
     # the event loop -----------------------------------------------------------------------------------------
 
     async def _serve(
-        self, listener: socket.socket, served: ServedLog, consumer: Consumer, check: Callable[[], None]
+        self,
+        listeners: dict[str, socket.socket],
+        http: Http,
+        served: ServedLog,
+        consumer: Consumer,
+        check: Callable[[], None],
     ) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
         if self._stopping.is_set():
@@ -142,14 +151,19 @@ class Server:
         def grown() -> None:
             for one in self._destinations.values():
                 one.log_has_grown()
+            http.log_has_grown()
 
         def on_growth() -> None:
             with contextlib.suppress(RuntimeError):  # the loop has just ended
                 loop.call_soon_threadsafe(grown)
 
         served.start_following(on_growth)
-        server = await asyncio.start_server(self._connected, sock=listener, backlog=BACKLOG)
-        self._ready({"canal": _address(listener)})
+        serving = {"canal": self._connected, "http": http.serve}
+        servers = [
+            await asyncio.start_server(serving[name], sock=listener, backlog=BACKLOG, limit=HEAD_BYTES_MAX)
+            for name, listener in listeners.items()
+        ]
+        self._ready({name: _address(listener) for name, listener in listeners.items()})
         try:
             while not self._ended.is_set():
                 with contextlib.suppress(asyncio.TimeoutError):
@@ -157,7 +171,9 @@ class Server:
                 check()
                 await self._store(served, consumer)
         finally:
-            server.close()
+            for server in servers:
+                server.close()
+            http.end()
             for session in list(self._sessions):
                 session.end()
             if self._sessions:
@@ -195,9 +211,6 @@ class Server:
             await session.run()
         finally:
             del self._sessions[session]
-
-    def report(self) -> dict[str, Any]:
-        return {name: one.report() for name, one in self._destinations.items()}
 
 
 def _keep_alive(writer: asyncio.StreamWriter) -> None:

@@ -28,9 +28,14 @@ class ListenSection(Section):
     canal: str = "127.0.0.1:11111"
     """For clients of Canal."""
     http: str | None = None
-    """For `/health` and `/destinations`. None: no HTTP."""
+    """For `/health`, `/destinations` and changes as server-sent events. None: no HTTP."""
     grpc: str | None = None
     """Reserved. Nothing listens there yet."""
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """By what is spoken there."""
+        return {"canal": self.canal} | ({} if self.http is None else {"http": self.http})
 
     @field_validator("canal", "http", "grpc")
     @classmethod
@@ -139,7 +144,11 @@ class ServerConfig(Section):
     """By name: what clients may read."""
     users: dict[str, UserSection] = Field({})
     """By name. Empty: anybody may connect, so listen only on addresses of this machine."""
+    http_token: Secret | None = None
+    """What HTTP requests send as `Authorization: Bearer TOKEN`, but for `/health`. None: nothing."""
     positions: PositionsSection
+    zookeeper: list[str] = Field([])
+    """Reserved for failover between servers. It has no effect yet."""
     takeover_after: Milliseconds = Field(60_000, ge=1000)
     """How long the client of a subscription may send nothing before another connection may take its
     place."""
