@@ -16,7 +16,7 @@ from penstock.errors import PenstockError
 from penstock.testing.servers import Database, MySqlServer
 
 
-def read_all(server: Serving, count: int = 0, **names: str) -> list[Any]:
+def read_all(server: Serving, count: int = 0, **names: Any) -> list[Any]:
     """At least `count` rows and statements, and all that there are then."""
     found: list[Any] = []
     with RawClient(server.address, **names) as client:

@@ -84,7 +84,7 @@ class CanalDemo:
             columns = {name: oracle.columns_of(source, name) for name in self._names}
             self._rebuilt = Rebuilt(columns)
             self._client: JavaClient | None = None
-            stack.callback(lambda: self._client and self._client.close())
+            stack.callback(self._close_client)
             writer = stack.enter_context(Writer(source, shop, seed=self.options.seed, rate=self.options.rate))
             self._under_load()
             writer.stop()
@@ -111,8 +111,7 @@ class CanalDemo:
             with contextlib.suppress(ClientError):
                 # In the middle: it has used a batch, and has not acknowledged it.
                 self._rebuilt.apply(self._client.rows(BATCH_ENTRIES, WAIT_MS)[1])
-            self._client.close()
-            self._client = None
+            self._close_client()
         elif victim == "server":
             self._server.kill()
             self._server.start()
@@ -133,21 +132,19 @@ class CanalDemo:
                 return False
             self._rebuilt.apply(rows)
             self._client.acknowledge(batch)
-            self._rebuilt.acknowledged(rows) if self._is_stored() else None
+            self._client.subscribe()  # an acknowledgement has arrived once the next request is answered
+            self._rebuilt.acknowledged(rows)
             self.result.batches += 1
             return True
         except (ClientError, ClientEnded) as error:
             self._say(f"the client says: {error}; it connects again")
-            if self._client is not None:
-                self._client.close()
-            self._client = None
+            self._close_client()
             return True
 
-    def _is_stored(self) -> bool:
-        """An acknowledgement has no answer. It has arrived once the next request is answered."""
-        assert self._client is not None
-        self._client.subscribe()
-        return True
+    def _close_client(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = None
 
     def _drain(self, source: Any) -> None:
         """Until the client has got a row that is written now."""
