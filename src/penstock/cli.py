@@ -271,6 +271,20 @@ def query(
     command(file, sql, limit=limit, as_json=as_json)
 
 
+@app.command(name="snapshot-at")
+def snapshot_at(
+    file: File,
+    offset: Annotated[
+        int | None, typer.Argument(help="An offset of the relay log; its end, if there is none.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print versions of all targets that show one place of the source's log."""
+    from penstock.commands.snapshot_at import snapshot_at as command
+
+    command(file, offset, as_json=as_json)
+
+
 @app.command(name="wait-until")
 def wait_until(
     file: File,

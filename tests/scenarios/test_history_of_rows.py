@@ -18,19 +18,31 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 Make = Callable[..., Scenario]
 
+LOG = (
+    "CREATE TABLE log (n BIGINT AUTO_INCREMENT PRIMARY KEY, id INT, name VARCHAR(20), amount DECIMAL(10,2), "
+    "kind VARCHAR(10), at TIMESTAMP(6) DEFAULT CURRENT_TIMESTAMP(6))"
+)
+INSERTED = (
+    "CREATE TRIGGER inserted AFTER INSERT ON accounts FOR EACH ROW INSERT INTO log (id, name, amount, kind) "
+    "VALUES (NEW.id, NEW.name, NEW.amount, 'begin')"
+)
+DELETED = (
+    "CREATE TRIGGER deleted AFTER DELETE ON accounts FOR EACH ROW INSERT INTO log (id, kind) "
+    "VALUES (OLD.id, 'end')"
+)
+# An update that changes nothing fires triggers, but is in no log.
+UPDATED = (
+    "CREATE TRIGGER updated AFTER UPDATE ON accounts FOR EACH ROW IF NOT (OLD.id <=> NEW.id AND "
+    "OLD.amount <=> NEW.amount) THEN INSERT INTO log (id, kind) VALUES (OLD.id, 'end'); "
+    "INSERT INTO log (id, name, amount, kind) VALUES (NEW.id, NEW.name, NEW.amount, 'begin'); END IF"
+)
 TABLES = (
     "CREATE TABLE accounts (id INT PRIMARY KEY, name VARCHAR(20), amount DECIMAL(10,2))",
     "CREATE TABLE plain (id INT PRIMARY KEY, v INT)",
-    "CREATE TABLE log (n BIGINT AUTO_INCREMENT PRIMARY KEY, id INT, name VARCHAR(20), amount DECIMAL(10,2), "
-    "kind VARCHAR(10), at TIMESTAMP(6) DEFAULT CURRENT_TIMESTAMP(6))",
-    "CREATE TRIGGER inserted AFTER INSERT ON accounts FOR EACH ROW INSERT INTO log (id, name, amount, kind) "
-    "VALUES (NEW.id, NEW.name, NEW.amount, 'begin')",
-    "CREATE TRIGGER deleted AFTER DELETE ON accounts FOR EACH ROW INSERT INTO log (id, kind) "
-    "VALUES (OLD.id, 'end')",
-    # An update that changes nothing fires triggers, but is in no log.
-    "CREATE TRIGGER updated AFTER UPDATE ON accounts FOR EACH ROW IF NOT (OLD.id <=> NEW.id AND "
-    "OLD.amount <=> NEW.amount) THEN INSERT INTO log (id, kind) VALUES (OLD.id, 'end'); "
-    "INSERT INTO log (id, name, amount, kind) VALUES (NEW.id, NEW.name, NEW.amount, 'begin'); END IF",
+    LOG,
+    INSERTED,
+    DELETED,
+    UPDATED,
 )
 
 
