@@ -11,7 +11,7 @@ import pytest
 
 from penstock import wait_until
 from penstock.errors import TableError
-from penstock.testing.scenario import Scenario, refusal
+from penstock.testing.scenario import Scenario, refusal, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -19,7 +19,7 @@ Make = Callable[..., Scenario]
 
 
 def test_a_target_has_all_that_was_committed_before_and_a_cut_shows_one_transaction(scenario: Make) -> None:
-    case = scenario("iceberg")
+    case = scenario("iceberg", completeness={"table": "penstock.{pipeline}_complete", "interval": "1s"})
     d = case.database
     case.server.execute(
         f"USE {d}", "CREATE TABLE a (id INT PRIMARY KEY, v INT)", "CREATE TABLE b (id INT PRIMARY KEY, v INT)"
@@ -36,6 +36,9 @@ def test_a_target_has_all_that_was_committed_before_and_a_cut_shows_one_transact
         done = case.command("wait-until", f"{d}.b", later.isoformat(), "--json")
         assert done.returncode == 0, done.stderr
         assert datetime.fromisoformat(json.loads(done.stdout)["complete_until"]) >= later
+
+        frame = case.target("scenario_complete")
+        wait_for(lambda: frame.where(f"complete_until >= '{later.isoformat()}'").count() == 2, "the table")
 
         stopping = threading.Event()
 

@@ -21,6 +21,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from penstock.config import changed_rows, several
 from penstock.config.sections import (
+    CompletenessConfig,
     EpochConfig,
     RelayLogConfig,
     RestConfig,
@@ -133,6 +134,7 @@ class PipelineConfig(Section):
     """What to do with tables whose rows foreign keys change (ON DELETE or UPDATE CASCADE, SET NULL).
     Before MySQL 9.6 such changes are not in the log. `park`: park the table. `apply`: compute the changes
     and apply them at the target (iceberg, delta). `ignore`: follow the table without them."""
+    completeness: CompletenessConfig = CompletenessConfig()
     verify: VerifyConfig = VerifyConfig()
     spark: SparkConfig = SparkConfig()
 
@@ -229,6 +231,17 @@ class PipelineConfig(Section):
         if name is None or not self.sink_kind.durable or self.sink_kind.takes_messages:
             return None
         return TableId.parse(name.replace("{pipeline}", self.name))
+
+    @property
+    def complete_table(self) -> TableId | None:
+        """The table at the target that says up to when targets are complete."""
+        name = self.completeness.table
+        return None if name is None else TableId.parse(name.replace("{pipeline}", self.name))
+
+    @property
+    def own_tables(self) -> list[TableId]:
+        """Tables at the target that are the pipeline's own."""
+        return [table for table in (self.history_table, self.complete_table) if table is not None]
 
     @property
     def rereads_max(self) -> int:

@@ -19,6 +19,9 @@ def check(config: PipelineConfig) -> None:
     _check_transforms(config)
     _check_views(config)
     _check_history(config)
+    if config.completeness.table is not None and not config.sink_kind.keeps_tables:
+        able = registry.own_names(lambda kind: kind.keeps_tables)
+        raise ValueError(f"`completeness.table` needs the sink {able}, not {config.sink.type}")
 
 
 def _check_transforms(config: PipelineConfig) -> None:

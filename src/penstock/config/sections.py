@@ -286,6 +286,16 @@ class EpochConfig(Section):
     table's own key. If there are more, the table is read again."""
 
 
+class CompletenessConfig(Section):
+    """A table at the target that says up to which time each target is complete (docs/completeness.md)."""
+
+    table: str | None = Field(None, pattern=r"^[^.]+\.[^.]+$")
+    """Name of the table, like a source table: `database.table`, for example `penstock.{pipeline}_complete`.
+    `{pipeline}` is the pipeline's name. null: there is none. It needs a sink with tables."""
+    interval: Milliseconds = Field(60_000, ge=1000)
+    """How often it is written. Each time is a commit of the table and two questions to the source."""
+
+
 class VerifyConfig(Section):
     """How long `penstock verify` waits for a running pipeline."""
 

@@ -132,6 +132,7 @@ class Run:
                 readable(self.sink)  # its rows are needed to compute what a foreign key changes
             self._make_workers(any(finding.partial_rows for finding in findings))
             self._start_history()  # first, so that it is stopped last: the other parts still record changes
+            self._start_completeness()
             self.closing.callback(lambda: self.chunks.stop(self.ending.left(0.8)))
             self.query = self._watch_query()
             self.closing.callback(self._stop_query)
@@ -307,6 +308,21 @@ class Run:
             history.check()
             self.closing.callback(lambda: history.stop(self.ending.left(0.9)))
             history.start()
+
+    def _start_completeness(self) -> None:
+        from penstock.sinks.base import table_sink
+        from penstock.spark.complete_table import CompleteTable
+
+        config, table = self.config, self.config.complete_table
+        if table is not None:
+            seconds = config.completeness.interval / 1000
+            written = CompleteTable(
+                self.spark, table_sink(self.sink), self.state, self.source, self.log_place, table,
+                seconds=seconds,
+            )  # fmt: skip
+            written.check()
+            self.closing.callback(lambda: written.stop(self.ending.left(0.9)))
+            written.start()
 
     @property
     def _applies_cascades(self) -> bool:

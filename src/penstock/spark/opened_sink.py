@@ -21,7 +21,7 @@ from penstock.state import StateStore
 def open_sink(config: PipelineConfig, spark: SparkSession, pipeline: str) -> Sink:
     """See `sinks.registry.open_sink`. `pipeline`: the uuid of its state."""
     sink = registry.open_sink(config.sink, spark, pipeline, config.merge_shards)
-    own = [] if config.history_table is None else [config.history_table]
+    own = config.own_tables
     transforms = Transforms(config.transforms)
     if config.history:
         assert isinstance(sink, LakeSink), "the configuration refuses other sinks"
