@@ -53,7 +53,7 @@ LAYERS: list[set[str]] = [
     {"datasource"},  # a pipeline whose target is a query
     {"testing"},
     {"commands"},
-    {"cli_offline"},
+    {"cli_file", "cli_offline"},
     {"cli"},
     {"__main__", "__init__"},  # the package's own: the public API
 ]

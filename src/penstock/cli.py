@@ -23,6 +23,7 @@ import typer
 
 from penstock import __version__
 from penstock import config as configuration
+from penstock.cli_file import File, pipeline_file
 from penstock.cli_offline import Json, encode, inspect, schema
 from penstock.errors import LeaseHeld, PenstockError, TablesParked
 from penstock.failures.log_format import FORMAT, OneLine
@@ -37,19 +38,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-_pipeline_file: list[Path] = []
-"""The pipeline file of this command, once it has been parsed from the command line."""
-
-
-def _remember(file: Path) -> Path:
-    _pipeline_file[:] = [file]
-    return file
-
-
-File = Annotated[
-    Path, typer.Argument(help="The pipeline file (YAML).", show_default=False, callback=_remember)
-]
 
 
 @app.callback()
@@ -458,7 +446,7 @@ def main() -> None:
 def _state() -> Path | None:
     """Returns the state directory of this command's pipeline, or None if it is not known."""
     try:
-        return configuration.load(_pipeline_file[-1]).state if _pipeline_file else None
+        return configuration.load(pipeline_file[-1]).state if pipeline_file else None
     except Exception:  # an error in the file must not hide the error that is being reported
         return None
 

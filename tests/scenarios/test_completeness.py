@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,37 @@ from penstock.testing.scenario import Scenario, refusal, wait_for
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 Make = Callable[..., Scenario]
+
+
+@contextmanager
+def writing(case: Scenario) -> Iterator[None]:
+    """Transactions that give both tables the same value, while the block runs."""
+    stopping = threading.Event()
+
+    def write() -> None:
+        with case.server.connect(database=case.database) as connection, connection.cursor() as cursor:
+            number = 0
+            while not stopping.is_set():
+                number += 1
+                connection.begin()
+                cursor.execute(f"REPLACE INTO a VALUES (1, {number})")
+                cursor.execute(f"REPLACE INTO b VALUES (1, {number})")
+                connection.commit()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        writer.join()
+
+
+def value(case: Scenario, name: str, versions: dict[str, str]) -> list[Any]:
+    version = versions[f"{case.database}.{name}"]
+    return case.spark.sql(
+        f"SELECT v FROM lake.{case.namespace}.{name} VERSION AS OF {version} WHERE id = 1"
+    ).collect()
 
 
 def test_a_target_has_all_that_was_committed_before_and_a_cut_shows_one_transaction(scenario: Make) -> None:
@@ -40,36 +73,12 @@ def test_a_target_has_all_that_was_committed_before_and_a_cut_shows_one_transact
         frame = case.target("scenario_complete")
         wait_for(lambda: frame.where(f"complete_until >= '{later.isoformat()}'").count() == 2, "the table")
 
-        stopping = threading.Event()
-
-        def write() -> None:
-            with case.server.connect(database=d) as connection, connection.cursor() as cursor:
-                number = 0
-                while not stopping.is_set():
-                    number += 1
-                    connection.begin()
-                    cursor.execute(f"REPLACE INTO a VALUES (1, {number})")
-                    cursor.execute(f"REPLACE INTO b VALUES (1, {number})")
-                    connection.commit()
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        try:
+        with writing(case):
             for _ in range(3):
                 done = case.command("snapshot-at", "--json")
                 assert done.returncode == 0, done.stderr
                 versions = {one["table"]: one["version"] for one in json.loads(done.stdout)["tables"]}
-                values = [
-                    case.spark.sql(
-                        f"SELECT v FROM lake.{case.namespace}.{name} VERSION AS OF {versions[f'{d}.{name}']} "
-                        "WHERE id = 1"
-                    ).collect()
-                    for name in "ab"
-                ]
-                assert values[0] == values[1]
-        finally:
-            stopping.set()
-            writer.join()
+                assert value(case, "a", versions) == value(case, "b", versions)
         case.server.execute(f"ALTER TABLE {d}.b DROP PRIMARY KEY")
         case.server.execute(f"INSERT INTO {d}.b VALUES (1, 1)")
         case.drain(pipeline)

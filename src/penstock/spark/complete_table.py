@@ -32,6 +32,7 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 RETRY = Schedule.steady(10.0)
+"""Pause after a failure: whatever it was, the next write tells the same."""
 LOOK_SECONDS = 0.2
 """How often the state is asked whether the log has been applied."""
 _TIME = pa.timestamp("us", "UTC")
