@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.core import alltypes
-from tests.sinks.conformance import sql_servers
+from tests.sinks.conformance import with_servers
 
 from penstock.secret import REVEALED
 from penstock.testing import oracle, servers
@@ -25,14 +25,14 @@ class Target:
 
     def __init__(self, product: str, folder: Any) -> None:
         self.product = product
-        self.server: Any = None if product == "sqlite" else sql_servers.server(product)
+        self.server: Any = None if product == "sqlite" else with_servers.server(product)
         self.file = folder / "targets.db"
 
     @property
     def options(self) -> dict[str, Any]:
         if self.server is None:
             return {"type": "jdbc", "url": f"jdbc:sqlite:{self.file}"}
-        found = sql_servers.options_of(self.server).model_dump(mode="json", context=REVEALED)
+        found = with_servers.options_of(self.server).model_dump(mode="json", context=REVEALED)
         return {**found, "nul_characters": "remove"}
 
     def rows(self, case: Scenario, table: str) -> list[oracle.Row]:

@@ -21,6 +21,7 @@ from penstock.sinks.kafka.registration import KAFKA
 from penstock.sinks.kind import SinkKind, SinkOptions
 from penstock.sinks.lake.delta.registration import DELTA
 from penstock.sinks.lake.iceberg.registration import ICEBERG
+from penstock.sinks.redis.registration import REDIS
 from penstock.sinks.sql.registration import JDBC
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 GROUP = "penstock.sinks"
 DEFAULT = ICEBERG
 NO_SHARDS = Shards()
-OWN: tuple[SinkKind[Any], ...] = (ICEBERG, DELTA, PARQUET, KAFKA, JDBC, CONSOLE)
+OWN: tuple[SinkKind[Any], ...] = (ICEBERG, DELTA, PARQUET, KAFKA, JDBC, REDIS, CONSOLE)
 _BY_NAME = {kind.name: kind for kind in OWN}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.sinks.conformance import registered, sql_servers
+from tests.sinks.conformance import registered, with_servers
 from tests.sinks.conformance.case import Case
 
 from penstock.sinks import registry
@@ -27,7 +27,9 @@ def _case(
     name: str, spark: SparkSession, lake_root: Path, iceberg: IcebergOptions, delta: DeltaOptions
 ) -> Case:
     if name in registered.ON_SERVERS:
-        kind = replace(registry.kind("jdbc"), example=lambda folder: sql_servers.jdbc(name))
+        kind = replace(
+            registry.kind(name.partition("-")[0]), example=lambda folder: with_servers.options(name)
+        )
         return Case(spark, kind, lake_root / name)
     kind = registry.kind(name)
     if name == iceberg.type:

@@ -17,8 +17,18 @@ READERS = "penstock.sinks.conformance"
 """The entry-point group for sinks that are not `Readable`. The entry has the sink's name. Its object is a
 function `(options, spark, table)` that returns a DataFrame like `Readable.read`, of the present rows. It
 serves this suite alone, which has to see what the sink has written."""
-ON_SERVERS = ("jdbc-postgresql", "jdbc-mysql80", "jdbc-mariadb1011", "jdbc-mysql57", "jdbc-mysql97")
-"""The sink `jdbc` with a server of its own (`sql_servers.py`). Without one, it writes to SQLite."""
+NEED_SERVERS = {"redis"}
+"""Sinks whose example is on a server that is not there."""
+ON_SERVERS = (
+    "redis-hash",
+    "redis-json",
+    "jdbc-postgresql",
+    "jdbc-mysql80",
+    "jdbc-mariadb1011",
+    "jdbc-mysql57",
+    "jdbc-mysql97",
+)
+"""Sinks with servers of their own (`with_servers.py`). Without one, `jdbc` writes to SQLite."""
 SLOW = {"arrow_unreadable", *ON_SERVERS}
 """Sinks that only a slow run tests: they have the code of another one, or need a server."""
 
@@ -37,7 +47,8 @@ def names(*, tables: bool) -> list[str]:
     (`tests/sinks/kafka`)."""
     with with_example():
         kinds = [registry.kind(name) for name in registry.names()]
-        return [one.name for one in kinds if one.keeps_tables == tables and not one.takes_messages]
+        kept = [one for one in kinds if one.keeps_tables == tables and not one.takes_messages]
+        return [one.name for one in kept if one.name not in NEED_SERVERS]
 
 
 def reader(name: str) -> Callable[..., Any] | None:

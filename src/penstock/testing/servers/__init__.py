@@ -26,6 +26,7 @@ from penstock.testing.servers.mariadb import MariaDb118Server, MariaDb1011Server
 from penstock.testing.servers.mysql import MySql57Server, MySql97Server, MySqlServer
 from penstock.testing.servers.postgresql import PostgreSqlServer
 from penstock.testing.servers.process import PrivateServer, ServerFailed
+from penstock.testing.servers.valkey import ValkeyServer
 
 __all__ = [
     "FLAVORS",
@@ -44,6 +45,7 @@ __all__ = [
     "PostgreSqlServer",
     "PrivateServer",
     "ServerFailed",
+    "ValkeyServer",
     "kafka",
     "mariadb118",
     "mariadb1011",
@@ -51,6 +53,7 @@ __all__ = [
     "mysql57",
     "mysql97",
     "postgresql",
+    "valkey",
 ]
 
 FLAVORS: dict[str, type[DatabaseServer]] = {
@@ -100,3 +103,7 @@ def kafka(
 
 def postgresql(*, folder: Path | None = None) -> PostgreSqlServer:
     return PostgreSqlServer(folder=folder)
+
+
+def valkey(options: Mapping[str, str] | None = None, *, folder: Path | None = None) -> ValkeyServer:
+    return ValkeyServer(options, folder=folder)

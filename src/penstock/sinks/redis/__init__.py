@@ -1,0 +1,1 @@
+"""The sink `redis`: each row is a key of Redis or Valkey."""

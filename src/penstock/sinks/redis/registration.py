@@ -1,0 +1,136 @@
+"""The sink `redis`: its options."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from penstock.errors import ConfigError
+from penstock.model.schema import TableId
+from penstock.model.shards import Shards
+from penstock.model.units import Milliseconds
+from penstock.secret import Secret
+from penstock.sinks.kind import Probe, SinkKind, SinkOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.sinks.base import Sink
+
+SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss"}
+KEY = "{key}"
+
+
+class RedisOptions(SinkOptions):
+    """Rows as keys of Redis or Valkey (docs/sinks-redis.md)."""
+
+    type: Literal["redis"]
+    """Name of the sink."""
+    url: str
+    """The server: `redis://host:6379/0`, or `rediss://` for TLS. `valkey://`, `valkeys://`: the same."""
+    user: str = ""
+    """Account of the server's ACL. Empty: the default one."""
+    password: Secret = Secret()
+    """Its password; usually `${VARIABLE}`."""
+    key: str = "{database}:{table}:{key}"
+    """Name of a row's key. `{key}`, at its end, is the values of the table's key, joined by colons."""
+    value: Literal["hash", "json"] = "hash"
+    """`hash`: a hash with a field for each column that is not NULL. `json`: a text with one JSON object."""
+    control: str = "penstock"
+    """Prefix of the sink's own keys, one for each table."""
+    timeout: Milliseconds = Field(10_000, ge=100)
+    """How long an answer of the server may take."""
+    allow_eviction: bool = False
+    """Accept a server that removes keys when its memory is full. Rows are then missing without a word."""
+
+    @field_validator("url")
+    @classmethod
+    def _is_url(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in SCHEMES or not parts.hostname:
+            raise ValueError("write redis://host:6379/0, or rediss:// for TLS")
+        if parts.username or parts.password or parts.query:
+            raise ValueError("write the account into `sink.user` and `sink.password`, not into the URL")
+        if parts.path.strip("/") and not parts.path.strip("/").isdigit():
+            raise ValueError("what follows the address is the number of a database: redis://host:6379/0")
+        return value
+
+    @field_validator("key")
+    @classmethod
+    def _ends_in_key(cls, value: str) -> str:
+        if not value.endswith(KEY) or value.count(KEY) != 1 or value == KEY:
+            raise ValueError("it ends in {key}, and something comes before that")
+        return value
+
+    def prefix(self, table: TableId) -> str:
+        """What the keys of a table begin with, and no others."""
+        names = {"{database}": escaped(table.database), "{table}": escaped(table.table)}
+        found = self.key.removesuffix(KEY)
+        for name, text in names.items():
+            found = found.replace(name, text)
+        return found
+
+    def place(self, table: TableId) -> tuple[str, ...] | None:
+        return (self.prefix(table),)
+
+    def connection(self) -> dict[str, Any]:
+        """Arguments of the client. Contains the password as text."""
+        parts = urlsplit(self.url)
+        seconds = self.timeout / 1000
+        return {
+            "host": parts.hostname,
+            "port": parts.port or 6379,
+            "db": int(parts.path.strip("/") or 0),
+            "username": self.user or None,
+            "password": self.password.reveal() or None,
+            "ssl": SCHEMES[parts.scheme] == "rediss",
+            "socket_timeout": seconds,
+            "socket_connect_timeout": seconds,
+        }
+
+
+def escaped(text: str) -> str:
+    """A part of a key's name, in which colons mean nothing."""
+    return text.replace("%", "%25").replace(":", "%3A")
+
+
+def _check_installed() -> None:
+    if importlib.util.find_spec("redis") is None:
+        raise ConfigError(
+            "The sink redis needs the package redis, which is not installed.",
+            hint="pip install 'penstock[redis]'",
+        )
+
+
+def _open(options: RedisOptions, spark: SparkSession, pipeline: str, shards: Shards) -> Sink:
+    _check_installed()
+    from penstock.sinks.redis.sink import RedisSink
+
+    return RedisSink(options, spark, pipeline)
+
+
+def _probe(options: RedisOptions, conf: Mapping[str, str]) -> Probe:
+    _check_installed()
+    from penstock.sinks.redis.probe import probe
+
+    return probe(options)
+
+
+def _example(folder: Path) -> RedisOptions:
+    return RedisOptions(type="redis", url="redis://127.0.0.1:6379/0")
+
+
+REDIS = SinkKind(
+    name="redis",
+    options=RedisOptions,
+    open=_open,
+    example=_example,
+    keeps_tables=True,
+    probes_without_spark=True,
+    probe=_probe,
+)
