@@ -70,7 +70,9 @@ def measured(write: Callable[[], bool], rows: int, server: int | None) -> str:
     """Rows a second, and CPU seconds per million rows of this process and of the server."""
 
     def cpu(process: psutil.Process) -> float:
-        return float(sum(process.cpu_times()[:2]))
+        """Of a server with its sessions' processes."""
+        every = [process] if process == own else [process, *process.children(recursive=True)]
+        return float(sum(sum(one.cpu_times()[:2]) for one in every))
 
     own, theirs = psutil.Process(), None if server is None else psutil.Process(server)
     before = cpu(own), 0.0 if theirs is None else cpu(theirs)

@@ -217,7 +217,7 @@ class RedisSink:
         if self._json and rows.incomplete is not None:
             raise TableError(
                 f"The source logs parts of rows of {table}, which `sink.value: json` cannot put together.",
-                hint="Set binlog_row_image = FULL at the source, or `sink.value: hash`, and run "
+                hint="Let the source log whole rows, or set `sink.value: hash`, and run "
                 f"`penstock resnapshot FILE {argument(table)}`.",
                 table=str(table),
             )
