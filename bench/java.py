@@ -19,6 +19,7 @@ PEERS = Path(__file__).with_name("peers")
 BINLOG_CONNECTOR_VERSION = "0.30.1"
 DEBEZIUM_VERSION = "3.6.1.Final"
 FLINK_CDC_VERSION = "3.5.0"
+JDBC_SINK_VERSION = "3.5.0.Final"  # the newest on Maven Central
 FLINK_VERSION = "1.20.3"
 MAXWELL_VERSION = "1.22.6"
 CANAL_VERSION = "1.1.7"
@@ -88,6 +89,25 @@ def flink_jars() -> list[Path]:
     for name in ("flink-clients", "flink-connector-base", "flink-table-common"):
         jars += fetch(f"org.apache.flink:{name}:{FLINK_VERSION}", transitive=True)
     return jars
+
+
+def flink_format_jars() -> list[Path]:
+    """Flink's formats, which need no cluster."""
+    jars = fetch(f"org.apache.flink:flink-json:{FLINK_VERSION}")
+    jars += fetch(f"org.apache.flink:flink-table-runtime:{FLINK_VERSION}")
+    for name in ("flink-table-common", "flink-core"):
+        jars += fetch(f"org.apache.flink:{name}:{FLINK_VERSION}", transitive=True)
+    return jars
+
+
+def jdbc_sink_jars() -> list[Path]:
+    """Debezium's JDBC sink, and what Kafka Connect brings: its converter to JSON with what that needs."""
+    connect = ("connect-", "kafka-clients-", "jackson-")
+    runtime = fetch(f"io.debezium:debezium-embedded:{DEBEZIUM_VERSION}", transitive=True)
+    jars = [jar for jar in runtime if jar.name.startswith(connect)]
+    names = {jar.name.rpartition("-")[0] for jar in jars}
+    sink = fetch(f"io.debezium:debezium-connector-jdbc:{JDBC_SINK_VERSION}", transitive=True)
+    return jars + [jar for jar in sink if jar.name.rpartition("-")[0] not in names]
 
 
 def maxwell_jars() -> list[Path]:

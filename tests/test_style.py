@@ -252,7 +252,7 @@ MYSQL_ONLY = {
     "commands/schema.py",
     "commands/encode.py",
     "commands/encode_definitions.py",
-    "commands/encode_statements.py",
+    "encode/statements.py",
     "commands/inspect.py",
     "commands/init.py",  # asks for a server's address, and writes a file for it
     "serve/mysql.py",  # Canal's protocol is about MySQL

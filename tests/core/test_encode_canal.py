@@ -16,7 +16,7 @@ from tests.core.test_encode_peers import CHANGES, TABLE, differences
 
 from bench import java, workload
 from penstock import _core
-from penstock.commands.encode_statements import statement_messages
+from penstock.encode.statements import statement_messages
 from penstock.testing.servers import MySqlServer
 
 pytestmark = pytest.mark.slow

@@ -1,85 +1,62 @@
-"""Whoever follows tables over statements meets each that concerns him, in log order, with the definitions of
-its place."""
+"""Which definitions a statement changed, for sinks that tell it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from penstock.model.offset import LogRange, Offset
-from penstock.model.plan import ColumnOrigin, Evolve, Park, TruncateTarget
+from penstock.model.plan import ColumnOrigin, DefinitionChange, EpochPlan, Evolve, Park
+from penstock.model.plan_json import plan_from_text, plan_to_text
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.schema_change import TableEffect
-from penstock.planning.statement_effects import effects_in
-from penstock.relaylog.index import Statement
+from penstock.planning.statement_effects import definition_changes
 
-A, B = TableId("shop", "a"), TableId("shop", "b")
-
-
-def schema(table: TableId, version: int = 1) -> TableSchema:
-    return TableSchema(table, (Column("id", "int"),), ("id",), version)
+A, B = TableId("d", "a"), TableId("d", "b")
 
 
-class Script:
-    """A log whose statements each raise the version of a table, and their reader."""
-
-    def __init__(self, *tables: TableId) -> None:
-        self.tables = tables
-        self.asked: list[dict[TableId, TableSchema]] = []
-
-    def statements(self, range_: LogRange) -> list[Statement]:
-        ends = [Offset(10 * number) for number in range(1, len(self.tables) + 1)]
-        return [
-            Statement(Offset(end - 5), end, "shop", "ALTER TABLE", 0)
-            for end in ends
-            if range_.start < end <= range_.end
-        ]
-
-    def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
-        self.asked.append(live)
-        table = self.tables[statement.end // 10 - 1]
-        after = replace(live[table], version=live[table].version + 1)
-        return [TableEffect(table, (Evolve(after, (ColumnOrigin("id"),)),))]
-
-    def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
-        return tables & {self.tables[statement.end // 10 - 1]}
+def schema(table: TableId, *names: str) -> TableSchema:
+    return TableSchema(table, tuple(Column(name, "int") for name in names), ("id",))
 
 
-def test_definitions_that_are_carried_on_are_those_of_the_next_statement() -> None:
-    script, live = Script(A, B, A), {A: schema(A), B: schema(B)}
-    found = []
-    for statement, [effect] in effects_in(
-        script, LogRange(Offset(0), Offset(99)), script, live, lambda effect, _: effect.table == A
-    ):
-        after = effect.definition_after(live[A])
-        assert after is not None
-        live[A] = after
-        found.append((statement.end, after.version))
-    assert found == [(10, 2), (30, 3)], "that of the other table is passed over"
-    assert [one[A].version for one in script.asked] == [1, 2, 2]
+def evolved(before: TableSchema, after: TableSchema) -> TableEffect:
+    return TableEffect(before.table, (Evolve(after, tuple(ColumnOrigin() for _ in after.columns)),))
 
 
-def test_a_statement_behind_the_one_that_ends_a_range_is_not_read() -> None:
-    script = Script(A, A)
-    walk = effects_in(script, LogRange(Offset(0), Offset(99)), script, {A: schema(A)}, lambda *_: True)
-    assert next(walk)[0].end == 10 and len(script.asked) == 1
-    nothing = effects_in(script, LogRange(Offset(20), Offset(99)), script, {}, lambda *_: True)
-    assert next(nothing, None) is None
+def changes(*effects: TableEffect, live: TableSchema) -> list[tuple[TableSchema | None, TableSchema | None]]:
+    found = definition_changes(effects, {live.table: live})
+    return [(one.before, one.after) for one in found]
 
 
-def test_a_definition_ends_with_its_table_or_when_it_cannot_be_known() -> None:
-    before, other = schema(A), schema(A, 2)
-    park = Park(Offset(9), "why", "cure")
-    evolve = Evolve(other, (ColumnOrigin("id"),))
-    for effect, after in (
-        (TableEffect(A, voids="x"), before),
-        (TableEffect(A, (TruncateTarget(),)), before),
-        (TableEffect(A, (evolve,)), other),
-        (TableEffect(A, (evolve, park)), None),
-        (TableEffect(A, dropped=True), None),
-        (TableEffect(A, renamed=B), None),
-        (TableEffect(A, created=other, renamed=B), other),
-        (TableEffect(A, (park,), created=other), None),
-    ):
-        assert effect.definition_after(before) == after
-    assert TableEffect(A, created=other).definition_after(None) == other
-    assert TableEffect(A, rereads="x").definition_after(None) is None
+def test_altered_created_and_dropped_tables_have_their_definitions_before_and_after() -> None:
+    old, new, other = schema(A, "id"), schema(A, "id", "x"), schema(B, "id")
+    assert changes(evolved(old, new), live=old) == [(old, new)]
+    assert changes(TableEffect(B, created=other), live=old) == [(None, other)]
+    assert changes(TableEffect(A, dropped=True), live=old) == [(old, None)]
+
+
+def test_a_renamed_table_is_dropped_and_created_and_a_name_can_be_taken_at_once() -> None:
+    old, moved, again = schema(A, "id"), schema(B, "id"), schema(A, "id", "z")
+    renamed = (TableEffect(A, renamed=B), TableEffect(B, created=moved, was=A))
+    assert changes(*renamed, live=old) == [(old, None), (None, moved)]
+    assert changes(TableEffect(A, dropped=True), TableEffect(A, created=again), live=old) == [
+        (old, None), (None, again),
+    ]  # fmt: skip
+    assert changes(TableEffect(A, created=again), live=old) == [(old, None), (None, again)]
+
+
+def test_what_changes_rows_only_is_no_change_of_a_definition() -> None:
+    old = schema(A, "id")
+    assert changes(TableEffect.truncated(A), live=old) == []
+    assert changes(evolved(old, old), live=old) == []
+
+
+def test_nothing_is_told_of_a_table_that_is_parked() -> None:
+    old = schema(A, "id")
+    assert changes(TableEffect(A, (Park(Offset(9), "why", "cure"),)), live=old) == []
+
+
+def test_plans_keep_them() -> None:
+    old, new = schema(A, "id"), schema(A, "id", "x")
+    told = (DefinitionChange(old, new), DefinitionChange(None, old), DefinitionChange(new, None))
+    plan = EpochPlan(7, LogRange(Offset(1), Offset(9)), (), definitions=told)
+    numbered = [old, new]
+    text = plan_to_text(plan, numbered.index)
+    assert plan_from_text(text, numbered.__getitem__) == plan

@@ -173,6 +173,59 @@ def test_each_format_has_snapshot_stream_and_truncate_in_its_own_words(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("format", "options", "told_of"),
+    [
+        ("maxwell", {"output_ddl": True},
+         ["table-create n", "insert", "table-alter t", "insert", "table-drop n", "table-create m",
+          "table-drop m"]),
+        ("canal", {}, ["CREATE n", "INSERT", "ALTER t", "INSERT", "RENAME m", "ERASE m"]),
+        ("debezium", {"include.schema.changes": True},
+         ["CREATE n", "c", "ALTER t", "c", "DROP n+CREATE m", "DROP m"]),
+    ],
+)  # fmt: skip
+def test_changed_definitions_are_told_once_and_in_their_place(
+    scenario: Make, kafka: KafkaCluster, format: str, options: dict[str, Any], told_of: list[str]
+) -> None:
+    """All messages have one topic here, so that their order is known. The driver is killed meanwhile."""
+    case = to_topics(scenario, kafka, format, options=options)
+    case.options["sink"] |= {"topic": case.database, "source": case.database}
+    case.write_file()
+    case.server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        case.server.execute(
+            "CREATE TABLE n (id INT PRIMARY KEY, v INT)",
+            "INSERT INTO n VALUES (1, 1)",
+            "ALTER TABLE t ADD COLUMN (c VARCHAR(9) NOT NULL DEFAULT 'x')",
+            "INSERT INTO t VALUES (2, 'y')",
+        )
+        pipeline.kill("driver")
+        pipeline.wait(seconds=60)
+        pipeline.start()
+        case.server.execute("RENAME TABLE n TO m", "CREATE INDEX i ON t (c)", "DROP TABLE m")
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    messages = topics.records(kafka.bootstrap, [case.database])
+    told_by = [definition(format, json.loads(one.value)) for one in messages if one.value is not None]
+    assert told_by[told_by.index(told_of[0]) :] == told_of
+
+
+def definition(format: str, value: dict[str, Any]) -> str:
+    """What a message says of a definition, or the kind of its change."""
+    match format:
+        case "maxwell":
+            kind: str = value["type"]
+            return f"{kind} {value['table']}" if kind.startswith("table-") else kind
+        case "canal":
+            return f"{value['type']} {value['table']}" if value["isDdl"] else str(value["type"])
+    if "tableChanges" not in value:
+        return str(value["op"])
+    names = [(one["type"], one["id"].split(".")[-1].strip('"')) for one in value["tableChanges"]]
+    return "+".join(f"{kind} {name}" for kind, name in names)
+
+
+@pytest.mark.slow
 def test_a_broker_that_is_away_is_waited_for(scenario: Make, tmp_path: Path) -> None:
     with servers.kafka() as cluster:
         case = to_topics(scenario, cluster, request_timeout="3s")

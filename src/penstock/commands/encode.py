@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from penstock._core import DecodeError, LogEncoder
 from penstock.commands.encode_definitions import Definitions, OfServer, OfSqlFiles, OfTheLog
-from penstock.commands.encode_statements import statement_messages
 from penstock.commands.inspect import log_files, relay_log_of
 from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import say, say_json
 from penstock.encode.options import BINARY_FORMATS, check_format, options_json
+from penstock.encode.statements import statement_messages
 from penstock.errors import ConfigError
 from penstock.model.offset import LogRange
 from penstock.model.schema import TableId

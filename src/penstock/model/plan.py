@@ -210,6 +210,21 @@ class Move:
 
 
 @dataclass(frozen=True)
+class DefinitionChange:
+    """A table that the statement at the end of an epoch created (`before` None), dropped (`after` None) or
+    changed. Only for sinks that tell it (`LogSink.tells_definitions`)."""
+
+    before: TableSchema | None
+    after: TableSchema | None
+
+    @property
+    def schema(self) -> TableSchema:
+        found = self.after or self.before
+        assert found is not None, "one of them is there"
+        return found
+
+
+@dataclass(frozen=True)
 class EpochPlan:
     """`moves` are made together, after the steps of all tables. The tables in them have no steps.
     `catch_up_later`: tables that will catch up later. The epoch stores for them how their parent tables
@@ -220,6 +235,7 @@ class EpochPlan:
     tables: tuple[TablePlan, ...]
     moves: tuple[Move, ...] = ()
     catch_up_later: tuple[TableSchema, ...] = ()
+    definitions: tuple[DefinitionChange, ...] = ()
 
     @property
     def moved(self) -> set[TableId]:

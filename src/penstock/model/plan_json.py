@@ -20,6 +20,7 @@ from penstock.model.plan import (
     ApplyEvents,
     ColumnOrigin,
     CreateTarget,
+    DefinitionChange,
     DeleteOlder,
     DropTarget,
     EpochPlan,
@@ -59,6 +60,10 @@ def plan_to_text(plan: EpochPlan, number_of: NumberOf) -> str:
         ],
         "moves": [[str(move.source), str(move.target), move.identity] for move in plan.moves],
         "keeps": [number_of(schema) for schema in plan.catch_up_later],
+        "definitions": [
+            [None if one is None else number_of(one) for one in (change.before, change.after)]
+            for change in plan.definitions
+        ],
     }
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
@@ -85,6 +90,10 @@ def plan_from_text(text: str, schema_of: SchemaOf) -> EpochPlan:
             for source, target, identity in document.get("moves", ())
         ),
         catch_up_later=tuple(schema(one) for one in document.get("keeps", ())),
+        definitions=tuple(
+            DefinitionChange(*(None if one is None else schema(one) for one in change))
+            for change in document.get("definitions", ())
+        ),
     )
 
 

@@ -27,6 +27,7 @@ from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.plan import (
     ApplyCascades,
     ApplyEvents,
+    DefinitionChange,
     EpochPlan,
     Evolve,
     Mode,
@@ -53,7 +54,7 @@ from penstock.model.table import (
 from penstock.planning import renames
 from penstock.planning.placement import Placing
 from penstock.planning.policy import Policies, Verdict, judge, new_state
-from penstock.planning.statement_effects import effects_in
+from penstock.planning.statement_effects import definition_changes, effects_in
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.snapshot.placement import Break, PlacementLimits
 from penstock.snapshot.single_view import catching_up_later, first_steps, placement_plan, void_reason
@@ -94,10 +95,12 @@ class Planner:
         identify: Callable[[TableId], str | None] = lambda table: None,
         cascades: TypeOptions | None = None,
         keeps_versions: Callable[[TableId], bool] = lambda table: False,
+        tells_definitions: bool = False,
     ) -> None:
         """`keeps_versions`: whether the target of a table takes every change (`VersionSink`). `identify`: see
         `TableSink.identity`. `cascades`: how column types are mapped, if Penstock computes what foreign keys
-        change; None: it does not."""
+        change; None: it does not. `tells_definitions`: plans say which definitions the statement at the
+        epoch's end changed."""
         self._state = state
         self._log = relay_log
         self._statements = statements
@@ -118,6 +121,7 @@ class Planner:
         )
         self._identify = identify
         self._cascades = cascades
+        self._tells_definitions = tells_definitions
         self._caught_up = False  # whether tables that catch up had the last turn
 
     def plan_next(self, cuts: Iterable[Offset] = ()) -> EpochPlan | None:
@@ -154,7 +158,8 @@ class Planner:
         verdicts = renames.verdicts(moves, tables, verdicts, end)
         plans = self._table_plans(reach, tables, verdicts)
         later = catching_up_later(reach, tables, self._log) if self._cascades is not None else ()
-        plan = EpochPlan(epoch, reach, tuple(plans), moves, later) if plans or moves else None
+        told = self._definitions(found, tables)
+        plan = EpochPlan(epoch, reach, tuple(plans), moves, later, told) if plans or moves or told else None
         with self._state.transaction():
             if statement is not None:
                 self._record(statement, found, verdicts)
@@ -163,6 +168,13 @@ class Planner:
             elif end > start:
                 self._state.advance(end)
         return plan
+
+    def _definitions(
+        self, effects: list[TableEffect], tables: dict[TableId, TableState]
+    ) -> tuple[DefinitionChange, ...]:
+        if not self._tells_definitions:
+            return ()
+        return definition_changes(effects, {name: one.schema for name, one in tables.items() if one.planned})
 
     def _joined(self, tables: dict[TableId, TableState], position: Offset) -> dict[TableId, TableState]:
         """Lets tables that have caught up continue together with the others, once their last own epoch is

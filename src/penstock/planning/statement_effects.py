@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
 from penstock.model.offset import LogRange
+from penstock.model.plan import DefinitionChange, Park
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.schema_change import TableEffect
 from penstock.relaylog.reader import Statement
@@ -21,6 +22,25 @@ class HasStatements(Protocol):
     """A relay log, or an index of one."""
 
     def statements(self, range_: LogRange) -> Iterable[Statement]: ...
+
+
+def definition_changes(
+    effects: Iterable[TableEffect], live: Mapping[TableId, TableSchema]
+) -> tuple[DefinitionChange, ...]:
+    """The definitions that a statement changed, in the order of its effects. `live`: those before it."""
+    known, found = dict(live), []
+    for effect in effects:
+        before = known.pop(effect.table, None)
+        after = effect.definition_after(before)
+        if after is not None:
+            known[effect.table] = after
+        if effect.created is not None and before is not None:
+            found.append(DefinitionChange(before, None))
+            before = None
+        # Of a table that is parked it is not known what it is now.
+        if before != after and not any(isinstance(step, Park) for step in effect.steps):
+            found.append(DefinitionChange(before, after))
+    return tuple(found)
 
 
 Concerns = Callable[[TableEffect, Statement], bool]

@@ -15,7 +15,7 @@ from penstock.model.table import is_catching_up
 from penstock.planning.planner import Planner, PlannerLimits
 from penstock.planning.policy import Policies
 from penstock.relaylog.reader import RelayLog
-from penstock.sinks.base import Sink, TableSink
+from penstock.sinks.base import LogSink, Sink, TableSink
 from penstock.snapshot.placement import PlacementLimits
 from penstock.snapshot.staging import Staging
 from penstock.sources.base import Source
@@ -174,4 +174,5 @@ def make_planner(
         identify=sink.identity if isinstance(sink, TableSink) else _no_identity,
         cascades=config.types if applies_cascades else None,
         keeps_versions=History(config.history).__contains__,
+        tells_definitions=isinstance(sink, LogSink) and sink.tells_definitions,
     )

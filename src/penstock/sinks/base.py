@@ -277,6 +277,13 @@ class LogSink(Sink, Protocol):
     def registry(self) -> RegistryOptions | None:
         """The schema registry, for formats that need one."""
 
+    @property
+    def tells_definitions(self) -> bool:
+        """Whether it wants messages of changed definitions."""
+
+    def subject_of(self, table: TableId) -> Subject:
+        """What a message of a table's changed definition counts as being about: it decides the topic."""
+
     def topic_of(self, table: TableId | None) -> str:
         """Name of the topic of a table's messages, and of those about transactions (None)."""
 

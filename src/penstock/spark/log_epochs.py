@@ -1,8 +1,9 @@
 """Executes plans for a sink that takes messages (`LogSink`): an epoch whole, over all tables.
 
 An epoch's messages come in this order: statements that come before its rows, the row events of all tables in
-the order of the log, the rows of placed chunks, and the statement that ends the epoch. An epoch that is
-repeated has the same messages, but for the time at which rows of a snapshot are written, which they tell.
+the order of the log, the rows of placed chunks, and the statement that ends the epoch, with the definitions
+that it changed. An epoch that is repeated has the same messages, but for the time at which rows of a snapshot
+are written, which they tell.
 
 The driver encodes and writes them. Encoding is done by the core, in as many threads as there are cores, and
 takes less time than the client needs to send the messages.
@@ -14,6 +15,7 @@ repeated after a crash finds the note, and parks the same tables.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections import deque
@@ -31,6 +33,7 @@ from penstock.errors import RelayLogCorrupt, TableError, rebuilt
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import (
     ApplyEvents,
+    DefinitionChange,
     EpochPlan,
     Park,
     PlaceChunks,
@@ -43,11 +46,13 @@ from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Commit, EncodedBatch, LogMessage, LogSink
 from penstock.snapshot.staging import Staging
-from penstock.spark import log_statements, tasks
+from penstock.spark import log_definitions, log_statements, tasks
 from penstock.spark.incomplete_images import IncompleteImages
 from penstock.spark.log_statements import At
 from penstock.spark.table_outcome import TableOutcome, outcome_of, written_by_another
 from penstock.state import StateStore
+
+log = logging.getLogger(__name__)
 
 PART_BYTES = 4 * 1024**2
 """Bytes of log that one thread encodes at once: enough that starting it does not count."""
@@ -94,22 +99,28 @@ class LogEpochs:
         """Writes the epoch, unless it is written already. `is_first`: nobody can have written it before."""
         commit = Commit(self._state.uuid, plan.epoch)
         refused: dict[TableId, TableError] = {}
+        untold: set[TableId] = set()
         while True:
             part = [table for table in plan.tables if table.table not in refused]
             note = json.dumps({str(table): one.to_json() for table, one in refused.items()})
+            changes = log_definitions.told(plan, refused.keys() | untold)
             try:
                 found = self._sink.write_epoch(
                     commit,
-                    [table.schema for table in part if _has_messages(table)],
-                    self._messages(plan, part),
+                    _with_messages(part, changes),
+                    self._messages(plan, part, changes),
                     note if refused else "",
                 )
                 break
             except TableError as error:
-                table = _named(error, part)
-                if table is None:
+                if (table := _named(error, part)) is not None:
+                    refused[table] = error
+                elif (new := _told(error, changes)) is not None:
+                    # A table that has no steps yet. It is parked when it has.
+                    log.warning("the definition of %s is not told: %s", new, error)
+                    untold.add(new)
+                else:
                     raise
-                refused[table] = error
         if found is not None and is_first:
             return [_foreign(table, plan) for table in plan.tables]
         if found:
@@ -118,7 +129,9 @@ class LogEpochs:
 
     # messages -----------------------------------------------------------------------------------------------
 
-    def _messages(self, plan: EpochPlan, tables: Sequence[TablePlan]) -> Iterator[Messages]:
+    def _messages(
+        self, plan: EpochPlan, tables: Sequence[TablePlan], changes: Sequence[DefinitionChange]
+    ) -> Iterator[Messages]:
         at = self._at(plan.range.end)
         for table in tables:
             yield from self._statements(table, at, before_rows=True)
@@ -134,6 +147,7 @@ class LogEpochs:
             yield from self._rows(table, read)
         for table in tables:
             yield from self._statements(table, at, before_rows=False)
+        yield from log_definitions.messages(changes, self._sink, self._opened(plan.range.end), plan.range)
 
     def _at(self, offset: Offset) -> At:
         log = self._opened(offset)
@@ -262,6 +276,13 @@ class LogEpochs:
             yield [(schema.table, *message, at.offset)]
 
 
+def _with_messages(tables: Sequence[TablePlan], changes: Sequence[DefinitionChange]) -> list[TableSchema]:
+    """The tables that have messages in the epoch."""
+    found = {change.schema.table: change.schema for change in changes}
+    found |= {table.table: table.schema for table in tables if _has_messages(table)}
+    return list(found.values())
+
+
 def _has_messages(table: TablePlan) -> bool:
     return any(isinstance(step, ApplyEvents | PlaceChunks | TruncateTarget) for step in table.steps)
 
@@ -269,6 +290,11 @@ def _has_messages(table: TablePlan) -> bool:
 def _named(error: TableError, tables: Sequence[TablePlan]) -> TableId | None:
     name = error.details.get("table")
     return next((table.table for table in tables if str(table.table) == name), None)
+
+
+def _told(error: TableError, changes: Sequence[DefinitionChange]) -> TableId | None:
+    name = error.details.get("table")
+    return next((one.schema.table for one in changes if str(one.schema.table) == name), None)
 
 
 def _explained(error: DecodeError, known: dict[tuple[str, str], TableId]) -> Exception:

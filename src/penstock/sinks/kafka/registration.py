@@ -103,6 +103,9 @@ class KafkaOptions(SinkOptions):
     """Other names for topics, by regular expressions. They come last."""
     transaction_topic: str = "{source}.transaction"
     """Topic of the messages BEGIN and END (`provide.transaction.metadata` of the format debezium)."""
+    schema_topic: str | None = None
+    """Topic of the messages of changed definitions. None: with the format debezium
+    (`include.schema.changes`) `{source}`, and with others the table's own topic."""
     source: str = "penstock"
     """What `{source}` stands for. With the format debezium also its option `topic.prefix`."""
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
@@ -149,6 +152,7 @@ class KafkaOptions(SinkOptions):
     """How long one attempt to write an epoch waits for brokers. Then it is tried again."""
 
     _is_template = field_validator("topic", "transaction_topic")(_checked_template)
+    _may_be_template = field_validator("schema_topic")(lambda value: value and _checked_template(value))
 
     @model_validator(mode="after")
     def _rules_are_understood(self) -> Self:
@@ -204,8 +208,10 @@ class KafkaOptions(SinkOptions):
 
     def topic_of(self, subject: Subject) -> str:
         """Name of the topic of messages."""
-        if not isinstance(subject, TableId):
+        if subject is None:
             return topic_name(self.transaction_topic, self.source, None)
+        if not isinstance(subject, TableId):
+            return topic_name(self.schema_topic or "{source}", self.source, None)
         entry = self.entry_of(subject)
         if entry is not None and entry.topic is not None:
             name = topic_name(entry.topic, self.source, subject)
@@ -217,6 +223,18 @@ class KafkaOptions(SinkOptions):
             if (renamed := Renaming.of(route.regex, route.replacement).of_topic(name)) is not None:
                 return safe_name(renamed)
         return name
+
+    @property
+    def tells_definitions(self) -> bool:
+        """Whether changed definitions have messages. Canal always tells them."""
+        options = {name.replace(".", "_"): value for name, value in self.options.items()}
+        wanted = {"maxwell": "output_ddl", "debezium": "include_schema_changes"}.get(self.format, "")
+        return self.format == "canal" or options.get(wanted) is True
+
+    @property
+    def definitions_apart(self) -> bool:
+        """Whether messages of definitions have a topic of their own."""
+        return self.tells_definitions and (self.format == "debezium" or self.schema_topic is not None)
 
     def routing_of(self, table: TableId) -> Routing:
         """What decides the partition of a table's messages."""

@@ -33,6 +33,7 @@ from confluent_kafka import KafkaError, KafkaException
 from penstock.errors import ConfigError, DriverReplaced, InternalError, PenstockError, TransientError
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
+    DEFINITIONS,
     Commit,
     EncodedBatch,
     EvolvedColumn,
@@ -89,6 +90,8 @@ class KafkaSink:
         self._others: tuple[Subject, ...] = ()
         if "provide_transaction_metadata" in self.format_options:
             self._others = (None,)
+        if options.definitions_apart:
+            self._others = (*self._others, DEFINITIONS)
         self._batch_bytes = self._topics.batch_bytes_max
 
     # Sink
@@ -169,6 +172,13 @@ class KafkaSink:
 
     def topic_of(self, table: TableId | None) -> str:
         return self._options.topic_of(table)
+
+    @property
+    def tells_definitions(self) -> bool:
+        return self._options.tells_definitions
+
+    def subject_of(self, table: TableId) -> Subject:
+        return DEFINITIONS if self._options.definitions_apart else table
 
     def route_of(self, table: TableId) -> Route | None:
         return self._topics.of(table).route

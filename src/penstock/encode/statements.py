@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock import __version__
+from penstock.model.plan import DefinitionChange
+from penstock.model.schema import TableId
 from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
@@ -27,10 +29,7 @@ def statement_messages(
     parsed = parse(statement["sql"], statement["database"], _SERVER)
     match format:
         case "canal" | "canal-entry":
-            kind, tables = canal_type(parsed, statement["sql"])
-            if format == "canal":
-                return [(b"", _canal(statement, kind, *table).encode()) for table in tables]
-            return [(b"", canal_entry(statement, kind, *table)) for table in tables]
+            return [(b"", value) for _, value in _canal_messages(format, statement, parsed)]
         case "maxwell" if chosen.get("output_ddl"):
             return maxwell_messages(statement, changes, _databases(parsed))
         case "debezium" if chosen.get("include_schema_changes"):
@@ -39,6 +38,37 @@ def statement_messages(
             prefix = chosen.get("topic_prefix", "penstock")
             return [debezium_message(statement, changes, topic_prefix=prefix, version=__version__)]
     return []
+
+
+def definition_messages(
+    format: str, options: str, statement: Mapping[str, Any], definitions: Sequence[DefinitionChange]
+) -> list[tuple[TableId, bytes | None, bytes]]:
+    """Table, key and value of the messages of changed definitions. Nothing is told of other tables that the
+    statement names. Debezium's message is about several tables, and counts as being about the first one."""
+    changes = [TableChange(one.schema.table, one.before, one.after) for one in definitions]
+    changed = {change.table for change in changes}
+    if format == "canal":
+        parsed = parse(statement["sql"], statement["database"], _SERVER)
+        found = _canal_messages(format, statement, parsed)
+        return [(TableId(*table), None, value) for table, value in found if TableId(*table) in changed]
+    if format == "maxwell":
+        messages = maxwell_messages(statement, changes)
+        return [(change.table, *one) for change, one in zip(changes, messages, strict=True)]
+    chosen = json.loads(options)
+    if not changes or format != "debezium" or not chosen.get("include_schema_changes"):
+        return []
+    prefix = chosen.get("topic_prefix", "penstock")
+    key, value = debezium_message(statement, changes, topic_prefix=prefix, version=__version__)
+    return [(changes[0].table, key, value)]
+
+
+def _canal_messages(
+    format: str, statement: Mapping[str, Any], parsed: syntax.Statement
+) -> list[tuple[tuple[str, str], bytes]]:
+    kind, tables = canal_type(parsed, statement["sql"])
+    if format == "canal":
+        return [(table, _canal(statement, kind, *table).encode()) for table in tables]
+    return [(table, canal_entry(statement, kind, *table)) for table in tables]
 
 
 def _databases(parsed: syntax.Statement) -> dict[str, str]:
