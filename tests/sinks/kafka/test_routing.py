@@ -131,6 +131,15 @@ def test_with_one_partition_a_changed_key_is_what_the_format_makes_of_it(
     assert [(one["type"], one["old"]) for one in found if one["data"]["id"] == 7] == [("update", {"id": 2})]
 
 
+def test_messages_without_keys_keep_updates_of_keys_and_are_in_one_partition(
+    written: Written, kafka: KafkaCluster
+) -> None:
+    found = records(written, kafka, "canal")
+    kinds = [value["type"] for _, value in found if value is not None]
+    assert kinds == ["INSERT", "UPDATE", "UPDATE", "UPDATE", "DELETE"]
+    assert len({partition for partition, _ in found}) == 1
+
+
 @pytest.mark.parametrize("by_database", [True, False])
 def test_canals_partition_hash_decides_by_each_row(
     written: Written, kafka: KafkaCluster, by_database: bool

@@ -49,8 +49,9 @@ class Routing:
         fixed = murmur2(name.encode()) % count
         return (None if self.by in ("key", "transaction", "columns") and by_key else fixed), fixed
 
-    def route(self, format: str, count: int) -> Route | None:
-        """What the core is to do. With one partition a changed key moves no row."""
+    def route(self, format: str, count: int, *, has_key: bool) -> Route | None:
+        """What the core is to do. With one partition a changed key moves no row, and neither if messages have
+        no key."""
         if count == 1:
             return None
         if self.canal:
@@ -63,6 +64,6 @@ class Routing:
                 return "columns", list(self.columns)
             case "transaction":
                 return "transaction", None
-            case "key" if format not in SPLIT_BY_FORMAT:
+            case "key" if has_key and format not in SPLIT_BY_FORMAT:
                 return "key", None
         return None

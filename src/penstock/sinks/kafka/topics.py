@@ -131,7 +131,7 @@ class Topics:
         if table is None:
             return Topic(name, count, 0, 0, bytes_max)
         keyed, keyless = routing.partitions(table, count, by_key=options.order == "key")
-        route = routing.route(options.format, count) if options.order == "key" else None
+        route = routing.route(options.format, count, has_key=has_key) if options.order == "key" else None
         return Topic(name, count, keyed, keyless, bytes_max, route)
 
     def _partitions(self, name: str) -> int | None:
