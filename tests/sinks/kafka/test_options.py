@@ -11,7 +11,9 @@ from penstock.config import PipelineConfig, parse
 from penstock.errors import ConfigError
 from penstock.model.schema import EXACT_TYPES, TableId
 from penstock.sinks.kafka.names import murmur2, topic_name
+from penstock.sinks.kafka.probe import probe
 from penstock.sinks.kafka.registration import KafkaOptions
+from penstock.sinks.kafka.sink import KafkaSink
 
 
 def pipeline(sink: dict[str, Any], **sections: Any) -> PipelineConfig:
@@ -120,3 +122,24 @@ def test_rules_name_topics(sink: dict[str, Any], names: list[str]) -> None:
     options = pipeline(sink).sink
     assert isinstance(options, KafkaOptions)
     assert [options.topic_of(TableId("shop", one)) for one in ("orders_1", "orders_2", "events")] == names
+
+
+@pytest.mark.parametrize(
+    ("client", "said"),
+    [
+        ({"nonsense": "tell-nobody"}, 'No such configuration property: "nonsense"'),
+        ({"security.protocol": "tell-nobody"}, 'for configuration property "security.protocol"'),
+        ({"linger.ms": "tell-nobody"}, "Invalid value for configuration property"),
+        ({"batch.num.messages": "0"}, "outside allowed range"),
+    ],
+)
+def test_settings_that_the_client_refuses_are_named_without_their_values(
+    client: dict[str, str], said: str
+) -> None:
+    options = pipeline({"client": client}).sink
+    assert isinstance(options, KafkaOptions)
+    with pytest.raises(ConfigError, match=r"Correct `sink.client`") as refused:
+        KafkaSink(options, "p")
+    assert said in refused.value.message and "tell-nobody" not in str(refused.value)
+    [found] = probe(options)(None, ())
+    assert not found.ok and "`sink.client`" in found.message and "tell-nobody" not in found.message

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
@@ -21,6 +23,8 @@ _FORBIDDEN = {
     "`penstock-…` (a prefixed ACL)",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "Read on the group `penstock-…` (a prefixed ACL)",
 }
+_VALUE = re.compile(r'Invalid value ".*?"(?= for )', re.DOTALL)
+"""Values of settings may be secrets."""
 _TOO_LARGE = frozenset({
     KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE,
 })  # fmt: skip
@@ -36,6 +40,9 @@ def explained(error: KafkaError, what: str) -> PenstockError:
     """The error for something that failed as a whole. `what`: a sentence's begin, `Epoch 7 was not
     written`."""
     code = error.code()
+    if code == KafkaError._INVALID_ARG:
+        why = _VALUE.sub("Invalid value", error.str().strip())
+        return ConfigError(f"{what}: {why}.", hint="Correct `sink.client`.")
     if code in _FORBIDDEN:
         return ConfigError(f"{what}: {error.str()}.", hint=f"Grant this account {_FORBIDDEN[code]}.")
     if code == KafkaError._AUTHENTICATION or code == KafkaError.SASL_AUTHENTICATION_FAILED:

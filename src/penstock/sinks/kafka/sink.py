@@ -86,7 +86,10 @@ class KafkaSink:
         self._guard = threading.Lock()
         # What is said of a broker that is away is said by the error of an attempt.
         self._settings = {"log_level": "2", **options.client_settings()}
-        self._topics = Topics(options, self._settings)
+        try:
+            self._topics = Topics(options, self._settings)
+        except KafkaException as error:
+            raise explained(kafka_error(error), "A setting of the client is refused") from error
         self._others: tuple[Subject, ...] = ()
         if "provide_transaction_metadata" in self.format_options:
             self._others = (None,)
