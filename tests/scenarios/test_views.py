@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from typing import Any
@@ -95,4 +96,7 @@ def test_views_equal_the_queries_at_the_source_through_kills(scenario: Make, sin
         write(case, chance, 20)
         case.drain(pipeline)
         wait_for(lambda: difference(case) == "", "the views to be right", seconds=120)
+        assert all(one["error"] is None for one in case.status()["views"])
         assert pipeline.stop() == 0
+    done = case.command("query", "SELECT count(*) AS n FROM total", "--json")
+    assert json.loads(done.stdout) == {"n": 1}, done.stderr

@@ -56,6 +56,9 @@ def _show(document: dict[str, Any]) -> None:
     for one in document.get("consumers", ()):
         if one["name"] != document["pipeline"] or not one["running"]:
             out.print(cell(consumer_line(one)), soft_wrap=True)
+    for one in document.get("views", ()):
+        if one["error"]:
+            out.print(cell(f"view {one['view']} is not up to date: {one['error']}"), soft_wrap=True)
     if document.get("receiver"):
         out.print(cell(f"receiver: {document['receiver']}"), soft_wrap=True)
     if document.get("rest"):

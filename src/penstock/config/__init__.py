@@ -46,7 +46,7 @@ from penstock.model.section import Section
 from penstock.model.shards import ShardRule, contradiction
 from penstock.model.transforms import TransformRule
 from penstock.model.units import Milliseconds
-from penstock.model.views import ViewRule
+from penstock.model.views import ViewRule, view_table
 from penstock.secret import REVEALED, Secret, by_variable, lent, take_back, variable_of
 from penstock.sinks import registry
 from penstock.sinks.kind import SinkKind, SinkOptions
@@ -241,7 +241,8 @@ class PipelineConfig(Section):
     @property
     def own_tables(self) -> list[TableId]:
         """Tables at the target that are the pipeline's own."""
-        return [table for table in (self.history_table, self.complete_table) if table is not None]
+        own = [table for table in (self.history_table, self.complete_table) if table is not None]
+        return [*own, *map(view_table, self.views)]
 
     @property
     def rereads_max(self) -> int:

@@ -14,6 +14,10 @@ DATABASE = "views"
 """The database of a view whose name gives none."""
 
 
+VIEW_ERROR = "view.{name}.error"
+"""Key of the state with the reason why a view is not up to date. Empty: it is."""
+
+
 class ViewRule(Section):
     """One entry of `views`: a table at the target that is kept equal to a query."""
 

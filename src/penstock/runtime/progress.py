@@ -20,6 +20,7 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan
 from penstock.model.shards import Shards
 from penstock.model.table import Change, TableState, is_splitting
+from penstock.model.views import VIEW_ERROR, view_table
 from penstock.relaylog import lease
 from penstock.relaylog.holders import Holders
 from penstock.relaylog.reader import RelayLog
@@ -274,7 +275,15 @@ def collect(
         | NOT_THROTTLED
         | {"seconds_left": documents.progress.seconds_left(snapshot_rows_per_s)},
         "tables": documents.tables,
-    }
+    } | ({"views": views_of(config, state)} if config.views else {})
+
+
+def views_of(config: PipelineConfig, state: StateStore) -> list[dict[str, Any]]:
+    """The views, and why one of them is not up to date."""
+    return [
+        {"view": str(view_table(name)), "error": state.meta(VIEW_ERROR.format(name=name)) or None}
+        for name in config.views
+    ]
 
 
 def _verified(text: str | None) -> dict[str, Any] | None:

@@ -35,6 +35,8 @@ def check(
     are emptied and get the columns of the present rules, because a plan may still be pending for them."""
     now, was = Shape.of(config), remembered(state)
     for table in state.tables().values():
+        if table.gone:
+            continue  # a new table of this name begins with an empty target
         if table.last_epoch > 0 and now.digest(table.table) != was.digest(table.table):
             if table.table not in renewed:
                 raise _other_rules(table.table, config)

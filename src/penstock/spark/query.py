@@ -12,7 +12,8 @@ from penstock.errors import ConfigError
 from penstock.failures.messages import first_line, is_sparks, spark_failed
 from penstock.model.schema import TableId
 from penstock.model.shards import Shards
-from penstock.sinks.base import VersionSink, readable
+from penstock.model.views import view_table
+from penstock.sinks.base import Ours, VersionSink, readable
 from penstock.sinks.spark_sql import quoted
 from penstock.spark.opened_sink import open_sink
 from penstock.spark.session import build_session
@@ -30,10 +31,14 @@ def query(
     views = [table for table in targets if named[table.table.casefold()] == 1]
     spark = build_session(config.spark, config.sink, config.state / "query")
     try:
-        sink = readable(open_sink(config, spark, uuid))
+        opened = open_sink(config, spark, uuid)
+        sink = readable(opened)
         for table in views:
             frame = sink.read_whole(table) if isinstance(sink, VersionSink) else sink.read(table)
             frame.createOrReplaceTempView(quoted(table.table))
+        for view in map(view_table, config.views):
+            if isinstance(opened.open(view), Ours) and not named[view.table.casefold()]:
+                sink.read(view).createOrReplaceTempView(quoted(view.table))
         if (catalog := config.sink.spark_catalog) is not None:
             spark.catalog.setCurrentCatalog(catalog)
         frame = spark.sql(sql).limit(limit)

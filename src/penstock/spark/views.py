@@ -33,7 +33,7 @@ from penstock.model.change import SEQUENCE
 from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Streaming, TableState
-from penstock.model.views import ViewRule, view_table
+from penstock.model.views import VIEW_ERROR, ViewRule, view_table
 from penstock.sinks.base import Commit, Missing, Readable
 from penstock.sinks.lake.sessions import shared_view
 from penstock.sinks.lake.sink import LakeSink
@@ -97,7 +97,7 @@ class Views:
         self._lake.close()
 
     def _note(self, name: str, reason: str) -> None:
-        key = f"{VIEW}{name}.error"
+        key = VIEW_ERROR.format(name=name)
         if (self._state.meta(key) or "") != reason:
             self._state.set_meta(key, reason)
 
