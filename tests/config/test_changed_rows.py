@@ -1,0 +1,80 @@
+"""Options by which targets have other rows than their tables: what is understood, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock import config
+from penstock.config import PipelineConfig
+from penstock.errors import ConfigError
+from penstock.model.schema import TableId
+from penstock.model.transforms import MaskPart
+
+
+def parsed(**options: Any) -> PipelineConfig:
+    return config.parse(
+        {
+            "name": "p",
+            "source": {"host": "h", "user": "u", "password": "never shown"},
+            "tables": ["shop.*"],
+            "state": "/tmp/none",
+            **options,
+        }
+    )
+
+
+def test_short_forms_are_understood() -> None:
+    it = parsed(
+        transforms=[{"tables": "shop.*", "mask": "name", "hash": "email", "exclude": "note"},
+                    {"tables": ["shop.a"], "mask": {"card": {"keep_last": 4}, "x": None}}],
+        transform_key="k" * 16,
+        history="scd2",
+        views={"v": {"sql": "SELECT 1;", "key": "a"}},
+        completeness={"table": "penstock.{pipeline}_complete"},
+    )  # fmt: skip
+    first, second = it.transforms
+    assert (first.mask, first.hash, first.exclude) == ({"name": "***"}, ("email",), ("note",))
+    assert second.mask == {"card": MaskPart(keep_last=4), "x": None}
+    assert it.history == {"*.*": "scd2"}
+    assert (it.views["v"].sql, it.views["v"].key) == ("SELECT 1", ("a",))
+    assert it.own_tables == [
+        TableId("penstock", "p_schema_history"),
+        TableId("penstock", "p_complete"),
+        TableId("views", "v"),
+    ]
+
+
+RULE = {"tables": "shop.*", "exclude": "note"}
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"transforms": [{"tables": "shop.*", "hash": "email"}]}, "transform_key"),
+        ({"transform_key": "short"}, "16 characters"),
+        ({"transforms": [{"tables": "other.*", "exclude": "a"}]}, "no table"),
+        ({"transforms": [RULE], "cascades": "apply"}, "cascades"),
+        ({"transforms": [RULE], "sink": {"type": "kafka", "bootstrap": "h:1"}}, "messages"),
+        (
+            {"transforms": [{**RULE, "to": "{database}.x_{table}"}],
+             "merge_shards": [{"tables": "shop.o_*", "into": "shop.orders"}]},
+            "merge_shards",
+        ),
+        ({"history": {"other.*": "scd2"}}, "no table"),
+        ({"history": {"orders": "scd2"}}, "database.table"),
+        ({"history": "changelog"}, "scd2"),
+        ({"history": "scd2", "sink": {"type": "parquet", "path": "/tmp/x"}}, "iceberg"),
+        ({"history": "scd2", "cascades": "apply"}, "cascades"),
+        ({"history": "scd2", "transforms": [{**RULE, "to": "x.{table}"}]}, "`to`"),
+        ({"views": {"a b": {"sql": "SELECT 1"}}}, "plain name"),
+        ({"views": {"shop.a": {"sql": "SELECT 1"}}}, "captured"),
+        ({"views": {"v": {"sql": "SELECT 1"}}, "sink": {"type": "console"}}, "iceberg"),
+        ({"completeness": {"table": "a.b"}, "sink": {"type": "console"}}, "completeness.table"),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_is_refused_with_the_reason(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as caught:
+        parsed(**options)
+    assert "never shown" not in str(caught.value)
