@@ -65,6 +65,8 @@ ROWS_MAX = 500
 BYTES_MAX = 1024**2
 """About so many bytes of one call, if its rows are fewer."""
 _TODO = ":todo"
+LOST = "lost"
+"""Field of a target's own key: the server has lost changes, so nothing is written until it is made anew."""
 
 
 class RedisSink:
@@ -141,6 +143,7 @@ class RedisSink:
                 "empty": "1",
             }
             self._client.hset(self._own(table), mapping=fields)
+            self._seen.pop(table, None)
 
     def truncate(
         self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
@@ -300,7 +303,10 @@ class RedisSink:
             record = self._record(table)
             last = _last(record)
             place = (0, 0) if last is None else last.place
-            if not record or record["pipeline"] != self._pipeline or place < self._seen.get(table, (0, 0)):
+            if not record or record["pipeline"] != self._pipeline or LOST in record:
+                raise self._gone(table)
+            if place < self._seen.get(table, (0, 0)):
+                self._client.hset(self._own(table), LOST, "1")
                 raise self._gone(table)
             refuse_replaced(table, int(record["generation"]), self._generation)
             yield None if is_recorded(commit, last) else record
@@ -333,7 +339,7 @@ class RedisSink:
         return TableError(
             f"The server has lost what was written to the target of {table}, or somebody has removed it.",
             hint="Let the server keep its data (appendonly yes). Then run "
-            f"`penstock resnapshot FILE {argument(table)}`.",
+            f"`penstock resnapshot --recreate FILE {argument(table)}`.",
             table=str(table),
         )
 

@@ -14,6 +14,8 @@ from pyspark.sql.types import StructType
 from penstock.sinks.base import FORMAT, Commit
 from penstock.sinks.sql.dialect import Dialect, Place, Session
 
+LOST = "lost"
+"""In place of the format's version: see `Record.lost`."""
 _COLUMNS = "target, pipeline, source, format, definition, epoch, step, generation"
 
 
@@ -28,6 +30,8 @@ class Record:
     key: tuple[str, ...]
     last: Commit | None = None
     generation: int = 0
+    lost: bool = False
+    """The database has lost changes, so nothing is written until the target is made anew."""
 
 
 class Control:
@@ -62,7 +66,7 @@ class Control:
         rows = self._dialect.run(session, sql, [place.key])
         if not rows:
             return None
-        _, pipeline, source, _, definition, epoch, step, generation = rows[0]
+        _, pipeline, source, form, definition, epoch, step, generation = rows[0]
         found = json.loads(definition)
         return Record(
             pipeline,
@@ -71,6 +75,7 @@ class Control:
             tuple(found["key"]),
             None if epoch is None else Commit(pipeline, int(epoch), int(step)),
             int(generation),
+            form == LOST,
         )
 
     def put(self, session: Session, place: Place, record: Record) -> None:
@@ -96,6 +101,10 @@ class Control:
     def fence(self, session: Session, place: Place, generation: int) -> None:
         sql = f"UPDATE {self._table} SET generation = %s WHERE target = %s"
         self._dialect.run(session, sql, [generation, place.key])
+
+    def note_lost(self, session: Session, place: Place) -> None:
+        sql = f"UPDATE {self._table} SET format = %s WHERE target = %s"
+        self._dialect.run(session, sql, [LOST, place.key])
 
     def remove(self, session: Session, place: Place) -> None:
         self._dialect.run(session, f"DELETE FROM {self._table} WHERE target = %s", [place.key])

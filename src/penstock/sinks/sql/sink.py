@@ -74,6 +74,8 @@ class SqlSink:
         """Whether the control table is known to be there."""
         self._idle: list[Session] = []
         self._guard = threading.Lock()
+        self._seen: dict[TableId, tuple[int, int]] = {}
+        """The newest commit of each table that this sink knows of."""
 
     # Sink ---------------------------------------------------------------------------------------------------
 
@@ -119,6 +121,7 @@ class SqlSink:
                 refuse_shared(table, str(place), self._record(session, table, place).source)
                 return
             dialect.make_schema(session, place.schema)
+            self._seen.pop(table, None)
             self._dialect.begin(session)
             self._control.put(session, place, record)
             if not dialect.ddl_in_transactions:
@@ -192,7 +195,7 @@ class SqlSink:
             record = self._record(session, table, place, lock=True)
             if names and not is_recorded(commit, record.last):
                 self._merge_staged(session, table, place, record.columns, names, rows, key)
-            self._finish(session, place, commit, None)
+            self._finish(session, table, place, commit, None)
             return True
 
     def _stage(self, session: Session, table: TableId, place: Place, rows: Rows) -> list[str]:
@@ -257,7 +260,8 @@ class SqlSink:
         if isinstance(found, Ours):
             with self._session(f"The target of {table} cannot be looked at", table) as session:
                 place = self._place(table)
-                refuse_shared(table, str(place), self._record(session, table, place).source)
+                record = self._control.find(session, place)
+                refuse_shared(table, str(place), None if record is None else record.source)
             self._remove(table)
 
     def _remove(self, table: TableId) -> None:
@@ -285,8 +289,15 @@ class SqlSink:
         return self._dialect.place(names)
 
     def _record(self, session: Session, table: TableId, place: Place, *, lock: bool = False) -> Record:
-        """What the control table has of a target that exists. Raises `TableError` if it has gone."""
+        """What the control table has of a target that exists. Raises `TableError` if it has gone, or if it
+        is older than what this sink has written: a database may lose the last second in a crash."""
         record = self._control.find(session, place, lock=lock)
+        last = (0, 0) if record is None or record.last is None else record.last.place
+        if record is not None and (record.lost or last < self._seen.get(table, (0, 0))):
+            self._control.note_lost(session, place)
+            if lock:
+                self._dialect.commit(session)
+            raise self._lost(table, place)
         if record is None:
             raise TableError(
                 f"The target of {table}, {place}, is gone from {self._control.place}.",
@@ -294,6 +305,14 @@ class SqlSink:
                 table=str(table),
             )
         return record
+
+    def _lost(self, table: TableId, place: Place) -> TableError:
+        return TableError(
+            f"The database has lost changes that were written to the target of {table}, {place}.",
+            hint="It was restored, or crashed and does not sync each commit. Run "
+            f"`penstock resnapshot --recreate FILE {argument(table)}`.",
+            table=str(table),
+        )
 
     def _refuse_lacking(self, table: TableId, names: Iterable[str], present: Mapping[str, str]) -> None:
         lacking = [name for name in names if name not in present]
@@ -317,12 +336,15 @@ class SqlSink:
                 self._dialect.commit(session)
                 return False
             after = act(session, place, record)
-            self._finish(session, place, commit, after)
+            self._finish(session, table, place, commit, after)
         return True
 
-    def _finish(self, session: Session, place: Place, commit: Commit, record: Record | None) -> None:
+    def _finish(
+        self, session: Session, table: TableId, place: Place, commit: Commit, record: Record | None
+    ) -> None:
         self._control.commit(session, place, commit, record)
         self._dialect.commit(session)
+        self._seen[table] = commit.place
 
     @contextlib.contextmanager
     def _session(self, what: str, table: TableId | None = None) -> Iterator[Session]:

@@ -1,0 +1,109 @@
+"""What a SQL database may do to its targets while a pipeline runs."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import DriverReplaced, TableError
+from penstock.model.change import DELETED, SEQUENCE
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.sinks import registry
+from penstock.sinks.base import Commit
+from penstock.sinks.rows import Newer, Rows
+from penstock.sinks.sql.registration import JdbcOptions
+
+TABLE = TableId("shop", "orders")
+FIELDS = pa.schema([("id", pa.int64()), ("v", pa.string())])
+
+
+class Place:
+    def __init__(self, folder: Path, pipeline: str | None = None) -> None:
+        self.file = folder / "targets.db"
+        self.pipeline = pipeline or str(uuid.uuid4())
+        options = JdbcOptions(type="jdbc", url=f"sqlite://{self.file}")
+        self.sink: Any = registry.open_sink(options, None, self.pipeline)  # type: ignore[arg-type]
+
+    def create(self) -> None:
+        self.sink.create(TableSchema(TABLE, (Column("id", "bigint"), Column("v", "text")), ("id",)), FIELDS)
+
+    def merge(self, epoch: int, *rows: tuple[int, str | None, bool]) -> bool:
+        columns = list(zip(*rows, strict=True))
+        batch = pa.RecordBatch.from_arrays(
+            [
+                pa.array(columns[0], pa.int64()),
+                pa.array(columns[1], pa.string()),
+                pa.array(columns[2], pa.bool_()),
+                pa.array([epoch] * len(rows), pa.int64()),
+            ],
+            ["id", "v", DELETED, SEQUENCE],
+        )
+
+        def frame() -> Any:
+            raise AssertionError("few rows need no Spark")
+
+        made = Rows(frame, Newer(lambda: iter([batch])))
+        return bool(self.sink.merge(TABLE, made, ("id",), Commit(self.pipeline, epoch)))
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        session = sqlite3.connect(self.file)
+        found = session.execute("SELECT id, v FROM shop_orders ORDER BY id").fetchall()
+        session.close()
+        return found
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    made.create()
+    yield made
+    made.sink.close()
+
+
+def test_a_database_that_lost_changes_takes_no_more_until_the_target_is_made_anew(place: Place) -> None:
+    place.merge(1, (1, "a", False))
+    place.sink.close()
+    backup = place.file.with_suffix(".backup")
+    shutil.copy(place.file, backup)
+    place.merge(2, (2, "b", False))
+    place.sink.close()
+    for left in place.file.parent.glob("targets.db-*"):
+        left.unlink()
+    shutil.copy(backup, place.file)
+    with pytest.raises(TableError, match="has lost changes") as lost:
+        place.merge(3, (3, "c", False))
+    assert "--recreate" in lost.value.hint
+    with pytest.raises(TableError, match="has lost changes"):  # also by a run that knows nothing of it
+        Place(place.file.parent, place.pipeline).merge(3, (3, "c", False))
+    assert place.rows() == [(1, "a")]
+    place.sink.clear(TABLE)
+    place.create()
+    assert place.merge(4, (1, "a", False), (2, "b", False)) and len(place.rows()) == 2
+
+
+def test_a_driver_that_was_replaced_is_refused(place: Place) -> None:
+    place.merge(1, (1, "a", False))
+    other = Place(place.file.parent, place.pipeline)
+    other.sink.begin(2)
+    other.sink.fence(TABLE)
+    with pytest.raises(DriverReplaced):
+        place.merge(2, (2, "b", False))
+    assert other.merge(2, (1, None, True)) and other.rows() == []
+    other.sink.close()
+
+
+def test_what_a_constraint_of_others_refuses_stops_the_table_and_shows_no_value(place: Place) -> None:
+    session = sqlite3.connect(place.file)
+    session.execute("CREATE UNIQUE INDEX theirs ON shop_orders (v)")
+    session.close()
+    place.merge(1, (1, "secret", False))
+    with pytest.raises(TableError) as refused:
+        place.merge(2, (2, "secret", False), (3, "c", False))
+    assert "secret" not in str(refused.value) and place.rows() == [(1, "secret")]
