@@ -107,3 +107,16 @@ def test_what_a_constraint_of_others_refuses_stops_the_table_and_shows_no_value(
     with pytest.raises(TableError) as refused:
         place.merge(2, (2, "secret", False), (3, "c", False))
     assert "secret" not in str(refused.value) and place.rows() == [(1, "secret")]
+
+
+def test_doctor_says_whether_the_database_can_be_used(tmp_path: Path) -> None:
+    def probed(url: str) -> list[tuple[str, bool]]:
+        options = JdbcOptions(type="jdbc", url=url)
+        probe = registry.kind("jdbc").probe(options, {})
+        assert probe is not None
+        return [(one.check, one.ok) for one in probe(None, [])]  # type: ignore[arg-type]
+
+    good = [("database", True), ("database-temporary-table", True)]
+    assert probed(f"sqlite://{tmp_path}/t.db") == good
+    assert probed(f"sqlite://{tmp_path}/missing/t.db") == [("database", False)]
+    assert probed("mysql://127.0.0.1:1") == [("database", False)]
