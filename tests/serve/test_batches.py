@@ -54,7 +54,7 @@ def test_nothing_is_given_while_a_batch_could_still_grow(sizes: list[int], limit
     ahead = ReadAhead()
     ahead.add(pieces_of(sizes, 3))
     found = ahead.take(Limit(items=limit), more=True)
-    assert (found is None) == (sum(sizes) <= limit)
+    assert (found is None) == (sum(sizes) < limit)
 
 
 def test_bytes_limit_a_batch_but_one_entry_may_be_larger() -> None:
@@ -62,6 +62,13 @@ def test_bytes_limit_a_batch_but_one_entry_may_be_larger() -> None:
     ahead.add([Piece(Place(Offset(0)), [b"x" * 50, b"y" * 5, b"z" * 5], Offset(9))])
     assert ahead.take(Limit(bytes=10), more=False) == ([b"x" * 50], Place(Offset(0), 1))
     assert ahead.take(Limit(bytes=10), more=False) == ([b"y" * 5, b"z" * 5], Place(Offset(9)))
+
+
+def test_a_batch_that_is_full_is_given_although_more_may_follow() -> None:
+    for entries, limit in (([b"x" * 50], Limit(bytes=10)), ([b"x", b"y"], Limit(items=2))):
+        ahead = ReadAhead()
+        ahead.add([Piece(Place(Offset(0)), entries)])
+        assert ahead.take(limit, more=True) == (entries, Place(Offset(0), len(entries)))
 
 
 def test_batches_are_acknowledged_in_order_each_once() -> None:

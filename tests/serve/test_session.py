@@ -86,6 +86,31 @@ def test_a_wait_ends_with_the_connection(shop: Shop) -> None:
         assert time.monotonic() - began < 3
 
 
+def test_a_client_that_sends_much_and_goes_leaves_its_place(shop: Shop) -> None:
+    first = RawClient(shop.address)
+    first.subscribe()
+    first.send(6, CanalEntry.Get(**first.names, fetch_size=10, timeout=1000, unit=2))
+    for number in range(300):
+        first.acknowledge(number + 1)
+    first.close()
+    with RawClient(shop.address) as second:
+        second.subscribe()
+
+
+def test_an_entry_larger_than_any_batch_is_given_alone(shop: Shop) -> None:
+    shop.execute("ALTER TABLE orders MODIFY note LONGTEXT")
+    for number in (1, 2, 3):
+        shop.execute(f"INSERT INTO orders VALUES ({number}, REPEAT('x', {3_000_000 * number}))")
+    with RawClient(shop.address, destination="kib") as client:
+        client.subscribe()
+        found: list[bytes] = []
+        while (batch := client.get(1, 3000))[0] != -1:
+            found += batch[1]
+            client.acknowledge(batch[0])
+    rows = [row for row in rows_of(found) if len(row) == 4]
+    assert [len(row[3]["note"]) for row in rows] == [3_000_000, 6_000_000, 9_000_000]
+
+
 def test_before_the_login_packets_are_small_and_only_a_login_is_taken(shop: Shop) -> None:
     for data in (struct.pack(">i", 9000), struct.pack(">i", -1), b"GET / HTTP/1.1\r\n\r\n"):
         client = RawClient(shop.address, login=False)

@@ -105,6 +105,7 @@ class ReadAhead:
                 break
             if piece.end is not None:
                 whole = number + 1, fits
+        full = full or not limit.allows(items + 1, size + 1)
         if not fits or (more and not full):
             return None
         return self._cut(fits if whole is None else whole[1])

@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 HEAD_BYTES_MAX = 16 * 1024
 """Bytes of a request's line and headers. Clients send much less."""
+REQUESTS_MAX = 200
+"""Requests at the same time. Each may have some MiB in memory."""
 HEAD_S = 10.0
 """Time for a request. Clients need some milliseconds."""
 WRITE_S = 60.0
@@ -81,6 +83,9 @@ class Http:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        if len(self._tasks) >= REQUESTS_MAX:
+            writer.transport.abort()
+            return
         self._tasks.add(task)
         try:
             await self._answer(reader, writer)

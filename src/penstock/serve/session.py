@@ -127,17 +127,18 @@ class Session:
 
     async def _pump(self) -> None:
         """Puts packets into the queue until the connection ends, and then None."""
+        last: BadPacket | None = None
         try:
             while True:
                 await self._packets.put(await self._read(REQUEST_BYTES_MAX))
         except BadPacket as error:
-            await self._packets.put(error)
+            last = error
         except (OSError, EOFError):
             pass
         finally:
             self._gone.set()
-            with contextlib.suppress(asyncio.QueueFull):
-                self._packets.put_nowait(None)
+        await self._packets.put(last)
+        await self._packets.put(None)
 
     async def _read(self, bytes_max: int) -> Packet:
         [length] = packets.HEADER.unpack(await self._reader.readexactly(packets.HEADER.size))

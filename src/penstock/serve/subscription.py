@@ -161,7 +161,7 @@ class Subscription:
                 self._pass()
                 return -1, []
             self._changed.clear()
-            self._read_ahead(wanted=limit.bytes)
+            self._read_ahead(wanted=self._ahead.bytes)
             if self._reading is None and not self._level:
                 continue
             await self._wait(deadline if at_end else None, gone)
