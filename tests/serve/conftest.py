@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.serve.serving import Serving, serving
 
 from penstock.testing.servers import Database, MySqlServer
+
+SHARED_MAX = 30
+"""Tests of one run that may share a server."""
 
 
 @pytest.fixture(scope="session")
@@ -19,10 +25,20 @@ def source() -> Iterator[MySqlServer]:
 
 @dataclass
 class Shop:
-    """A database with the table `orders (id, note)`, and a server that serves it."""
+    """A database with the table `orders (id, note)`, and a server that serves it: from the beginning, from
+    the latest change, and in batches of so many KiB."""
 
     database: Database
     serving: Serving
+    destination: str
+
+    @property
+    def later(self) -> str:
+        return f"{self.destination}-later"
+
+    @property
+    def kib(self) -> str:
+        return f"{self.destination}-kib"
 
     @property
     def address(self) -> str:
@@ -38,19 +54,46 @@ class Shop:
         self.execute("BEGIN", *inserts, "COMMIT")
 
 
-@pytest.fixture
-def shop(source: MySqlServer, tmp_path: Path) -> Iterator[Shop]:
-    database = Database(source, None)
-    database.execute("CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(2000))")
+def options_of(source: MySqlServer, names: dict[str, str]) -> dict[str, Any]:
+    """`names`: databases, by the destinations that serve them."""
     account = {"host": source.host, "port": source.port, "user": source.user, "password": source.password}
-    options = {
-        "source": {**account, "start": "latest", "heartbeat": "1s"},
-        "destinations": {
-            "example": {"filter": rf"{database.name}\..*", "start": "earliest"},
-            "later": {"filter": rf"{database.name}\..*", "start": "latest"},
-            "kib": {"filter": rf"{database.name}\..*", "start": "earliest", "batch": "bytes"},
-        },
-    }
-    with serving(source, tmp_path, **options) as made:
-        yield Shop(database, made)
-    database.drop()
+    destinations: dict[str, Any] = {}
+    for name, database in names.items():
+        tables = {"filter": rf"{database}\..*", "start": "earliest"}
+        destinations |= {
+            name: tables, f"{name}-later": {**tables, "start": "latest"},
+            f"{name}-kib": {**tables, "batch": "bytes"},
+        }  # fmt: skip
+    return {"source": {**account, "start": "latest", "heartbeat": "1s"}, "destinations": destinations}
+
+
+def database_of(source: MySqlServer, name: str) -> Database:
+    database = Database(source, name)
+    database.execute("CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(2000))")
+    return database
+
+
+@pytest.fixture(scope="session")
+def common(source: MySqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Iterator[Shop]]:
+    """Shops of one server. Starting a server for each test would take most of their time."""
+    names = {f"shop-{number}": f"serve_{os.getpid()}_{number}" for number in range(SHARED_MAX)}
+    databases = {name: database_of(source, database) for name, database in names.items()}
+    # Its log begins behind these.
+    with serving(source, tmp_path_factory.mktemp("serve"), **options_of(source, names)) as made:
+        yield (Shop(database, made, name) for name, database in databases.items())
+
+
+@pytest.fixture
+def shop(common: Iterator[Shop]) -> Shop:
+    return next(common)
+
+
+_OWN = itertools.count()
+
+
+@pytest.fixture
+def own_shop(source: MySqlServer, tmp_path: Path) -> Iterator[Shop]:
+    """For tests that stop or measure the server."""
+    database = database_of(source, f"serve_own_{os.getpid()}_{next(_OWN)}")
+    with serving(source, tmp_path, **options_of(source, {"example": database.name})) as made:
+        yield Shop(database, made, "example")

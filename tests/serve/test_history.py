@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from tests.serve.conftest import Shop
 from tests.serve.raw_client import Failed, RawClient
 from tests.serve.serving import Serving, rows_of, serving
 
-from penstock.errors import PenstockError
 from penstock.testing.servers import Database, MySqlServer
 
 
@@ -34,7 +32,8 @@ def notes(rows: list[Any]) -> list[Any]:
     return [row[3] if len(row) == 4 else row[2].split()[0] for row in rows]
 
 
-def test_a_client_that_is_far_behind_gets_the_columns_of_then(shop: Shop) -> None:
+def test_a_client_that_is_far_behind_gets_the_columns_of_then(own_shop: Shop) -> None:
+    shop = own_shop
     shop.execute("INSERT INTO orders VALUES (1, 'a')")
     shop.execute("ALTER TABLE orders RENAME COLUMN note TO remark", "INSERT INTO orders VALUES (2, 'b')")
     shop.serving.stop()
@@ -109,7 +108,7 @@ def test_a_client_begins_at_a_place_of_the_source(source: MySqlServer, tmp_path:
             assert notes(read_all(server, 2, destination=name)) == [{"id": "2"}, {"id": "3"}], name
 
 
-@pytest.mark.parametrize("knows_source", [True, False])
+@pytest.mark.parametrize("knows_source", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_log_of_another_receiver_is_read_and_followed(
     source: MySqlServer, tmp_path: Path, knows_source: bool
 ) -> None:
@@ -132,15 +131,3 @@ def test_a_log_of_another_receiver_is_read_and_followed(
                 assert notes(read_all(first, 1)) == expected
     finally:
         source.execute("SET GLOBAL binlog_row_metadata = MINIMAL")
-
-
-def test_positions_of_another_log_are_refused(source: MySqlServer, tmp_path: Path) -> None:
-    made = Serving(source, tmp_path)
-    (tmp_path / "positions").mkdir()
-    document = {"relay_log": "another", "clients": {}}
-    (tmp_path / "positions" / "destination-example.json").write_text(json.dumps(document))
-    with pytest.raises(PenstockError, match="another relay log"):
-        made.start()
-    (tmp_path / "positions" / "destination-example.json").write_text("")
-    with pytest.raises(PenstockError, match="cannot be read"):
-        made.start()

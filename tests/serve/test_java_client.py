@@ -16,7 +16,7 @@ from penstock.testing.servers import MySqlServer
 
 @pytest.fixture
 def client(shop: Shop) -> Iterator[JavaClient]:
-    with JavaClient(shop.address, "example") as made:
+    with JavaClient(shop.address, shop.destination) as made:
         made.connect()
         made.subscribe()
         yield made
@@ -85,8 +85,11 @@ def test_a_new_connection_begins_behind_the_last_acknowledgement(shop: Shop, cli
 
 
 def test_a_kill_of_client_or_server_repeats_only_what_was_not_acknowledged(
-    shop: Shop, client: JavaClient
+    own_shop: Shop,
 ) -> None:
+    shop, client = own_shop, JavaClient(own_shop.address, "example")
+    client.connect()
+    client.subscribe()
     for number in range(1, 4):
         shop.insert(number)
     first, entries = client.get(3)
@@ -94,7 +97,7 @@ def test_a_kill_of_client_or_server_repeats_only_what_was_not_acknowledged(
     client.acknowledge(first)
     second, entries = client.get(3)
     assert ids_of(entries) == [2]
-    client.kill()
+    client.close()
     with JavaClient(shop.address, "example") as other:
         other.connect()
         other.subscribe()
@@ -129,7 +132,7 @@ def test_users_log_in_with_scrambled_passwords(source: MySqlServer, tmp_path: Pa
 
 def test_the_filter_of_a_client_narrows_its_destination(shop: Shop) -> None:
     shop.execute("CREATE TABLE items (id INT PRIMARY KEY)")
-    with JavaClient(shop.address, "later") as client:
+    with JavaClient(shop.address, shop.later) as client:
         client.connect()
         client.subscribe(r".*\.items,beside\..*")
         shop.execute("INSERT INTO orders VALUES (1, 'a')", "INSERT INTO items VALUES (7)")
@@ -143,7 +146,7 @@ def test_clients_of_other_ids_and_destinations_are_independent(shop: Shop, clien
     shop.insert(1)
     batch, _ = client.get(100)
     client.acknowledge(batch)
-    with JavaClient(shop.address, "kib") as other:
+    with JavaClient(shop.address, shop.kib) as other:
         other.connect()
         other.subscribe()
         assert ids_of(other.get(100)[1]) == [1]
@@ -155,7 +158,7 @@ def test_what_does_not_exist_is_refused(shop: Shop) -> None:
         client.connect()
         with pytest.raises(ClientError, match="no destination"):
             client.subscribe()
-    with JavaClient(shop.address, "example") as client:
+    with JavaClient(shop.address, shop.destination) as client:
         client.connect()
         with pytest.raises(ClientError, match="regular expression"):
             client.subscribe("shop.[")

@@ -47,8 +47,8 @@ class RandomClient:
     """Each batch must be what follows the one before it, or the place of the last acknowledgement or
     rollback. What was acknowledged never comes again."""
 
-    def __init__(self, address: str, number: int, written: Written, seed: int) -> None:
-        self._address, self._written = address, written
+    def __init__(self, shop: Shop, number: int, written: Written, seed: int) -> None:
+        self._shop, self._written = shop, written
         self._id = f"client-{number}"
         self._random = random.Random(seed * 100 + number)
         self._acknowledged = self._next = 0
@@ -56,7 +56,7 @@ class RandomClient:
         self._connect()
 
     def _connect(self) -> None:
-        self._client = RawClient(self._address, client_id=self._id)
+        self._client = RawClient(self._shop.address, client_id=self._id, destination=self._shop.destination)
         self._client.subscribe()
         self._back_to(0)
 
@@ -102,7 +102,7 @@ class RandomClient:
 def test_each_sees_every_change_in_order_and_none_after_it_was_acknowledged(shop: Shop, seed: int) -> None:
     written = Written(shop, 60 if seed == 1 else 300, seed)
     writer = threading.Thread(target=written.write)
-    clients = [RandomClient(shop.address, number, written, seed) for number in range(CLIENTS)]
+    clients = [RandomClient(shop, number, written, seed) for number in range(CLIENTS)]
     writer.start()
     with ThreadPoolExecutor(CLIENTS) as pool:
         for done in [pool.submit(one.run) for one in clients]:

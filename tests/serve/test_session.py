@@ -30,7 +30,10 @@ def closed(client: RawClient) -> bool:
 
 def test_a_second_client_of_one_id_waits_and_is_refused_until_the_first_one_ends(shop: Shop) -> None:
     shop.insert(1)
-    first, second = RawClient(shop.address), RawClient(shop.address)
+    first, second = (
+        RawClient(shop.address, destination=shop.destination),
+        RawClient(shop.address, destination=shop.destination),
+    )
     first.subscribe()
     began = time.monotonic()
     with pytest.raises(Failed, match="another client"):
@@ -45,7 +48,7 @@ def test_a_second_client_of_one_id_waits_and_is_refused_until_the_first_one_ends
 
 def test_a_failed_acknowledgement_is_the_answer_to_the_next_request(shop: Shop) -> None:
     shop.insert(1)
-    with RawClient(shop.address) as client:
+    with RawClient(shop.address, destination=shop.destination) as client:
         client.subscribe()
         batch, _ = client.get(100)
         client.acknowledge(77)
@@ -63,37 +66,37 @@ def test_a_failed_acknowledgement_is_the_answer_to_the_next_request(shop: Shop) 
 
 def test_a_batch_with_auto_ack_counts_once_the_client_says_something_else(shop: Shop) -> None:
     shop.insert(1)
-    with RawClient(shop.address) as client:
+    with RawClient(shop.address, destination=shop.destination) as client:
         client.subscribe()
         assert len(client.get(100, auto_ack=True)[1]) == 3
-    with RawClient(shop.address) as client:
+    with RawClient(shop.address, destination=shop.destination) as client:
         client.subscribe()
         assert len(client.get(100, auto_ack=True)[1]) == 3
         assert client.get(100, 100) == (-1, [])
-    with RawClient(shop.address) as client:
+    with RawClient(shop.address, destination=shop.destination) as client:
         client.subscribe()
         assert client.get(100, 200) == (-1, [])
 
 
 def test_a_wait_ends_with_the_connection(shop: Shop) -> None:
-    first = RawClient(shop.address)
+    first = RawClient(shop.address, destination=shop.destination)
     first.subscribe()
     first.send(6, CanalEntry.Get(**first.names, fetch_size=10, timeout=0, unit=3))
     first.close()
-    with RawClient(shop.address) as second:
+    with RawClient(shop.address, destination=shop.destination) as second:
         began = time.monotonic()
         second.subscribe()
         assert time.monotonic() - began < 3
 
 
 def test_a_client_that_sends_much_and_goes_leaves_its_place(shop: Shop) -> None:
-    first = RawClient(shop.address)
+    first = RawClient(shop.address, destination=shop.destination)
     first.subscribe()
     first.send(6, CanalEntry.Get(**first.names, fetch_size=10, timeout=1000, unit=2))
     for number in range(300):
         first.acknowledge(number + 1)
     first.close()
-    with RawClient(shop.address) as second:
+    with RawClient(shop.address, destination=shop.destination) as second:
         second.subscribe()
 
 
@@ -101,7 +104,7 @@ def test_an_entry_larger_than_any_batch_is_given_alone(shop: Shop) -> None:
     shop.execute("ALTER TABLE orders MODIFY note LONGTEXT")
     for number in (1, 2, 3):
         shop.execute(f"INSERT INTO orders VALUES ({number}, REPEAT('x', {3_000_000 * number}))")
-    with RawClient(shop.address, destination="kib") as client:
+    with RawClient(shop.address, destination=shop.kib) as client:
         client.subscribe()
         found: list[bytes] = []
         while (batch := client.get(1, 3000))[0] != -1:
@@ -169,7 +172,7 @@ def hostile(shop: Shop, seed: int, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         attack(shop.address, dice)
-    with RawClient(shop.address) as client:
+    with RawClient(shop.address, destination=shop.destination) as client:
         client.subscribe()
         assert [row[3]["id"] for row in rows_of(client.get(100)[1])] == ["1"]
     eventually(lambda: server.num_fds() <= files + 5, "end of the connections", 30)
@@ -178,11 +181,11 @@ def hostile(shop: Shop, seed: int, seconds: float) -> None:
     assert "bug" not in said and "Traceback" not in said
 
 
-def test_hostile_bytes_neither_stop_the_server_nor_let_it_grow(shop: Shop) -> None:
-    hostile(shop, 1, 3)
+def test_hostile_bytes_neither_stop_the_server_nor_let_it_grow(own_shop: Shop) -> None:
+    hostile(own_shop, 1, 3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2, 5))
-def test_hostile_bytes_for_longer(shop: Shop, seed: int) -> None:
-    hostile(shop, seed, 120)
+def test_hostile_bytes_for_longer(own_shop: Shop, seed: int) -> None:
+    hostile(own_shop, seed, 120)
