@@ -83,8 +83,15 @@ def test_reports_say_how_far_clients_are(served: Serving, database: Database) ->
         client.get(100)
         report = json.load(ask(served, "/destinations/example"))
         assert report["clients"]["1001"]["outstanding"] == 1
-        assert report["clients"]["1001"]["behind_bytes"] > 0
-        assert json.load(ask(served, "/destinations")) == {"example": report}
+        client_report = report["clients"]["1001"]
+        assert client_report["behind_bytes"] > 0 and client_report["behind_transactions"] >= 1
+        assert 0 < client_report["behind_seconds"] < 600 and ":" in client_report["position"]
+        everything = json.load(ask(served, "/destinations"))
+        client.acknowledge(1)
+        client.get(100, 100)
+        report = json.load(ask(served, "/destinations/example"))["clients"]["1001"]
+        assert (report["behind_bytes"], report["behind_seconds"], report["outstanding"]) == (0, 0.0, 0)
+        assert everything.keys() == {"example"}
 
 
 def test_only_health_needs_no_token_and_what_is_not_known_is_refused(served: Serving) -> None:

@@ -110,7 +110,7 @@ class Destination:
             "clients": {
                 client_id: {
                     "offset": one.client.place.offset,
-                    "behind_bytes": one.behind_bytes,
+                    **one.behind(),
                     "outstanding": len(one.outstanding),
                     "address": one.owner.address if one.owner is not None else None,
                     "filter": one.client.filter,

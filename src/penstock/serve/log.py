@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.config import TablesConfig
 from penstock.errors import PenstockError, TransientError
@@ -159,6 +159,22 @@ class ServedLog:
         schemas = tuple(known[table].to_json() for table in tables if table in known)
         changes = [one for one in self._definitions.changes(reach) if one.table in tables]
         return Part(reach, tables, schemas, tuple(changes), tuple(parts_of(self._log, reach)))
+
+    def behind(self, place: Offset) -> dict[str, Any]:
+        """How much log is behind an offset, and where that is at the source. Empty if it is not in the log
+        any more."""
+        try:
+            with self._lock:
+                place = min(place, self._end)
+                first_us = self._log.first_commit_us_after(place)
+                return {
+                    "position": str(self._log.position_at(place)),
+                    "behind_bytes": self._end - place,
+                    "behind_transactions": self._log.transactions_between(LogRange(place, self._end)),
+                    "behind_seconds": 0.0 if first_us is None else round(time.time() - first_us / 1e6, 3),
+                }
+        except PenstockError:
+            return {}
 
     # the thread ---------------------------------------------------------------------------------------------
 

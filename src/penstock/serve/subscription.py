@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.errors import PenstockError
 from penstock.serve.batches import (
@@ -204,13 +204,12 @@ class Subscription:
             self._next = passed
             self.client = Subscribed(passed, self.client.filter)
 
-    @property
-    def behind_bytes(self) -> int:
-        """Bytes of log behind what the client has acknowledged."""
-        place = self.client.place
-        if not self.outstanding and not self._ahead:
-            place = max(place, Place(self._feed.passed)) if self._level else place
-        return max(0, self._served.end - place.offset)
+    def behind(self) -> dict[str, Any]:
+        """See `ServedLog.behind`. What the log has behind the last change for this client does not count."""
+        place = self.client.place.offset
+        if not self.outstanding and not self._ahead and self._level:
+            place = max(place, self._feed.passed)
+        return self._served.behind(place)
 
     # reading ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,82 @@
+"""The file of a server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from penstock.errors import ConfigError
+from penstock.serve import settings
+
+SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+
+def document(folder: Path, **changes: Any) -> Path:
+    file = folder / "server.yaml"
+    content: dict[str, Any] = {
+        "listen": {"canal": "127.0.0.1:0", "http": "127.0.0.1:0", "grpc": "127.0.0.1:0"},
+        "source": {"host": "db", "port": 3306, "user": "u", "password": "hidden"},
+        "relay_log": {"path": "relay"},
+        "destinations": {"example": {"filter": r"shop\..*", "start": "earliest"}},
+        "users": {"canal": {"password_sha256": SHA256}},
+        "positions": {"type": "file", "path": "positions"},
+        "zookeeper": ["127.0.0.1:2181"],
+        **changes,
+    }
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
+def test_check_says_what_a_user_may_not_expect_and_starts_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "penstock", "serve", "--check", str(document(tmp_path)), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert said[-1] == {"ok": True}
+    warnings = " ".join(one["warning"] for one in said[:-1])
+    assert all(word in warnings for word in ("password_sha256", "zookeeper", "grpc"))
+    assert "hidden" not in done.stdout and sorted(one.name for one in tmp_path.iterdir()) == ["server.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"destinations": {"a": {"filter": "shop.["}}}, "regular expression"),
+        ({"destinations": {"../a": {}}}, "needs a name"),
+        ({"destinations": {}}, "destinations"),
+        ({"destinations": {"a": {"strat": "latest"}}}, "unknown option `destinations.a.strat`"),
+        ({"users": {"canal": {"password_sha256": "abc"}}}, "64 hexadecimal"),
+        ({"users": {"canal": {}}}, "password_sha1_sha1"),
+        ({"positions": {"type": "file"}}, "path"),
+        ({"relay_log": {}}, "relay_log.path"),
+        ({"listen": {"canal": "11111"}}, "host:port"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_by_name(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        settings.load(document(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(
+    ("starts", "given", "expected"),
+    [
+        (["latest", "latest"], None, "latest"),
+        (["latest", "earliest"], None, "earliest"),
+        (["earliest"], "latest", "latest"),
+    ],
+)
+def test_a_new_log_begins_where_destinations_begin(
+    tmp_path: Path, starts: list[str], given: str | None, expected: str
+) -> None:
+    source = {"user": "u"} if given is None else {"user": "u", "start": given}
+    destinations = {f"d{number}": {"start": start} for number, start in enumerate(starts)}
+    config = settings.load(document(tmp_path, source=source, destinations=destinations))
+    assert config.pipeline.source.start.at == expected  # type: ignore[attr-defined]
+    assert config.pipeline.relay_log_path == tmp_path / "relay"
