@@ -162,14 +162,11 @@ class HistorySink:
 
     def write_versions(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         def write(session: SparkSession, target: str) -> None:
-            changes = rows.frame.persist()
-            try:
-                with shared_view(changes) as view:
-                    found = versions(session.table(view), session.sql(f"SELECT * FROM {target}"), key)
-                    with shared_view(found) as made:
-                        session.sql(_merge_sql(target, made, key, found.columns))
-            finally:
-                changes.unpersist()
+            # They are used several times. Not `persist`: Delta's MERGE refuses a source that is cached.
+            with shared_view(rows.frame.localCheckpoint()) as view:
+                found = versions(session.table(view), session.sql(f"SELECT * FROM {target}"), key)
+                with shared_view(found) as made:
+                    session.sql(_merge_sql(target, made, key, found.columns))
 
         return self._lake.write_by_sql(table, commit, write)
 
