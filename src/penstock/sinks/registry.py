@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import plugins
 from penstock.model.shards import ShardRule, Shards
+from penstock.sinks.calls.registration import HTTP, PYTHON
 from penstock.sinks.changelog.registration import PARQUET
 from penstock.sinks.console.registration import CONSOLE
 from penstock.sinks.kafka.registration import KAFKA
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 GROUP = "penstock.sinks"
 DEFAULT = ICEBERG
 NO_SHARDS = Shards()
-OWN: tuple[SinkKind[Any], ...] = (ICEBERG, DELTA, PARQUET, KAFKA, JDBC, REDIS, CONSOLE)
+OWN: tuple[SinkKind[Any], ...] = (ICEBERG, DELTA, PARQUET, KAFKA, JDBC, REDIS, PYTHON, HTTP, CONSOLE)
 _BY_NAME = {kind.name: kind for kind in OWN}
 
 

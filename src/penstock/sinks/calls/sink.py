@@ -1,0 +1,164 @@
+"""A `ChangeSink` whose targets are calls: of a function, or of a web server.
+
+Nothing remembers what was called but the pipeline's state, which records an epoch when all its calls have
+returned. So after a kill, the calls of the last epoch are made again, with the same keys: at least once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import ConfigError, PenstockError, TableError, TransientError
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
+from penstock.model.schema import TableId, TableSchema
+from penstock.printable import argument
+from penstock.sinks.base import Commit, EvolvedColumn, Missing, Narrowing, Ours, TargetState
+from penstock.sinks.names import source_columns
+from penstock.sinks.refusals import check_pipeline, is_recorded
+from penstock.sinks.rows import Rows
+from penstock.sinks.sql.collected import batches_of
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes of one table in one step of an epoch, in the order of the log.
+
+    table: its name, `database.table`. key: the same whenever the step is repeated, and for no other one.
+    batches: Arrow batches with the table's columns, `_change_type` (insert, update_preimage,
+    update_postimage, delete, read, truncate), `_sequence` and `_commit_timestamp`.
+    """
+
+    table: str
+    key: str
+    batches: Iterator[pa.RecordBatch]
+
+
+Function = Callable[[Changes], Any]
+
+
+class CallSink:
+    """`load` returns the function. It raises `ConfigError` if there is none."""
+
+    def __init__(self, load: Callable[[], Function], before_images: bool, pipeline: str) -> None:
+        self.before_images = before_images
+        self._load = load
+        self._function: Function | None = None
+        self._pipeline = pipeline
+        self._columns: dict[TableId, tuple[str, ...]] = {}
+        self._last: dict[TableId, Commit] = {}
+
+    def check(self) -> None:
+        self._function = self._load()
+
+    def open(self, table: TableId) -> TargetState:
+        columns = self._columns.get(table)
+        return Missing() if columns is None else Ours(self._last.get(table), columns, table not in self._last)
+
+    def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        self._columns[schema.table] = source_columns(arrow.names)
+
+    def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
+        if self._done(table, commit):
+            return False
+        self._call(table, commit, batches_of(rows))
+        return True
+
+    def truncate(
+        self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
+    ) -> bool:
+        if self._done(table, commit):
+            return False
+        batch = pa.RecordBatch.from_arrays(
+            [
+                pa.array(["truncate"]),
+                pa.array([sequence], pa.int64()),
+                pa.array([timestamp_us], pa.int64()).cast(pa.timestamp("us", "UTC")),
+            ],
+            [CHANGE_TYPE, SEQUENCE, COMMIT_TIMESTAMP],
+        )
+        self._call(table, commit, iter([batch]))
+        return True
+
+    def evolve(
+        self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
+    ) -> bool:
+        if self._done(table, commit):
+            return False
+        self._columns[table] = tuple(column.field.name for column in columns)
+        self._last[table] = commit
+        return True
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _done(self, table: TableId, commit: Commit) -> bool:
+        check_pipeline(commit, self._pipeline)
+        return is_recorded(commit, self._last.get(table))
+
+    def _call(self, table: TableId, commit: Commit, batches: Iterator[pa.RecordBatch]) -> None:
+        function = self._function or self._load()
+        made = _Source(batches)
+        try:
+            function(Changes(str(table), f"{commit}/{table}", made))
+        except Exception as error:
+            if made.failure is not None:  # the rows could not be made
+                raise made.failure from None
+            raise _explained(error, table) from None  # its text may have values of rows
+        self._last[table] = commit
+
+
+class _Source:
+    """The batches, with the error of making them, which is not the function's."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.failure: Exception | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except Exception as error:
+            self.failure = error
+            raise
+
+
+def _explained(error: Exception, table: TableId) -> PenstockError:
+    if isinstance(error, PenstockError):
+        return error
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"Changes of {table} were refused: {type(error).__name__} in {place.name}, line {place.lineno}"
+    if isinstance(error, (ConnectionError, TimeoutError, OSError)):
+        return TransientError(f"{what}.", hint="It is tried again.")
+    return TableError(
+        f"{what}.",
+        hint="Mend the function, or raise `penstock.errors.TransientError` for what passes. Restart the "
+        f"pipeline, then run `penstock unpark FILE {argument(table)}`: the table continues from here.",
+        table=str(table),
+    )
+
+
+def imported(name: str) -> Function:
+    """The function `module:name`. Raises `ConfigError` if there is none."""
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:
+        raise ConfigError(
+            f"The function {name} of the sink python cannot be imported: {type(error).__name__}: {error}.",
+            hint="Install its package where the pipeline runs, or put its folder on PYTHONPATH.",
+        ) from error
+    if not callable(found):
+        raise ConfigError(f"{name} of the sink python is not a function.")
+    function: Function = found
+    return function
