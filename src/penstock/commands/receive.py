@@ -46,6 +46,10 @@ def receive(file: Path, *, child: bool) -> None:
 
 def _load(file: Path) -> configuration.PipelineConfig:
     """Of a pipeline file, or of the file of a subscription server."""
-    from penstock.serve import settings  # few receivers need it
+    with contextlib.suppress(OSError):
+        if b"destinations" in file.read_bytes():
+            from penstock.serve import settings  # few receivers need it
 
-    return settings.load(file).pipeline if settings.is_server_file(file) else configuration.load(file)
+            if settings.is_server_file(file):
+                return settings.load(file).pipeline
+    return configuration.load(file)
