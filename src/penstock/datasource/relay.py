@@ -13,7 +13,7 @@ from penstock.datasource.log import open_log, partitions_of, present_schema, sam
 from penstock.datasource.options import CdcOptions, needs_state
 from penstock.datasource.partitions import Partition
 from penstock.datasource.places import offset_of
-from penstock.datasource.reached import Marks, Reached
+from penstock.datasource.turn import Turn
 from penstock.disk import directory
 from penstock.disk.replace import replace_file
 from penstock.errors import ConfigError, TableError
@@ -47,9 +47,8 @@ def _known(state: Path) -> dict[str, Any] | None:
 
 class RelayStream:
     """The stream's state, which is in a file. `schema`: the query's definition, true from offset `since` on.
-    `given`: Spark has asked for the rows up to there. `done`: it has them for good. `opened`: how often the
-    stream was opened. `last`: the part of the log at whose end that definition ends, once this end is in the
-    log."""
+    `given`: Spark has asked for the rows up to there. `done`: it has them for good. `last`: the part of the
+    log at whose end that definition ends, once this end is in the log."""
 
     def __init__(self, options: CdcOptions) -> None:
         self._options = options
@@ -71,15 +70,15 @@ class RelayStream:
             known = {
                 "log": self._log.uuid, "consumer": str(uuid.uuid4()),
                 "start": int(start), "since": int(start), "given": int(start), "done": int(start),
-                "opened": 0, "schema": json.loads(present_schema(options).to_json()),
+                "schema": json.loads(present_schema(options).to_json()),
             }  # fmt: skip
         if known["log"] != self._log.uuid:
             raise ConfigError(
                 f"{self._folder} belongs to a stream of another relay log.",
                 hint="Give the stream a folder of its own in `state`.",
             )
-        self._known = {**known, "opened": known["opened"] + 1}
-        self._marks = Marks(self._known["opened"])
+        self._known = known
+        self._turn = Turn()
         self._last: Stretch | None = None
         if (last := known.get("last")) is not None:
             [self._last] = self._stretches(LogRange(*map(Offset, last)))
@@ -107,13 +106,13 @@ class RelayStream:
             )
         return int(self._known["start"])
 
-    def plan_until_now(self, *, is_all: bool) -> Reached:
+    def plan_until_now(self, *, is_all: bool) -> int:
         """As `plan`, for all that is in the log. Without `is_all`, the query may have any trigger:
         `max_bytes_per_trigger` is respected if it has read something before."""
         is_all = is_all or self._known["given"] == self._known["start"]
         return self._plan(None if is_all else self._options.max_bytes_per_trigger)
 
-    def plan(self) -> Reached:
+    def plan(self) -> int:
         """The offset up to which there are changes with the present definition."""
         return self._plan(self._options.max_bytes_per_trigger)
 
@@ -122,7 +121,12 @@ class RelayStream:
         most = self._options.max_bytes_per_trigger
         return last if most is None else min(last, int(self._log.cut(Offset(after), most)))
 
-    def _plan(self, most: int | None) -> Reached:
+    def has(self, offset: int) -> None:
+        """Spark has everything up to an offset. Raises `TableError` if the query's definition ends there."""
+        if self._last is not None and offset >= int(self._last.range.end):
+            self._report(self._last)
+
+    def _plan(self, most: int | None) -> int:
         self._log.refresh()
         start = Offset(max(self._known["given"], self._known["since"]))
         end = self._log.end if most is None else min(self._log.end, self._log.cut(start, most))
@@ -133,8 +137,11 @@ class RelayStream:
                 self._known["last"] = [int(self._last.range.start), int(self._last.range.end)]
                 self._save()
         if self._last is None:
-            return Reached(int(max(start, end)))
-        return Reached(int(self._last.range.end), self._marks.next())
+            return int(max(start, end))
+        end = self._last.range.end
+        if self._turn.is_done(int(end)):
+            self._report(self._last)
+        return int(end)
 
     def _stretches(self, reach: LogRange) -> list[Stretch]:
         known = Known(reach.start, self._schema)
@@ -164,14 +171,9 @@ class RelayStream:
             offset=int(stretch.range.end),
         )
 
-    def partitions(self, after: int, last: Reached) -> list[Partition]:
-        """What tasks read from one offset to another. Raises `TableError` if the query has every row of its
-        definition, and the table has other columns now, or is gone."""
-        if last.mark is not None:
-            if after >= last.offset and self._last is not None and int(self._last.range.end) == last.offset:
-                self._report(self._last)
-            self._marks.given()
-        self._known["given"] = max(self._known["given"], last.offset)
+    def partitions(self, after: int, last: int) -> list[Partition]:
+        self._turn.given(last)
+        self._known["given"] = max(self._known["given"], last)
         self._save()
         if after < self._log.start:
             raise ConfigError(
@@ -181,7 +183,7 @@ class RelayStream:
             )
         return [
             partition
-            for stretch in self._stretches(LogRange(Offset(after), Offset(last.offset)))
+            for stretch in self._stretches(LogRange(Offset(after), Offset(last)))
             for partition in partitions_of(self._log, self._options, stretch, self._schema)
         ]
 

@@ -5,8 +5,8 @@ chunks of every pipeline, in the process that Spark has for the stream. A plan i
 stored in a file of its own (`plans.py`); micro-batches are ranges of plans. A plan names log ranges and
 staged chunks, so Spark can ask for it again. When Spark says that a batch is done, its plans are removed.
 
-When the table's columns change, the plan ends there. The next batch fails, and says so (`reached.py`). From
-then on a query that is loaded has the new columns.
+When the table's columns change, the plan ends there. The call that would begin the next batch fails, and
+says so. From then on a query that is loaded has the new columns.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from penstock.datasource.partitions import (
     arrow_schema,
 )
 from penstock.datasource.plans import Plans
-from penstock.datasource.reached import Marks, Reached
+from penstock.datasource.turn import Turn
 from penstock.disk import directory
 from penstock.errors import ConfigError, TableError
 from penstock.model.chunk import Chunk
@@ -69,8 +69,6 @@ from penstock.state import StateStore
 
 REPORTED = "mysql_cdc definition"
 """In the state: the definition that queries have."""
-OPENED = "mysql_cdc opened"
-"""In the state: how often the stream was opened."""
 LIMIT = "mysql_cdc last epoch"
 """In the state: the last epoch of that definition, while a change of it has not been reported."""
 WAIT_SECONDS = 120.0
@@ -108,6 +106,7 @@ class ServerStream:
         self._options = options
         self._closing = contextlib.ExitStack()
         self._stopping = threading.Event()
+        self._turn = Turn()
         config = options.pipeline()
         try:
             self._open(config)
@@ -131,21 +130,23 @@ class ServerStream:
             )
         return 0
 
-    def plan(self) -> Reached:
-        """Plans what has arrived."""
+    def plan(self) -> int:
+        """Plans what has arrived. Returns the last epoch. Raises `TableError` if the query has every row of
+        its definition, and the table has other columns now, or cannot be followed."""
         self._check()
         self._renewal.work()
-        if self._state.meta(LIMIT) is None:
-            self._plan(self._options.max_bytes_per_trigger)
-            self._keep_log()
         if (limit := self._state.meta(LIMIT)) is not None:
-            return Reached(int(limit), self._marks.next())
-        return Reached(self._state.last_epoch())
+            if self._turn.is_done(int(limit)):
+                self._report()
+            return int(limit)
+        self._plan(self._options.max_bytes_per_trigger)
+        self._keep_log()
+        return self._state.last_epoch()
 
-    def plan_until_now(self, *, is_all: bool) -> Reached:
-        """Plans the whole snapshot, and all that is committed at the source now. Without `is_all`, the query
-        may have any trigger. Then this only waits a while if there were plans before, and respects
-        `max_bytes_per_trigger`."""
+    def plan_until_now(self, *, is_all: bool) -> int:
+        """Plans the whole snapshot, and all that is committed at the source now. Returns the last epoch.
+        Without `is_all`, the query may have any trigger. Then this only waits a while if there were plans
+        before, and respects `max_bytes_per_trigger`."""
         goal, planned = self._source.end_position(), 0
         is_all = is_all or self._state.last_epoch() == 0
         most = None if is_all else self._options.max_bytes_per_trigger
@@ -157,7 +158,7 @@ class ServerStream:
             planned += found
             if not found:
                 time.sleep(_TICK_SECONDS)
-        return self.plan()
+        return self.plan() if planned == 0 else self._state.last_epoch()
 
     def step(self, after: int, last: int) -> int:
         """The last epoch of a batch that begins behind one epoch and does not go beyond another."""
@@ -167,6 +168,12 @@ class ServerStream:
             if planned >= (most or 0):
                 return plan.epoch
         return last
+
+    def has(self, epoch: int) -> None:
+        """Spark has everything up to an epoch. Raises `TableError` if the query's definition ends there."""
+        limit = self._state.meta(LIMIT)
+        if limit is not None and epoch >= int(limit):
+            self._report()
 
     def _has(self, goal: SourcePosition) -> bool:
         """Whether everything up to a position of the source is planned, or no more will be."""
@@ -243,15 +250,11 @@ class ServerStream:
         if self._chunks.error is not None:
             raise self._chunks.error
 
-    def partitions(self, after: int, last: Reached) -> list[Partition]:
-        """What tasks read for the epochs after one, up to another. Raises `TableError` if the query has every
-        row of its definition, and the table has other columns now, or cannot be followed."""
-        if last.mark is not None:
-            if after >= last.offset and self._state.meta(LIMIT) == str(last.offset):
-                self._report()
-            self._marks.given()
+    def partitions(self, after: int, last: int) -> list[Partition]:
+        """What tasks read for the epochs after one, up to another."""
+        self._turn.given(last)
         found: list[Partition] = []
-        for plan in self._plans.between(after, last.offset):
+        for plan in self._plans.between(after, last):
             for table in plan.tables:
                 found += self._of_table(plan, table)
         return found
@@ -315,9 +318,6 @@ class ServerStream:
         directory.make(config.state, "state")
         stack.enter_context(directory.held(config.state))
         state = self._state = stack.enter_context(contextlib.closing(StateStore(config.state, owner=True)))
-        opened = int(state.meta(OPENED) or 0) + 1
-        state.set_meta(OPENED, str(opened))
-        self._marks = Marks(opened)
         config = stack.enter_context(configuration.with_lent_secrets(config))
         source = self._source = open_source(config)
         stack.callback(source.close)

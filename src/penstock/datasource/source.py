@@ -14,7 +14,8 @@ try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow  # type: ignore[import-not-found]
 
     TELLS_TRIGGER = True
-    """Whether Spark says that a query has the trigger `availableNow`: from 4.2 on."""
+    """Whether Spark says that a query has the trigger `availableNow`, and where the next batch begins: from
+    4.2 on."""
 except ImportError:
     TELLS_TRIGGER = False
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from penstock.datasource.options import CdcOptions
-    from penstock.datasource.reached import Reached
     from penstock.datasource.relay import RelayStream
     from penstock.datasource.server import ServerStream
     from penstock.model.schema import TableSchema
@@ -86,17 +86,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._schema = schema
         self._stream: ServerStream | RelayStream | None = None
         self._asked = False
-        """Whether Spark has asked for anything."""
-        self._end: Reached | None = None
+        """Whether Spark has asked for something that shows that more calls of `latestOffset` will follow."""
+        self._end: int | None = None
         """Where a query with the trigger `availableNow` ends."""
 
     def __getstate__(self) -> dict[str, Any]:
         options = self._options.model_copy(update={"server": {}})  # tasks need no server
         return {**self.__dict__, "_options": options, "_stream": None}
 
-    # Spark 4.1 does not say that the trigger is `availableNow`. It takes the first answer of `latestOffset`
-    # as the end, and asks for it before anything else. With any other trigger, a new query asks for
-    # `initialOffset` first, and one that was killed in a batch asks for that batch's partitions.
+    # Spark 4.1 does not say that the trigger is `availableNow`. With it, Spark calls `latestOffset` once, and
+    # the answer is the query's end. With any other trigger, a new query asks for `initialOffset` first, and
+    # one that was killed in a batch for that batch's partitions.
 
     def initialOffset(self) -> dict[str, Any]:
         self._asked = True
@@ -106,27 +106,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def prepareForTriggerAvailableNow(self) -> None:
         self._end = self._opened().plan_until_now(is_all=True)
 
-    def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         stream = self._opened()
-        if self._end is not None:
-            return {"pipeline": stream.pipeline, **self._step(stream, start, self._end).fields}
-        may_end, self._asked = not (self._asked or TELLS_TRIGGER), True
-        reached = stream.plan_until_now(is_all=False) if may_end else stream.plan()
-        return {"pipeline": stream.pipeline, **reached.fields}
-
-    def _step(self, stream: ServerStream | RelayStream, start: dict[str, Any], end: Reached) -> Reached:
-        from penstock.datasource.reached import Reached
-
-        offset = stream.step(start["offset"], end.offset)
-        return end if offset == end.offset else Reached(offset)
+        first, self._asked = not self._asked, True
+        if start is not None and (self._end is None or first):
+            stream.has(start["offset"])
+        if start is not None and self._end is not None:
+            offset = stream.step(start["offset"], self._end)
+        elif first and not TELLS_TRIGGER:
+            offset = stream.plan_until_now(is_all=False)
+        else:
+            offset = stream.plan()
+        return {"pipeline": stream.pipeline, "offset": offset}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        from penstock.datasource.reached import Reached
-
-        self._asked = True
+        self._asked = self._asked or start != end  # a query that goes on asks for those between equal offsets
         stream = self._opened()
         self._refuse_another(stream.pipeline, end)
-        return stream.partitions(start["offset"], Reached.of(end))
+        return stream.partitions(start["offset"], end["offset"])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from penstock.datasource.partitions import read
