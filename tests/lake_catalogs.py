@@ -97,10 +97,12 @@ def plan_faults(proxy: FaultyProxy, *, seed: int = 1) -> None:
         proxy.plan(fault, when=lambda request: chance.random() < 0.008, times=10**9)
 
 
-def run_in(place: str, *arguments: str, seconds: float) -> str:
+def run_in(place: str, *arguments: str, seconds: float, quick: bool = False) -> str:
     """Runs tests there, in a process of their own, because a process has one Spark session. Returns what
-    pytest printed, and fails if a test failed or none ran."""
+    pytest printed, and fails if a test failed or none ran. `quick`: only quick tests, with a session that is
+    made for them (`tests/conftest.py`)."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--lake-in", place]
+    command += ["-m", "not slow"] if quick else []
     done = run(
         [*command, *arguments], cwd=ROOT, stdout=-1, stderr=STDOUT, text=True, timeout=seconds, check=False
     )

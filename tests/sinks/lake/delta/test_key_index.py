@@ -4,7 +4,7 @@ table. Spark's own reading judges."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,12 +100,17 @@ def vacuum(it: Place, model: Model) -> None:
 
 Stranger = Callable[[Place, Model], None]
 STRANGERS = [compact, purge, delete, delete_all, update, insert, restore, vacuum]
-QUICK = (compact, delete, restore)
-_PARAMS = [
-    pytest.param(one, marks=() if one in QUICK else pytest.mark.slow, id=one.__name__) for one in STRANGERS
-]
-strangers = pytest.mark.parametrize("stranger", _PARAMS)
-during = pytest.mark.parametrize("stranger", _PARAMS[:-1])
+
+
+def params(acts: Sequence[Any], *quick: Any) -> pytest.MarkDecorator:
+    marked = [
+        pytest.param(one, marks=() if one in quick else pytest.mark.slow, id=one.__name__) for one in acts
+    ]
+    return pytest.mark.parametrize("stranger", marked)
+
+
+strangers = params(STRANGERS, compact, delete)
+during = params(STRANGERS[:-1], restore)
 """A VACUUM that keeps nothing would remove the files of any commit that is under way."""
 
 CHANGED = [

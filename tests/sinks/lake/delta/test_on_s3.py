@@ -13,7 +13,7 @@ ON_S3 = str(Path(__file__).with_name("on_s3.py"))
 
 def test_a_table_on_s3_lives_through_every_kind_of_write() -> None:
     writes = f"{CONFORMANCE}/test_tables.py::test_a_table_lives_through_every_kind_of_write[delta]"
-    run_in(DELTA_S3, writes, seconds=400)
+    run_in(DELTA_S3, writes, seconds=400, quick=True)
 
 
 @pytest.mark.slow
