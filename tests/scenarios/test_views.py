@@ -87,7 +87,7 @@ def test_views_equal_the_queries_at_the_source_through_kills(scenario: Make, sin
             pipeline.start()
             write(case, chance, 40)
         case.drain(pipeline, restart=True)
-        wait_for(lambda: difference(case) == "", "the views to be right", seconds=120)
+        wait_for(lambda: difference(case) == "", "the views to be right", seconds=400)
         case.server.execute(
             f"USE {case.database}",
             "ALTER TABLE customers ADD COLUMN more INT DEFAULT 3",
@@ -95,7 +95,7 @@ def test_views_equal_the_queries_at_the_source_through_kills(scenario: Make, sin
         )
         write(case, chance, 20)
         case.drain(pipeline)
-        wait_for(lambda: difference(case) == "", "the views to be right", seconds=120)
+        wait_for(lambda: difference(case) == "", "the views to be right", seconds=400)
         assert all(one["error"] is None for one in case.status()["views"])
         assert pipeline.stop() == 0
     done = case.command("query", "SELECT count(*) AS n FROM total", "--json")
