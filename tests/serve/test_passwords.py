@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from penstock.secret import Secret
-from penstock.serve.passwords import Account, double_sha1
+from penstock.serve.passwords import Account, double_sha1, known
 
 SEED = b"abcdefgh"
 # The example of MySQL's manual: SELECT PASSWORD('mypass').
@@ -45,3 +45,12 @@ def test_a_scrambled_password_is_accepted_with_its_own_seed(name: str) -> None:
     assert account.accepts(scrambled(b"mypass", SEED), SEED) == account.reads_scrambled
     assert not account.accepts(scrambled(b"mypass", b"12345678"), SEED)
     assert not account.accepts(scrambled(b"wrong", SEED), SEED)
+
+
+def test_a_password_that_is_the_users_name_is_known_in_any_form() -> None:
+    account = known("canal", None, None, hashlib.sha256(b"canal").digest())
+    assert account.is_name and account.accepts(b"canal", SEED)
+    assert account.accepts(scrambled(b"canal", SEED), SEED)
+    assert not account.accepts(scrambled(b"canal", b"12345678"), SEED)
+    other = known("canal", None, None, hashlib.sha256(b"another").digest())
+    assert not other.is_name and not other.reads_scrambled

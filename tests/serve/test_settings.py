@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from penstock.commands.serve import warnings
 from penstock.errors import ConfigError
 from penstock.serve import settings
 
@@ -41,6 +43,13 @@ def test_check_says_what_a_user_may_not_expect_and_starts_nothing(tmp_path: Path
     warnings = " ".join(one["warning"] for one in said[:-1])
     assert all(word in warnings for word in ("password_sha256", "zookeeper", "grpc"))
     assert "hidden" not in done.stdout and sorted(one.name for one in tmp_path.iterdir()) == ["server.yaml"]
+
+
+def test_a_password_that_is_the_name_is_warned_of(tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"canal").hexdigest()
+    config = settings.load(document(tmp_path, users={"canal": {"password_sha256": digest}}))
+    [first, *_] = warnings(config)
+    assert "guess" in first
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,10 @@ def warnings(config: settings.ServerConfig) -> list[str]:
     """What a user may not expect."""
     found = []
     for name, user in config.users.items():
-        if not user.account.reads_scrambled:
+        account = user.account(name)
+        if account.is_name:
+            found.append(f"The password of the user {name} is the user's name: anybody can guess it.")
+        if not account.reads_scrambled:
             found.append(
                 f"The user {name} has `password_sha256` alone. Java clients from Canal 1.1.3 on scramble the "
                 "password, which needs `password_sha1_sha1` or `password`; they will be refused."

@@ -23,6 +23,8 @@ class Account:
     password: Secret | None = None
     double_sha1: bytes | None = None
     sha256: bytes | None = None
+    is_name: bool = False
+    """Whether the password is the user's name."""
 
     @property
     def reads_scrambled(self) -> bool:
@@ -56,6 +58,20 @@ class Account:
         mask = _sha1(seed + known)
         once = bytes(one ^ other for one, other in zip(token, mask, strict=True))
         return hmac.compare_digest(_sha1(once), known)
+
+
+def known(name: str, password: Secret | None, double: bytes | None, sha256: bytes | None) -> Account:
+    """The account of a user. A password that is the user's name, as in Canal's own examples, is known in any
+    form, to everybody."""
+    plain = name.encode()
+    if hmac.compare_digest(hashlib.sha256(plain).digest(), sha256 or b""):
+        double = double_sha1(plain)
+    return Account(password, double, sha256, is_name=_is(plain, password, double, sha256))
+
+
+def _is(plain: bytes, password: Secret | None, double: bytes | None, sha256: bytes | None) -> bool:
+    """Whether this is the password."""
+    return Account(password, double, sha256).accepts(plain, b"")
 
 
 def double_sha1(password: bytes) -> bytes:

@@ -164,10 +164,11 @@ class Session:
         auth = packets.parse_auth(packet.body)
         if self._users:
             self._user = self._users.get(auth.user)
-            if self._user is None or not self._user.account.accepts(auth.password, seed):
+            account = None if self._user is None else self._user.account(auth.user)
+            if account is None or not account.accepts(auth.password, seed):
                 log.warning("%s: wrong user or password (%s)", self.address, auth.user[:64])
                 said = f"auth failed for user: {auth.user[:64]}"
-                if self._user is not None and not self._user.account.reads_scrambled:
+                if account is not None and not account.reads_scrambled:
                     said += (
                         "; the server has a SHA-256 hash of the password, which cannot check a scrambled one"
                     )

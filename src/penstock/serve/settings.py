@@ -16,7 +16,7 @@ from penstock.model.section import Section
 from penstock.model.units import Milliseconds
 from penstock.serve.filters import BadFilter, Filter
 from penstock.serve.mysql import StartAt
-from penstock.serve.passwords import Account
+from penstock.serve.passwords import Account, known
 
 NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")
 """A name of a destination is part of the names of files."""
@@ -91,7 +91,7 @@ class UserSection(Section):
     """SHA1(SHA1(password)) in hexadecimal digits: Canal's `canal.passwd`. It serves all clients."""
     password_sha256: str | None = None
     """SHA-256 of the password in hexadecimal digits. It serves only clients that send the password as it is.
-    Java clients from Canal 1.1.3 on scramble it."""
+    Java clients from Canal 1.1.3 on scramble it. A password that is the user's name serves all clients."""
     destinations: list[str] = Field(["*"])
     """The destinations that the user may read; `*`: all."""
 
@@ -106,12 +106,13 @@ class UserSection(Section):
             raise ValueError("give `password`, `password_sha1_sha1` or `password_sha256`")
         return self
 
-    @property
-    def account(self) -> Account:
+    def account(self, name: str) -> Account:
+        """What is known of the password of the user `name`."""
+
         def bytes_of(digits: str | None) -> bytes | None:
             return None if digits is None else bytes.fromhex(digits.removeprefix("*"))
 
-        return Account(self.password, bytes_of(self.password_sha1_sha1), bytes_of(self.password_sha256))
+        return known(name, self.password, bytes_of(self.password_sha1_sha1), bytes_of(self.password_sha256))
 
 
 class PositionsSection(Section):
