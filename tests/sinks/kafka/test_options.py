@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -14,6 +14,9 @@ from penstock.sinks.kafka.names import murmur2, topic_name
 from penstock.sinks.kafka.probe import probe
 from penstock.sinks.kafka.registration import KafkaOptions
 from penstock.sinks.kafka.sink import KafkaSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def pipeline(sink: dict[str, Any], **sections: Any) -> PipelineConfig:
@@ -141,5 +144,5 @@ def test_settings_that_the_client_refuses_are_named_without_their_values(
     with pytest.raises(ConfigError, match=r"Correct `sink.client`") as refused:
         KafkaSink(options, "p")
     assert said in refused.value.message and "tell-nobody" not in str(refused.value)
-    [found] = probe(options)(None, ())
+    [found] = probe(options)(cast("SparkSession", None), ())
     assert not found.ok and "`sink.client`" in found.message and "tell-nobody" not in found.message
