@@ -17,6 +17,7 @@ import pytest
 from rich.live import Live
 from tests.commands.test_screen import status, table
 
+from penstock import config as configuration
 from penstock.commands import run as command
 from penstock.commands.terminal import console
 from penstock.runtime.pipeline import Pipeline
@@ -74,6 +75,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, *, terminal: bool, as_json: bool = 
     monkeypatch.setattr(sys, "stderr", errors)
     drawn = console(file=errors, force_terminal=terminal, width=100, height=30)
     monkeypatch.setattr(command, "console", lambda **_: drawn)
+    monkeypatch.setattr(configuration, "load_several", lambda _: (None, {}))
     monkeypatch.setattr(Pipeline, "load", lambda _: ScriptedPipeline(status([table(1), table(2)])))
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(logging.getLogger(), "handlers", [logging.StreamHandler(errors)])

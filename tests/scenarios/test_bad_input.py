@@ -79,7 +79,7 @@ def test_a_port_that_is_taken_is_named(case: Scenario) -> None:
         3,
         ({"snapshot": {"chunk_row": 5}}, ["snapshot.chunk_row`", "did you mean `chunk_rows`"]),
         ({"sinc": {}}, ["`sinc`", "did you mean `sink`"]),
-        ({"sink": {"type": "icebreg"}}, ["`sink.type`", "icebreg", "delta, parquet, kafka, console"]),
+        ({"sink": {"type": "icebreg"}}, ["`sink.type`", "icebreg", "iceberg, delta, parquet, kafka, jdbc"]),
         ({"sink": {"type": "delta"}}, ["`sink.path`", "the sink delta", "missing"]),
         ({"epoch": {"interval": "soon"}}, ["`epoch.interval`", "500ms"]),
         ({"relay_log": {"segment_size": "large"}}, ["`relay_log.segment_size`", "256MiB"]),

@@ -22,7 +22,7 @@ from penstock.model.pattern import exactly
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.section import Section, TableName
 from penstock.model.units import Bytes
-from penstock.sinks import registry
+from penstock.sinks.console.registration import CONSOLE
 
 NAME = "mysql_cdc"
 RELAY_FOLDER = "relay"
@@ -75,7 +75,7 @@ class CdcOptions(Section):
                 "name": NAME,
                 "source": {"type": _SERVER, **expanded(self.server, NAME)},
                 "tables": {"include": [exactly(self.table_id)]},
-                "sink": {"type": next(kind.name for kind in registry.OWN if not kind.durable)},
+                "sink": {"type": CONSOLE.name},
                 "state": str(state),
                 "relay_log": {"path": str(state / RELAY_FOLDER)},
                 "snapshot": {

@@ -231,6 +231,22 @@ def test_tables_and_databases_may_have_any_name(tables: Case, name: str) -> None
     assert it.sink.open(TableId(table.database + "x", name)) == Missing()
 
 
+@over_delta
+def test_tables_whose_names_differ_only_in_case_or_accents_share_no_target(tables: Case) -> None:
+    it = tables.again(table=TableId(tables.table.database, "orders")).create()
+    it.append(1, (1, "a", False, 10))
+    for name in ("Orders", "órders"):
+        other = it.again(table=TableId(it.table.database, name))
+        found = other.sink.open(other.table)
+        if found == Missing():
+            other.create()
+            assert other.append(1, (2, "b", False, 20)) and other.rows() == [(2, "b", 20)]
+        else:  # the product knows one table of these names
+            assert isinstance(found, Foreign)
+    assert it.rows() == [(1, "a", 10)] and it.state().last_commit == it.commit(1)
+    assert it.merge(2, (1, "c", False, 30)) and it.rows() == [(1, "c", 30)]
+
+
 @pytest.mark.parametrize("name", ["_sequence", "_Deleted", "NAME"])
 def test_columns_that_no_target_can_have_stop_the_table(tables: Case, name: str) -> None:
     with pytest.raises(TableError):

@@ -83,7 +83,7 @@ class MySql(Dialect):
     ddl_in_transactions = False
     text_type = "longtext"
     flag_type = "tinyint(1)"
-    control_key_type = "varchar(640)"
+    control_key_type = "varchar(640) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
     def __init__(self, options: JdbcOptions) -> None:
         self._options = options
