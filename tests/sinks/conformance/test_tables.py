@@ -240,7 +240,7 @@ def test_tables_whose_names_differ_only_in_case_or_accents_share_no_target(table
         found = other.sink.open(other.table)
         if found == Missing():
             other.create()
-            assert other.append(1, (2, "b", False, 20)) and other.rows() == [(2, "b", 20)]
+            assert other.append(9, (2, "b", False, 20)) and other.rows() == [(2, "b", 20)]
         else:  # the product knows one table of these names
             assert isinstance(found, Foreign)
     assert it.rows() == [(1, "a", 10)] and it.state().last_commit == it.commit(1)
