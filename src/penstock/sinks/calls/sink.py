@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,12 @@ import pyarrow as pa
 
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema import TableId
 from penstock.printable import argument
-from penstock.sinks.base import Commit, EvolvedColumn, Missing, Narrowing, Ours, TargetState
-from penstock.sinks.names import source_columns
-from penstock.sinks.refusals import check_pipeline, is_recorded
+from penstock.sinks.base import Commit
+from penstock.sinks.collected import batches_of
 from penstock.sinks.rows import Rows
-from penstock.sinks.sql.collected import batches_of
+from penstock.sinks.unrecorded import Unrecorded
 
 
 @dataclass(frozen=True)
@@ -42,26 +41,17 @@ class Changes:
 Function = Callable[[Changes], Any]
 
 
-class CallSink:
+class CallSink(Unrecorded):
     """`load` returns the function. It raises `ConfigError` if there is none."""
 
     def __init__(self, load: Callable[[], Function], before_images: bool, pipeline: str) -> None:
+        super().__init__(pipeline)
         self.before_images = before_images
         self._load = load
         self._function: Function | None = None
-        self._pipeline = pipeline
-        self._columns: dict[TableId, tuple[str, ...]] = {}
-        self._last: dict[TableId, Commit] = {}
 
     def check(self) -> None:
         self._function = self._load()
-
-    def open(self, table: TableId) -> TargetState:
-        columns = self._columns.get(table)
-        return Missing() if columns is None else Ours(self._last.get(table), columns, table not in self._last)
-
-    def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
-        self._columns[schema.table] = source_columns(arrow.names)
 
     def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         if self._done(table, commit):
@@ -84,22 +74,6 @@ class CallSink:
         )
         self._call(table, commit, iter([batch]))
         return True
-
-    def evolve(
-        self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
-    ) -> bool:
-        if self._done(table, commit):
-            return False
-        self._columns[table] = tuple(column.field.name for column in columns)
-        self._last[table] = commit
-        return True
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-    def _done(self, table: TableId, commit: Commit) -> bool:
-        check_pipeline(commit, self._pipeline)
-        return is_recorded(commit, self._last.get(table))
 
     def _call(self, table: TableId, commit: Commit, batches: Iterator[pa.RecordBatch]) -> None:
         function = self._function or self._load()

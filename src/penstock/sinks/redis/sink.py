@@ -43,6 +43,7 @@ from penstock.sinks.base import (
     Ours,
     TargetState,
 )
+from penstock.sinks.collected import batches_of
 from penstock.sinks.lake.evolve import changes
 from penstock.sinks.lake.merge import target_type
 from penstock.sinks.names import refuse_own_names, source_columns
@@ -58,7 +59,6 @@ from penstock.sinks.refusals import (
     refuse_shared,
 )
 from penstock.sinks.rows import Rows
-from penstock.sinks.sql.collected import batches_of
 
 ROWS_MAX = 500
 """Rows of one call: while it runs, the server does nothing else."""

@@ -41,6 +41,7 @@ from penstock.sinks.base import (
     Ours,
     TargetState,
 )
+from penstock.sinks.collected import batches_of
 from penstock.sinks.lake.merge import target_type
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.refusals import (
@@ -51,7 +52,6 @@ from penstock.sinks.refusals import (
     refuse_shared,
 )
 from penstock.sinks.rows import Rows
-from penstock.sinks.sql.collected import batches_of
 from penstock.sinks.sql.columns import alter_once, evolution, evolve, refuse_unfit
 from penstock.sinks.sql.control import Control, Record
 from penstock.sinks.sql.dialect import Dialect, Place, Session, nullable
