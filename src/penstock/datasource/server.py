@@ -50,7 +50,7 @@ from penstock.planning.discovery import discover
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.runtime.log_needs import needed, register
-from penstock.runtime.planning_loop import Planning, Renewal, make_planner
+from penstock.runtime.planning_loop import Planning, Renewal, has_planned, make_planner
 from penstock.runtime.staging_place import open_staging
 from penstock.snapshot.chunk_jobs import InProcess
 from penstock.snapshot.chunk_log import ChunkLog
@@ -163,9 +163,11 @@ class ServerStream:
     def step(self, after: int, last: int) -> int:
         """The last epoch of a batch that begins behind one epoch and does not go beyond another."""
         most, planned = self._options.max_bytes_per_trigger, 0
-        for plan in self._plans.between(after, last) if most is not None else ():
+        if most is None:
+            return last
+        for plan in self._plans.between(after, last):
             planned += plan.range.bytes
-            if planned >= (most or 0):
+            if planned >= most:
                 return plan.epoch
         return last
 
@@ -181,8 +183,7 @@ class ServerStream:
             return True
         if is_unfinished(self._state.tables()) or self._state.has_pending():
             return False
-        reached, position = self._log.offset_reaching(goal), self._state.position
-        return reached is not None and position is not None and position >= reached
+        return has_planned(self._state, self._log, goal)
 
     def _plan(self, most: int | None) -> int:
         """Plans what has arrived, about `most` bytes of log. Returns how many it planned, at least 1 if it

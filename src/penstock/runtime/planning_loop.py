@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from penstock.config import PipelineConfig
 from penstock.model.history import History
-from penstock.model.offset import Offset
+from penstock.model.offset import Offset, SourcePosition
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import TableId
 from penstock.model.table import is_catching_up
@@ -125,6 +125,12 @@ class Planning:
         waits = self._state.tables_that(is_catching_up)
         self._nothing_at = None if planned or waits else reached
         return planned
+
+
+def has_planned(state: StateStore, log: RelayLog, goal: SourcePosition) -> bool:
+    """Whether the log has a position of the source, and everything up to there is planned."""
+    reached, position = log.offset_reaching(goal), state.position
+    return reached is not None and position is not None and position >= reached
 
 
 def planner_limits(config: PipelineConfig) -> PlannerLimits:

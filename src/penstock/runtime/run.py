@@ -38,7 +38,7 @@ from penstock.runtime.driver_lease import DriverLease, identity
 from penstock.runtime.log_needs import needed
 from penstock.runtime.lost_log import note_log
 from penstock.runtime.message_schemas import schema_ids
-from penstock.runtime.planning_loop import LoopPace, Planning, Renewal, make_planner
+from penstock.runtime.planning_loop import LoopPace, Planning, Renewal, has_planned, make_planner
 from penstock.runtime.progress import Progress
 from penstock.runtime.query_watch import QueryWatch
 from penstock.runtime.shutdown import Ending
@@ -441,9 +441,7 @@ class Run:
         if only and not self.once:
             return True
         assert self.goal is not None
-        goal = self.log.offset_reaching(self.goal)
-        position = self.state.position
-        return goal is not None and position is not None and position >= goal
+        return has_planned(self.state, self.log, self.goal)
 
     # snapshot -----------------------------------------------------------------------------------------------
 

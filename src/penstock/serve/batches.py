@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from penstock.model.offset import Offset
 
 BATCH_BYTES_MAX = 4 * 1024**2
-"""Bytes of entries in a batch, whatever the client asks for, but for one large entry. Server and client hold
-a batch about three times in memory while it is sent."""
+"""The most bytes of entries in a batch, whatever the client asks for. Only a single entry may be larger.
+Server and client hold a batch about three times in memory while it is sent."""
 OUTSTANDING_MAX = 10_000
 """Batches without acknowledgement: a client that never acknowledges must not fill the memory."""
 
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Before the entry number `entries`, from 0, of those behind `offset`."""
+    """A place in the log: `entries` entries after `offset`."""
 
     offset: Offset
     entries: int = 0
@@ -48,7 +48,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Limit:
-    """How much a batch has: `items` entries, or `bytes` of them. 0: no limit of this kind."""
+    """The most that a batch may have: a number of entries, and bytes of entries. `items` 0: any number."""
 
     items: int = 0
     bytes: int = BATCH_BYTES_MAX

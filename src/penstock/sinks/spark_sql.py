@@ -18,12 +18,15 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     ShortType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
 )
 
 from penstock.errors import InternalError
+from penstock.model.change import SEQUENCE
+from penstock.sinks.names import source_columns
 
 INTEGER_DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
 """Decimal digits that hold every value of the type."""
@@ -97,3 +100,10 @@ def holds(wide: DataType, kind: DataType) -> bool:
             return wide.scale >= kind.scale and wide.precision - wide.scale >= kind.precision - kind.scale
         return type(kind) in INTEGER_DIGITS and wide.precision - wide.scale >= INTEGER_DIGITS[type(kind)]
     return isinstance(wide, DoubleType) and isinstance(kind, FloatType)
+
+
+def target_type(arrow: pa.Schema) -> StructType:
+    """The columns of a new target: the source's, all nullable, then `_sequence`."""
+    names = source_columns(arrow.names)
+    fields = [StructField(name, spark_type(arrow.field(name))) for name in names]
+    return StructType([*fields, StructField(SEQUENCE, LongType())])

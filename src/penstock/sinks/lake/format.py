@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType, StructType
 from penstock.model.plan import Move
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit, Compacted, Foreign, Missing
-from penstock.sinks.lake.evolve import Change
+from penstock.sinks.evolve import Change
 from penstock.sinks.rows import Rows
 
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     DataType,
     DateType,
-    LongType,
-    StructField,
-    StructType,
     TimestampNTZType,
     TimestampType,
 )
@@ -21,14 +17,7 @@ from penstock.printable import argument
 from penstock.sinks.lake.sessions import shared_view
 from penstock.sinks.names import source_columns
 from penstock.sinks.rows import Incomplete, Rows
-from penstock.sinks.spark_sql import has, quoted, spark_type
-
-
-def target_type(arrow: pa.Schema) -> StructType:
-    """The columns of a new target: the source's, all nullable, then `_sequence`."""
-    names = source_columns(arrow.names)
-    fields = [StructField(name, spark_type(arrow.field(name))) for name in names]
-    return StructType([*fields, StructField(SEQUENCE, LongType())])
+from penstock.sinks.spark_sql import has, quoted
 
 
 def live_rows(frame: DataFrame) -> DataFrame:

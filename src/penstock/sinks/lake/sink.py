@@ -35,9 +35,9 @@ from penstock.sinks.base import (
     Ours,
     TargetState,
 )
-from penstock.sinks.lake.evolve import changes
+from penstock.sinks.evolve import changes
 from penstock.sinks.lake.format import AdoptingFormat, LakeFormat, MovableFormat
-from penstock.sinks.lake.merge import merge, target_type
+from penstock.sinks.lake.merge import merge
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.refusals import (
     check_pipeline,
@@ -50,6 +50,7 @@ from penstock.sinks.refusals import (
     unfit_target,
 )
 from penstock.sinks.rows import Rows
+from penstock.sinks.spark_sql import target_type
 
 
 class LakeSink:

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BinaryType, StructType
 
 from penstock.model.change import SEQUENCE
-from penstock.sinks.lake.evolve import Change
+from penstock.sinks.evolve import Change
 from penstock.sinks.redis.values import as_object, plain, texts
 from penstock.sinks.rows import converted
 from penstock.sinks.spark_sql import constant

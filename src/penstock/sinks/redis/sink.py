@@ -44,8 +44,7 @@ from penstock.sinks.base import (
     TargetState,
 )
 from penstock.sinks.collected import batches_of
-from penstock.sinks.lake.evolve import changes
-from penstock.sinks.lake.merge import target_type
+from penstock.sinks.evolve import changes
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.redis import scripts, values
 from penstock.sinks.redis.evolve import evolved_hash, evolved_object
@@ -59,6 +58,7 @@ from penstock.sinks.refusals import (
     refuse_shared,
 )
 from penstock.sinks.rows import Rows
+from penstock.sinks.spark_sql import target_type
 
 ROWS_MAX = 500
 """Rows of one call: while it runs, the server does nothing else."""

@@ -17,7 +17,7 @@ from penstock.errors import TableError
 from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit, EvolvedColumn, Narrowing
-from penstock.sinks.lake.evolve import Change, changes
+from penstock.sinks.evolve import Change, changes
 from penstock.sinks.names import TEMPORARY, source_columns
 from penstock.sinks.spark_sql import constant, holds
 from penstock.sinks.sql.control import Record

@@ -42,7 +42,6 @@ from penstock.sinks.base import (
     TargetState,
 )
 from penstock.sinks.collected import batches_of
-from penstock.sinks.lake.merge import target_type
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.refusals import (
     check_pipeline,
@@ -52,6 +51,7 @@ from penstock.sinks.refusals import (
     refuse_shared,
 )
 from penstock.sinks.rows import Rows
+from penstock.sinks.spark_sql import target_type
 from penstock.sinks.sql.columns import alter_once, evolution, evolve, refuse_unfit
 from penstock.sinks.sql.control import Control, Record
 from penstock.sinks.sql.dialect import Dialect, Place, Session, nullable

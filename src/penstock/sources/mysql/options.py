@@ -18,7 +18,7 @@ _HOST_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type"
 
 
 class StartAt(Section):
-    """The place in the source's log at which a new relay log begins. Give exactly one way."""
+    """The place in the source's log at which a new relay log begins. Give only one of these options."""
 
     shorthands: ClassVar[list[dict[str, Any]]] = [{"enum": ["latest", "earliest"]}]
 

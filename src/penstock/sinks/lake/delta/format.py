@@ -33,6 +33,7 @@ from pyspark.sql.types import (
 from penstock.failures.messages import one_sentence
 from penstock.model.schema import TableId
 from penstock.sinks.base import GENERATION, Commit, Compacted, Foreign, Missing
+from penstock.sinks.evolve import Change, assignments
 from penstock.sinks.files import WRITTEN, written
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.delta.commits import Commits, application, property_of, transaction_version
@@ -49,7 +50,6 @@ from penstock.sinks.lake.delta.merge import FileMerges
 from penstock.sinks.lake.delta.registration import DeltaOptions
 from penstock.sinks.lake.delta.shaping import layout_clause, refused, renamed
 from penstock.sinks.lake.delta.small_commit import SmallCommits
-from penstock.sinks.lake.evolve import Change, assignments
 from penstock.sinks.lake.index.tables import Indexes, index_directory
 from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.sessions import Sessions, java_map

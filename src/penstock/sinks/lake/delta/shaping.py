@@ -9,8 +9,8 @@ from pyspark.sql.types import BooleanType, ByteType, DateType, IntegerType, Long
 from penstock.errors import TableError
 from penstock.model.schema import TableId
 from penstock.printable import argument
+from penstock.sinks.evolve import Change
 from penstock.sinks.lake.delta.table_options import DeltaShape
-from penstock.sinks.lake.evolve import Change
 from penstock.sinks.names import source_columns
 from penstock.sinks.spark_sql import quoted
 

@@ -42,9 +42,9 @@ from penstock.errors import TableError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.base import Commit, Compacted, Foreign, Missing
+from penstock.sinks.evolve import Change, assignments, dropped
 from penstock.sinks.files import WRITTEN, written
 from penstock.sinks.lake.access import Access
-from penstock.sinks.lake.evolve import Change, assignments, dropped
 from penstock.sinks.lake.iceberg import adoption, fence
 from penstock.sinks.lake.iceberg.branch import OnBranch
 from penstock.sinks.lake.iceberg.catalog import LOCAL_PROPERTIES, PROPERTIES, Catalog

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from penstock.sinks.lake.evolve import Change
+from penstock.sinks.evolve import Change
 from penstock.sinks.lake.iceberg.branch import OnBranch
 from penstock.sinks.lake.iceberg.files import Classes, schema_fields
 from penstock.sinks.lake.iceberg.manifests import data_files
