@@ -26,7 +26,10 @@ def test_names_are_those_of_spark_or_of_pipeline_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"host": "h", "user": "u"}, "`table`"),
+        ({"host": "h", "user": "u"}, "`table`, or `tables`"),
+        ({**SERVER, "tables": "shop.*"}, "`table`, or `tables`"),
+        ({"host": "h", "user": "u", "tables": "orders"}, "`tables`"),
+        ({**SERVER, "rows": "variant"}, "`rows`"),
         ({"table": "a.b"}, "`host`"),
         ({"table": "orders", "host": "h", "user": "u"}, "`table`"),
         ({**SERVER, "tabel": "x"}, "Did you mean `table`"),
@@ -41,6 +44,13 @@ def test_what_is_wrong_is_named(options: dict[str, str], named: str) -> None:
     with pytest.raises(ConfigError) as found:
         parse(options)
     assert named in str(found.value)
+
+
+def test_patterns_are_divided_by_commas_outside_of_backticks(tmp_path: Path) -> None:
+    made = parse(
+        {"host": "h", "user": "u", "tables": "shop.*, `a,b`.c , x.y", "state": str(tmp_path)}
+    ).pipeline()
+    assert made.tables.include == ["shop.*", "`a,b`.c", "x.y"]
 
 
 def test_the_password_is_not_shown() -> None:

@@ -23,10 +23,10 @@ Make = Callable[..., "Following"]
 class Following:
     """A query that writes a table's changes to Parquet files."""
 
-    def __init__(self, spark: SparkSession, folder: Path, table: str, **options: Any) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, table: str | None, **options: Any) -> None:
         self.spark = spark
         self.folder = folder
-        self.options = {"table": table, "state": folder / "state", **options}
+        self.options = {**({"table": table} if table else {}), "state": folder / "state", **options}
         self.query: StreamingQuery | None = None
 
     def load(self) -> DataFrame:

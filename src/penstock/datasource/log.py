@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from penstock.datasource.definitions import (
     Definitions,
@@ -12,13 +12,22 @@ from penstock.datasource.definitions import (
     what_changed,
 )
 from penstock.datasource.options import RELAY_FOLDER, CdcOptions
-from penstock.datasource.partitions import LogPartition, Partition, TruncatePartition, arrow_schema
+from penstock.datasource.partitions import (
+    LogPartition,
+    Partition,
+    Single,
+    TruncatePartition,
+    arrow_schema,
+    grouped,
+)
 from penstock.datasource.places import offset_of
 from penstock.errors import ConfigError, TableError
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
+from penstock.sources import statements_of
+from penstock.sources.table_filter import TableFilter
 
 
 def open_log(options: CdcOptions) -> RelayLog:
@@ -50,7 +59,7 @@ def present_schema(options: CdcOptions) -> TableSchema:
     log = open_log(options)
     reach, schema = reach_of(log, options), None
     for stretch in _stretches(log, options, reach):
-        if _has_rows(log, options, stretch) or stretch.truncates:
+        if has_rows(log, options.table_id, stretch.range) or stretch.truncates:
             return refuse_unknown(options.table_id, stretch)
         schema = stretch.schema or schema
     if schema is None:
@@ -67,14 +76,17 @@ def _unknown(options: CdcOptions, reach: LogRange) -> ConfigError:
 
 
 def past(options: CdcOptions) -> list[Partition]:
-    """The partitions of a batch query. Raises `TableError` if the table's columns change in between."""
+    """The partitions of a batch query. Raises `TableError` if the columns of its one table change in
+    between."""
     log = open_log(options)
+    if options.is_envelope:
+        return of_many(log, options, stretches_of_many(log, options, reach_of(log, options)))
     found: list[Partition] = []
     of_query: TableSchema | None = None
     before: Stretch | None = None
     for stretch in _stretches(log, options, reach_of(log, options)):
         refuse_unseen(options.table_id, stretch)
-        if _has_rows(log, options, stretch) or stretch.truncates:
+        if has_rows(log, options.table_id, stretch.range) or stretch.truncates:
             schema = refuse_unknown(options.table_id, stretch)
             of_query = of_query or schema
             if before is not None and not same_columns(of_query, schema, options):
@@ -94,29 +106,49 @@ def _stretches(log: RelayLog, options: CdcOptions, reach: LogRange) -> Iterator[
     return Definitions(log, options.table_id, options.types).along(reach)
 
 
-def _has_rows(log: RelayLog, options: CdcOptions, stretch: Stretch) -> bool:
-    return has_rows(log, options, stretch.range)
-
-
-def has_rows(log: RelayLog, options: CdcOptions, reach: LogRange) -> bool:
+def has_rows(log: RelayLog, table: TableId, reach: LogRange) -> bool:
     """Whether the log has rows of the table between two transaction ends."""
     tables: dict[TableId, tuple[int, int]] = log.tables(reach, exact=True)
-    return tables.get(options.table_id, (0, 0))[0] > 0
+    return tables.get(table, (0, 0))[0] > 0
+
+
+def stretches_of_many(
+    log: RelayLog, options: CdcOptions, reach: LogRange
+) -> Iterator[tuple[TableId, Stretch]]:
+    """The stretches of all captured tables that have rows or statements in a part of the log."""
+    captured = TableFilter(options.captured, fold_case=False)
+    statements = statements_of(log, captured, types=options.types)
+    found = {table for table, (events, _) in log.tables(reach, exact=True).items() if events}
+    for statement in log.statements(reach):
+        found |= statements.touched(statement, set(found))
+    for table in sorted(found, key=str):
+        if table in captured:
+            for stretch in Definitions(log, table, options.types).along(reach):
+                yield table, stretch
+
+
+def of_many(
+    log: RelayLog, options: CdcOptions, stretches: Iterable[tuple[TableId, Stretch]]
+) -> list[Partition]:
+    found: list[Single] = []
+    for table, stretch in stretches:
+        refuse_unseen(table, stretch)
+        if has_rows(log, table, stretch.range) or stretch.truncates:
+            found += partitions_of(log, options, stretch, refuse_unknown(table, stretch))
+    return grouped(found, options.partition_bytes)
 
 
 def same_columns(one: TableSchema, other: TableSchema, options: CdcOptions) -> bool:
     return bool(arrow_schema(one, options.types).equals(arrow_schema(other, options.types)))
 
 
-def partitions_of(
-    log: RelayLog, options: CdcOptions, stretch: Stretch, schema: TableSchema
-) -> list[Partition]:
+def partitions_of(log: RelayLog, options: CdcOptions, stretch: Stretch, schema: TableSchema) -> list[Single]:
     """What tasks read of a stretch. Parts end between transactions."""
-    found: list[Partition] = []
+    found: list[Single] = []
     start = stretch.range.start
     while start < stretch.range.end:
         end = Offset(min(log.cut(start, options.partition_bytes), stretch.range.end))
-        if has_rows(log, options, LogRange(start, end)):
+        if has_rows(log, schema.table, LogRange(start, end)):
             found.append(
                 LogPartition(
                     place_of(options), schema, int(start), int(end), options.types, options.before_images

@@ -7,14 +7,15 @@ options of `mysql_cdc`, too.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
-from penstock.config import PipelineConfig, expanded
+from penstock.config import PipelineConfig, TablesConfig, expanded
 from penstock.config import parse as parse_config
 from penstock.config.source_section import options_model
 from penstock.errors import ConfigError
@@ -27,6 +28,8 @@ from penstock.sinks.console.registration import CONSOLE
 NAME = "mysql_cdc"
 RELAY_FOLDER = "relay"
 """The relay log of a source that is given by `host`, in `state`."""
+_PATTERN = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
+"""A pattern in a list with commas. Names in backticks may have commas."""
 _TYPES = tuple(field.name for field in fields(TypeOptions))
 _SERVER = "mysql"
 
@@ -34,8 +37,12 @@ _SERVER = "mysql"
 class CdcOptions(Section):
     """What a query says about its table and log."""
 
-    table: TableName
+    table: TableName | None = None
     """The table, as `database.table`."""
+    tables: tuple[str, ...] = ()
+    """Instead of `table`: patterns of names, with commas between them. Rows come as JSON then."""
+    rows: Literal["json", "variant"] = "json"
+    """With `tables`: what the columns `key` and `row` are, texts or VARIANT."""
     relay_log: str | None = None
     """The folder of a relay log that somebody else writes, or the URL of its archive: `s3://bucket/path`."""
     state: Path | None = None
@@ -62,8 +69,32 @@ class CdcOptions(Section):
     server: dict[str, str] = Field({}, repr=False)
     """The options of the source section that were given."""
 
+    @field_validator("tables", mode="before")
+    @classmethod
+    def _patterns(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        found = tuple(one.strip() for one in _PATTERN.findall(value) if one.strip())
+        TablesConfig(include=[*found])  # raises for a name without a database
+        return found
+
+    @property
+    def is_envelope(self) -> bool:
+        """Whether the query has rows of many tables."""
+        return bool(self.tables)
+
+    @property
+    def what(self) -> str:
+        """What is read, for messages."""
+        return self.table or ", ".join(self.tables)
+
+    @property
+    def captured(self) -> TablesConfig:
+        return TablesConfig(include=[*self.tables] or [exactly(self.table_id)])
+
     @property
     def table_id(self) -> TableId:
+        assert self.table is not None, "a query of one table"
         return TableId.parse(self.table)
 
     def pipeline(self) -> PipelineConfig:
@@ -74,13 +105,14 @@ class CdcOptions(Section):
             {
                 "name": NAME,
                 "source": {"type": _SERVER, **expanded(self.server, NAME)},
-                "tables": {"include": [exactly(self.table_id)]},
+                "tables": self.captured.model_dump(),
                 "sink": {"type": CONSOLE.name},
                 "state": str(state),
                 "relay_log": {"path": str(state / RELAY_FOLDER)},
                 "snapshot": {
                     "mode": self.snapshot, "chunk_rows": self.chunk_rows, "parallel": self.snapshot_parallel
                 },
+                "schema": {"rereads": "resnapshot" if self.snapshot == "initial" else "fail"},
                 "types": {name: getattr(self.types, name) for name in _TYPES},
             },
             where=NAME,
@@ -126,6 +158,14 @@ def parse(options: Mapping[str, str]) -> CdcOptions:
 
 
 def _checked(options: CdcOptions) -> CdcOptions:
+    if (options.table is None) == (not options.tables):
+        raise ConfigError(
+            f"{NAME} needs the option `table`, or `tables`.",
+            hint="`table` names one table, whose columns are those of the query. `tables` has patterns: rows "
+            "of many tables come as JSON.",
+        )
+    if options.rows != "json" and not options.is_envelope:
+        raise ConfigError(f"`rows` of {NAME} has a meaning only with `tables`.")
     if options.relay_log is None and "host" not in options.server:
         raise ConfigError(
             f"{NAME} needs the option `host`, or `relay_log`.",

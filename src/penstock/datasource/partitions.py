@@ -25,7 +25,7 @@ from penstock.spark.tasks import DecodeTask, PlaceTask
 GTID = "_gtid"
 SOURCE_FILE = "_source_file"
 SOURCE_POSITION = "_source_position"
-_SOURCE_FIELDS = (
+SOURCE_FIELDS = (
     pa.field(GTID, pa.string()),
     pa.field(SOURCE_FILE, pa.string()),
     pa.field(SOURCE_POSITION, pa.int64()),
@@ -75,7 +75,48 @@ class TruncatePartition(InputPartition):
     types: TypeOptions
 
 
-Partition = LogPartition | EventPartition | ChunkPartition | TruncatePartition
+@dataclass
+class GroupPartition(InputPartition):
+    """Small parts of several tables, which one task reads."""
+
+    parts: list[LogPartition | EventPartition | TruncatePartition]
+
+
+Single = LogPartition | EventPartition | ChunkPartition | TruncatePartition
+Partition = Single | GroupPartition
+
+
+def grouped(partitions: list[Single], bytes_aim: int) -> list[Partition]:
+    """The same parts for fewer tasks, each with about `bytes_aim` of log."""
+    found: list[Partition] = []
+    group: list[LogPartition | EventPartition | TruncatePartition] = []
+    size = 0
+    for one in partitions:
+        if isinstance(one, ChunkPartition):
+            found.append(one)
+            continue
+        own = 0 if isinstance(one, TruncatePartition) else one.end - one.start
+        if isinstance(one, EventPartition):
+            own = sum(int(split.end) - int(split.start) for split in one.task.splits)
+        if group and size + own > bytes_aim:
+            found.append(GroupPartition(group))
+            group, size = [], 0
+        group.append(one)
+        size += own
+    return [*found, GroupPartition(group)] if group else found
+
+
+def singles(partition: Any) -> list[Single]:
+    """The parts of a partition, each of one table."""
+    return list(partition.parts) if isinstance(partition, GroupPartition) else [partition]
+
+
+def table_of(partition: Single) -> TableSchema:
+    match partition:
+        case EventPartition(task=task) | ChunkPartition(task=task):
+            return TableSchema.from_json(task.table)
+        case _:
+            return partition.table
 
 
 def arrow_schema(table: TableSchema, types: TypeOptions) -> pa.Schema:
@@ -84,17 +125,19 @@ def arrow_schema(table: TableSchema, types: TypeOptions) -> pa.Schema:
     from penstock._core import arrow_schema as of_layout
 
     fields = of_layout(table.to_json(), "changelog", types.to_json())
-    return pa.schema([*fields, *_SOURCE_FIELDS])
+    return pa.schema([*fields, *SOURCE_FIELDS])
 
 
-def read(partition: Any) -> Batches:
-    """The rows of a partition, in the order of the log."""
+def read(partition: Any, surveys: Surveys | None = None) -> Batches:
+    """The rows of a partition of one table, in the order of the log."""
+    surveys = surveys or Surveys()
     match partition:
         case LogPartition():
-            return _read_log(partition)
+            return _read_log(partition, surveys)
         case EventPartition(task=task):
             schema = arrow_schema(TableSchema.from_json(task.table), task.types)
-            transactions = _transactions(partition.place, partition.start, partition.end, task.table)
+            reach = LogRange(Offset(partition.start), Offset(partition.end))
+            transactions = surveys.of(partition.place, reach)
             return _explained(
                 task.table, (transactions.added_to(batch, schema) for batch in tasks.decode(task))
             )
@@ -124,23 +167,28 @@ def _truncated(partition: TruncatePartition) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _transactions(place: str, start: int, end: int, table: str) -> Transactions:
-    """The transactions of a part of the log."""
-    from penstock._core import transactions_of
+class Surveys:
+    """The transactions of parts of the log. Tables that a task reads from one part share them."""
 
-    log = RelayLog.open(LogPlace.at(place))
-    parts = parts_of(log, LogRange(Offset(start), Offset(end)))
-    name = TableSchema.from_json(table).table
-    return Transactions(*transactions_of(parts, [(name.database, name.table)]))
+    def __init__(self) -> None:
+        self._last: tuple[str, LogRange, Transactions] | None = None
+
+    def of(self, place: str, reach: LogRange) -> Transactions:
+        from penstock._core import transactions_of
+
+        if self._last is None or self._last[:2] != (place, reach):
+            parts = parts_of(RelayLog.open(LogPlace.at(place)), reach)
+            self._last = (place, reach, Transactions(*transactions_of(parts, [])))
+        return self._last[2]
 
 
-def _read_log(partition: LogPartition) -> Batches:
+def _read_log(partition: LogPartition, surveys: Surveys) -> Batches:
     from penstock._core import DecodeError, RangeDecoder
 
     log = RelayLog.open(LogPlace.at(partition.place))
     reach = LogRange(Offset(partition.start), Offset(partition.end))
     table, schema = partition.table, arrow_schema(partition.table, partition.types)
-    transactions = _transactions(partition.place, partition.start, partition.end, table.to_json())
+    transactions = surveys.of(partition.place, reach)
     for split in log.splits(reach, table.table, bytes_aim=SPLIT_BYTES):
         try:
             part = opened(split)
@@ -157,7 +205,7 @@ def _read_log(partition: LogPartition) -> Batches:
 
 def without_source(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Rows that were read from the table: they are in no transaction of the log."""
-    added = [pa.nulls(batch.num_rows, field.type) for field in _SOURCE_FIELDS]
+    added = [pa.nulls(batch.num_rows, field.type) for field in SOURCE_FIELDS]
     return pa.RecordBatch.from_arrays([*batch.columns, *added], schema=schema)
 
 

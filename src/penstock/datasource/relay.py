@@ -1,15 +1,23 @@
-"""A table in a relay log that somebody else writes, as a stream."""
+"""Tables in a relay log that somebody else writes, as a stream."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from penstock.datasource.definitions import Definitions, Known, Stretch, refuse_unseen, what_changed
-from penstock.datasource.log import open_log, partitions_of, present_schema, same_columns
+from penstock.datasource.log import (
+    of_many,
+    open_log,
+    partitions_of,
+    present_schema,
+    same_columns,
+    stretches_of_many,
+)
 from penstock.datasource.options import CdcOptions, needs_state
 from penstock.datasource.partitions import Partition
 from penstock.datasource.places import offset_of
@@ -18,7 +26,7 @@ from penstock.disk import directory
 from penstock.disk.replace import replace_file
 from penstock.errors import ConfigError, TableError
 from penstock.model.offset import LogRange, Offset
-from penstock.model.schema import TableSchema
+from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.reader import RelayLog
 
@@ -43,6 +51,10 @@ def _known(state: Path) -> dict[str, Any] | None:
             hint="Begin anew, with a new folder in `state` and a new checkpoint.",
         ) from error
     return found
+
+
+def opened(options: CdcOptions) -> RelayStream:
+    return RelayStreamOfMany(options) if options.is_envelope else RelayStream(options)
 
 
 class RelayStream:
@@ -70,7 +82,7 @@ class RelayStream:
             known = {
                 "log": self._log.uuid, "consumer": str(uuid.uuid4()),
                 "start": int(start), "since": int(start), "given": int(start), "done": int(start),
-                "schema": json.loads(present_schema(options).to_json()),
+                **self._first_known(),
             }  # fmt: skip
         if known["log"] != self._log.uuid:
             raise ConfigError(
@@ -81,7 +93,7 @@ class RelayStream:
         self._turn = Turn()
         self._last: Stretch | None = None
         if (last := known.get("last")) is not None:
-            [self._last] = self._stretches(LogRange(*map(Offset, last)))
+            self._last = self._first_end(LogRange(*map(Offset, last)))
         self._save()
         self._consumer = None
         if self._log.place.folder is not None:
@@ -131,8 +143,7 @@ class RelayStream:
         start = Offset(max(self._known["given"], self._known["since"]))
         end = self._log.end if most is None else min(self._log.end, self._log.cut(start, most))
         if self._last is None:
-            found = self._stretches(LogRange(start, Offset(max(start, end))))
-            self._last = next((one for one in found if one.ends_with is not None and self._ends(one)), None)
+            self._last = self._first_end(LogRange(start, Offset(max(start, end))))
             if self._last is not None:
                 self._known["last"] = [int(self._last.range.start), int(self._last.range.end)]
                 self._save()
@@ -142,6 +153,14 @@ class RelayStream:
         if self._turn.is_done(int(end)):
             self._report(self._last)
         return int(end)
+
+    def _first_known(self) -> dict[str, Any]:
+        return {"schema": json.loads(present_schema(self._options).to_json())}
+
+    def _first_end(self, reach: LogRange) -> Stretch | None:
+        """The first stretch at whose end the query cannot go on."""
+        found = self._stretches(reach)
+        return next((one for one in found if one.ends_with is not None and self._ends(one)), None)
 
     def _stretches(self, reach: LogRange) -> list[Stretch]:
         known = Known(reach.start, self._schema)
@@ -181,9 +200,12 @@ class RelayStream:
                 f"at {after}.",
                 hint="Begin anew, with a new folder in `state` and a new checkpoint.",
             )
+        return self._parts(LogRange(Offset(after), Offset(last)))
+
+    def _parts(self, reach: LogRange) -> list[Partition]:
         return [
             partition
-            for stretch in self._stretches(LogRange(Offset(after), Offset(last)))
+            for stretch in self._stretches(reach)
             for partition in partitions_of(self._log, self._options, stretch, self._schema)
         ]
 
@@ -199,3 +221,41 @@ class RelayStream:
 
     def close(self) -> None:
         self._closing.close()
+
+
+class RelayStreamOfMany(RelayStream):
+    """The same for many tables, which goes on where columns change. It only ends where rows changed that are
+    not in the log, and goes on behind that when it is started again."""
+
+    _table: TableId | None = None
+    """The table of the stretch `_last`."""
+
+    def _first_known(self) -> dict[str, Any]:
+        return {}
+
+    def _first_end(self, reach: LogRange) -> Stretch | None:
+        ends = [
+            (table, one) for table, one in stretches_of_many(self._log, self._options, reach) if one.unseen
+        ]
+        if not ends:
+            return None
+        self._table, found = min(ends, key=lambda end: end[1].range.end)
+        return found
+
+    def _report(self, stretch: Stretch) -> None:
+        self._known |= {"since": int(stretch.range.end), "last": None}
+        self._save()
+        assert self._table is not None, "the stretch has a table"
+        raise TableError(
+            f"{what_changed(stretch)} changed rows of {self._table} that are not in the log: "
+            f"{stretch.unseen}.",
+            hint="The query has every change before that. Start it again, with the same checkpoint: it goes "
+            "on behind the statement, without those changes.",
+            table=str(self._table),
+            offset=int(stretch.range.end),
+        )
+
+    def _parts(self, reach: LogRange) -> list[Partition]:
+        stretches = stretches_of_many(self._log, self._options, reach)
+        # The end of a part was reported, or will be once Spark has the part.
+        return of_many(self._log, self._options, ((t, replace(one, unseen="")) for t, one in stretches))

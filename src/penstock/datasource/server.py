@@ -1,12 +1,13 @@
-"""A server's table as a stream: its rows, and then its changes.
+"""A server's tables as a stream: their rows, and then their changes.
 
 This is a pipeline whose target is Spark's own query. It has the receiver, the planner and the reader of
 chunks of every pipeline, in the process that Spark has for the stream. A plan is applied as soon as it is
 stored in a file of its own (`plans.py`); micro-batches are ranges of plans. A plan names log ranges and
 staged chunks, so Spark can ask for it again. When Spark says that a batch is done, its plans are removed.
 
-When the table's columns change, the plan ends there. The call that would begin the next batch fails, and
-says so. From then on a query that is loaded has the new columns.
+When the columns of a query's table change, the plan ends there. The call that would begin the next batch
+fails, and says so. From then on a query that is loaded has the new columns. A query of many tables goes on
+(`envelope.py`). `ends.py` says what ends a query.
 """
 
 from __future__ import annotations
@@ -17,18 +18,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from penstock import config as configuration
 from penstock.cascades.keys import is_unfinished
 from penstock.config import PipelineConfig
+from penstock.datasource.ends import REPORTED, ends_of
 from penstock.datasource.options import CdcOptions, needs_state
 from penstock.datasource.partitions import (
     ChunkPartition,
     EventPartition,
     Partition,
+    Single,
     TruncatePartition,
-    arrow_schema,
+    grouped,
 )
 from penstock.datasource.plans import Plans
 from penstock.datasource.turn import Turn
@@ -44,14 +47,16 @@ from penstock.model.plan import (
     TablePlan,
     TruncateTarget,
 )
-from penstock.model.schema import TableSchema
+from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import TableState
 from penstock.planning.discovery import discover
+from penstock.planning.resnapshots import Resnapshots
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.runtime.log_needs import needed, register
 from penstock.runtime.planning_loop import Planning, Renewal, has_planned, make_planner
 from penstock.runtime.staging_place import open_staging
+from penstock.sinks.base import Ours, Sink
 from penstock.snapshot.chunk_jobs import InProcess
 from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.gate import Gate
@@ -67,10 +72,8 @@ from penstock.spark.table_outcome import outcome_of
 from penstock.spark.tasks import DecodeTask, PlaceTask
 from penstock.state import StateStore
 
-REPORTED = "mysql_cdc definition"
-"""In the state: the definition that queries have."""
 LIMIT = "mysql_cdc last epoch"
-"""In the state: the last epoch of that definition, while a change of it has not been reported."""
+"""In the state: the last epoch before what ends the query, while that has not been reported."""
 WAIT_SECONDS = 120.0
 """How long the receiver may take to begin the relay log, as in pipelines. Then the query fails."""
 RESTART_SECONDS_MAX = 60.0
@@ -96,6 +99,14 @@ def definition(options: CdcOptions) -> TableSchema:
     if found is None:
         raise ConfigError(f"There is no table {options.table} at the source.")
     return found
+
+
+class NoTarget:
+    """What stands for a target where rows go to a query: it may have rows, so they are taken back by
+    `truncate` before the table is read again."""
+
+    def open(self, table: TableId) -> Ours:
+        return Ours(None, (), empty=False)
 
 
 class ServerStream:
@@ -189,13 +200,17 @@ class ServerStream:
         """Plans what has arrived, about `most` bytes of log. Returns how many it planned, at least 1 if it
         planned something."""
         planned = 0
-        while most is None or planned < most:
+        while (most is None or planned < most) and self._state.meta(LIMIT) is None:
+            if not self._state.has_pending():
+                self._resnapshots.work()
+                if self._ends.is_there():  # without a plan: a chunk cannot be read, a new definition
+                    self._state.set_meta(LIMIT, str(self._state.last_epoch()))
+                    break
             plan = self._next()
             if plan is None:
                 break
             planned += max(1, plan.range.bytes)
-            if self._hand_over(plan):
-                break
+            self._hand_over(plan)
         return planned
 
     def _next(self) -> EpochPlan | None:
@@ -203,48 +218,21 @@ class ServerStream:
             return None
         return self._state.pending()[0]
 
-    def _hand_over(self, plan: EpochPlan) -> bool:
-        """Hands a plan to the query. Returns whether it is the last one of its definition."""
+    def _hand_over(self, plan: EpochPlan) -> None:
+        """Hands a plan to the query."""
         self._plans.put(plan)
         outcomes = [outcome_of(table) for table in plan.tables]
         with self._state.transaction():
             record(self._state, plan, outcomes, discard=self._staging.discard, rereads_max=0, merges=False)
-            is_last = self._differs()
-            if is_last:
+            if self._ends.is_there():
                 self._state.set_meta(LIMIT, str(plan.epoch))
-        return is_last
-
-    def _differs(self) -> bool:
-        """Whether the query cannot go on with its definition."""
-        table = self._state.table(self._options.table_id)
-        if table is None or table.parked is not None:
-            return True
-        known, types = TableSchema.from_json(self._state.meta(REPORTED) or "{}"), self._options.types
-        return not arrow_schema(known, types).equals(arrow_schema(table.schema, types))
 
     def _report(self) -> None:
-        """Raises `TableError`. The next query has the definition of now."""
-        table = self._state.table(self._options.table_id)
-        if table is None or table.parked is not None:
-            reason, hint = "it is gone", ""
-            if table is not None and table.parked is not None:
-                reason, hint = table.parked.reason, table.parked.hint
-            raise TableError(
-                f"{self._options.table} cannot be followed any further: {reason}",
-                hint=f"{hint} Begin anew, with a new folder in `state` and a new checkpoint.".strip(),
-                table=self._options.table,
-            )
-        changes = [one for one in self._state.history() if one.table == table.table]
-        what = f" at offset {changes[-1].offset}: {changes[-1].what}" if changes else ""
+        """Raises `TableError`. The next query goes on with what is true now."""
         with self._state.transaction():
-            self._state.set_meta(REPORTED, table.schema.to_json())
+            error = self._ends.report()
             self._state.remove_meta(LIMIT)
-        raise TableError(
-            f"The columns of {self._options.table} have changed{what}. The query has every change before "
-            "that.",
-            hint="Load and start the query again, with the same checkpoint: it goes on with the new columns.",
-            table=self._options.table,
-        )
+        raise error
 
     def _check(self) -> None:
         self._receiver.check()
@@ -254,13 +242,13 @@ class ServerStream:
     def partitions(self, after: int, last: int) -> list[Partition]:
         """What tasks read for the epochs after one, up to another."""
         self._turn.given(last)
-        found: list[Partition] = []
+        found: list[Single] = []
         for plan in self._plans.between(after, last):
             for table in plan.tables:
                 found += self._of_table(plan, table)
-        return found
+        return grouped(found, self._options.partition_bytes) if self._options.is_envelope else [*found]
 
-    def _of_table(self, plan: EpochPlan, table: TablePlan) -> Iterator[Partition]:
+    def _of_table(self, plan: EpochPlan, table: TablePlan) -> Iterator[Single]:
         schema, types = table.schema, self._options.types
         for step in table.steps:
             match step:
@@ -288,7 +276,7 @@ class ServerStream:
                 case _:
                     pass  # says nothing about rows
 
-    def _events(self, schema: TableSchema, step: ApplyEvents) -> Iterator[Partition]:
+    def _events(self, schema: TableSchema, step: ApplyEvents) -> Iterator[Single]:
         for split in step.splits:
             start = self._log.committed_before(split.start)
             end = split.end
@@ -338,9 +326,8 @@ class ServerStream:
         self._wait(lambda: relay_log.refresh() >= planned, "the receiver to recover the relay log")
         captured = TableFilter(config.tables, fold_case=source.catalog.fold_case)
         discover(state, relay_log, source, captured, config, append_only=True, wait=self._wait)
-        table = state.table(self._options.table_id)
-        if table is not None and state.meta(REPORTED) is None:
-            state.set_meta(REPORTED, table.schema.to_json())
+        self._ends = ends_of(self._options, state)
+        self._ends.begin()
         self._plans = Plans(config.state / "plans")
         store = open_staging(config, state)
         self._staging = Staging(store)
@@ -351,6 +338,9 @@ class ServerStream:
         )
         self._planning = Planning(state, relay_log, planner)
         self._renewal = Renewal(relay_log, receiver.renew)
+        self._resnapshots = Resnapshots(
+            state, relay_log, source, config, cast(Sink, NoTarget()), wait=self._wait, renew=self._renewal.ask
+        )
         self._chunks = self._reader(config, place, captured)
         stack.callback(self._chunks.stop)
         self._chunks.start()

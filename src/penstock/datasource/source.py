@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 class MySqlCdc(DataSource):
-    """Changes of one MySQL or MariaDB table. Options: docs/spark-source.md."""
+    """Changes of tables of MySQL or MariaDB. Options: docs/spark-source.md."""
 
     @classmethod
     def name(cls) -> str:
         return "mysql_cdc"
 
     def schema(self) -> StructType:
-        return _spark_schema(_definition(self._parsed), self._parsed)
+        return _spark_schema(self._parsed)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(self._parsed, schema)
@@ -69,13 +69,11 @@ class BatchReader(DataSourceReader):
         return past(self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from penstock.datasource.partitions import read
-
-        return read(partition)
+        return _read(partition, self._options)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """The changes of a table as they come. Spark keeps one of these for offsets, and sends a copy to each
+    """The changes as they come. Spark keeps one of these for offsets, and sends a copy to each
     task. Only the first one opens the stream."""
 
     def __init__(self, options: CdcOptions, schema: StructType) -> None:
@@ -126,9 +124,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return stream.partitions(start["offset"], end["offset"])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from penstock.datasource.partitions import read
-
-        return read(partition)
+        return _read(partition, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._opened().done(end["offset"])
@@ -145,9 +141,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
                 self._stream = ServerStream(self._options)
             else:
-                from penstock.datasource.relay import RelayStream
+                from penstock.datasource.relay import opened
 
-                self._stream = RelayStream(self._options)
+                self._stream = opened(self._options)
             _refuse_own(self._schema, self._options)
         return self._stream
 
@@ -171,21 +167,33 @@ def _definition(options: CdcOptions) -> TableSchema:
     return definition(options)
 
 
-def _spark_schema(table: TableSchema, options: CdcOptions) -> StructType:
+def _read(partition: InputPartition, options: CdcOptions) -> Iterator[pa.RecordBatch]:
+    if options.is_envelope:
+        from penstock.datasource.envelope import read_enveloped
+
+        return read_enveloped(partition, options)
+    from penstock.datasource.partitions import read
+
+    return read(partition)
+
+
+def _spark_schema(options: CdcOptions) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    from penstock.datasource.envelope import envelope_schema
     from penstock.datasource.partitions import arrow_schema
 
-    return from_arrow_schema(arrow_schema(table, options.types), prefer_timestamp_ntz=True)
+    if options.is_envelope:
+        return from_arrow_schema(envelope_schema(options), prefer_timestamp_ntz=True)
+    return from_arrow_schema(arrow_schema(_definition(options), options.types), prefer_timestamp_ntz=True)
 
 
 def _refuse_own(schema: StructType, options: CdcOptions) -> None:
-    """Raises `ConfigError` for columns that are not those of the table."""
+    """Raises `ConfigError` for columns that are not those of the query."""
     from penstock.errors import ConfigError
 
-    table = _spark_schema(_definition(options), options)
-    if schema != table:
+    if schema != _spark_schema(options):
         raise ConfigError(
-            f"The query was loaded with other columns than {options.table} has now.",
+            f"The query was loaded with other columns than {options.what} has now.",
             hint="Load it again, without a schema of your own.",
         )
