@@ -3,9 +3,12 @@ it."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.model.offset import LogRange, Offset
+from penstock.relaylog.index import Entry
 from penstock.relaylog.reader import RelayLog
 
 if TYPE_CHECKING:
@@ -21,15 +24,30 @@ def parts_of(log: RelayLog, range_: LogRange) -> list[LogPart]:
         start, end = max(range_.start, Offset(name.base)), min(range_.end, end)
         if start >= end:
             continue
-        places = []
-        file, position = "", 0
-        for entry in log.entries_of(name):
-            before = (file, position)
-            file, _, place = entry.position.text.rpartition(":")
-            position = int(place or 0)
-            # All events of a span come from one file of the source.
-            if entry.end > start and entry.start < end:
-                places.append((int(entry.start), file, before[1] if before[0] == file else 0))
+        places = _places(log.entries_of(name), start, end)
         bytes_of = log.place.files.file(name, start, end)
         parts.append((bytes_of, int(name.base), int(start - name.base), int(end - name.base), places))
     return parts
+
+
+def _places(entries: Sequence[Entry], start: Offset, end: Offset) -> list[tuple[int, str, int]]:
+    """Offset, file and position at the source where each span of a part begins. An open segment has an entry
+    for each flush, so only those of the part are looked at."""
+    first = bisect_right(entries, start, key=lambda entry: entry.end)
+    before = _place_of(entries[first - 1]) if first else ("", 0)
+    found = []
+    for number in range(first, len(entries)):
+        entry = entries[number]
+        if entry.start >= end:
+            break
+        place = _place_of(entry)
+        # All events of a span come from one file of the source.
+        found.append((int(entry.start), place[0], before[1] if before[0] == place[0] else 0))
+        before = place
+    return found
+
+
+def _place_of(entry: Entry) -> tuple[str, int]:
+    """The source's file and position at the end of an entry."""
+    file, _, position = entry.position.text.rpartition(":")
+    return file, int(position or 0)
