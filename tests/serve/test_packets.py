@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.serve.entry import CanalEntry
 
+from penstock.model.offset import Offset
 from penstock.serve import packets
+from penstock.serve.batches import Block, Piece, Place
 from penstock.serve.packets import BadPacket
 
 TEXT = st.text(max_size=20)
@@ -55,7 +57,7 @@ def test_an_acknowledgement_is_read_as_it_was_written(destination: str, client: 
 
 @given(st.integers(-1, 2**62), st.lists(st.binary(max_size=5000), max_size=5))
 def test_a_batch_is_what_the_library_reads(batch: int, entries: list[bytes]) -> None:
-    data = b"".join(packets.messages(batch, entries))
+    data = b"".join(packets.messages(batch, [Block([Piece(Place(Offset(0)), entries)])]))
     assert struct.unpack(">i", data[:4]) == (len(data) - 4,)
     packet = CanalEntry.Packet.FromString(data[4:])
     assert (packet.type, packet.version, packet.compression) == (7, 1, 0)

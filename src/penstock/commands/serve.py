@@ -9,7 +9,8 @@ from pathlib import Path
 
 from penstock.commands.terminal import say, say_json
 from penstock.serve import settings
-from penstock.serve.server import Server, listening
+from penstock.serve.listeners import Listeners
+from penstock.serve.server import Server
 
 _M_ARENA_MAX = -8  # mallopt(3)
 _ARENAS_MAX = 2  # one for the event loop, one for threads that read
@@ -22,8 +23,7 @@ def serve(file: Path, *, check: bool, as_json: bool) -> None:
     for warning in warnings(config):
         say_json({"warning": warning}) if as_json else say(f"Warning: {warning}")
     if check:
-        for name, address in config.listen.addresses.items():
-            listening(address, f"listen.{name}").close()
+        Listeners(config).close()
         config.pipeline  # noqa: B018  # raises what it does not accept
         say_json({"ok": True}) if as_json else say("The file can be served.")
         return
@@ -36,6 +36,8 @@ def serve(file: Path, *, check: bool, as_json: bool) -> None:
             say(f"Serving {names} to clients of Canal at {addresses['canal']}.")
             if "http" in addresses:
                 say(f"HTTP is at http://{addresses['http']}/destinations.")
+            if "grpc" in addresses:
+                say(f"Arrow Flight is at {addresses['grpc']}.")
 
     _share_arenas()
     server = Server(config, file, ready)
@@ -63,18 +65,19 @@ def warnings(config: settings.ServerConfig) -> list[str]:
                 f"The user {name} has `password_sha256` alone. Java clients from Canal 1.1.3 on scramble the "
                 "password, which needs `password_sha1_sha1` or `password`; they will be refused."
             )
-    if not config.users and not _is_local(config.listen.canal):
-        found.append(
-            f"There are no `users`: anybody who reaches {config.listen.canal} can read all destinations."
-        )
-    if config.listen.http is not None and config.http_token is None and not _is_local(config.listen.http):
-        found.append(
-            f"There is no `http_token`: anybody who reaches {config.listen.http} can read all destinations."
-        )
+    tokens = bool(config.http_token or config.tokens)
+    protected = {"canal": bool(config.users), "http": tokens, "grpc": tokens or bool(config.users)}
+    encrypted = config.tls.listeners if config.tls is not None else []
+    for name, address in config.listen.addresses.items():
+        if _is_local(address):
+            continue
+        if not protected[name]:
+            needed = "users" if name == "canal" else "tokens"
+            found.append(f"There are no `{needed}`: anybody who reaches {address} can read all destinations.")
+        if name not in encrypted:
+            found.append(f"What clients at {address} read is not encrypted (`tls`).")
     if config.zookeeper:
         found.append("`zookeeper` is reserved: there is no failover between servers yet.")
-    if config.listen.grpc is not None:
-        found.append("`listen.grpc` is reserved: nothing listens there yet.")
     return found
 
 

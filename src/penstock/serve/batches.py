@@ -9,11 +9,17 @@ limit itself is divided. Batches are acknowledged in the order in which they wer
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, islice
+from typing import TypeVar
 
 from penstock.model.offset import Offset
+
+T = TypeVar("T")
 
 BATCH_BYTES_MAX = 4 * 1024**2
 """The most bytes of entries in a batch, whatever the client asks for. Only a single entry may be larger.
@@ -29,15 +35,28 @@ class Place:
     offset: Offset
     entries: int = 0
 
+    def __str__(self) -> str:
+        return f"{self.offset}.{self.entries}"
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """Raises `ValueError`."""
+        match = re.fullmatch(r"([0-9]{1,18})\.([0-9]{1,18})", text)
+        if match is None:
+            raise ValueError("this is not a place in the log")
+        return cls(Offset(int(match[1])), int(match[2]))
+
 
 @dataclass(frozen=True)
 class Piece:
-    """Entries of one transaction, or of a statement outside of transactions. `start`: the place before the
-    first of them. `end`: where the transaction ends; None: more of it follows, or may follow."""
+    """Entries of one transaction, or of a statement. `start`: the place before the first of them. `end`:
+    where the transaction ends; None: more of it follows, or may follow. `until`: where it ends if that is
+    known and more of it may follow: behind a statement."""
 
     start: Place
     entries: Sequence[bytes]
     end: Offset | None = None
+    until: Offset | None = None
 
     def place(self, count: int) -> Place:
         """The place behind the first `count` entries."""
@@ -45,16 +64,79 @@ class Piece:
             return Place(self.end)
         return Place(self.start.offset, self.start.entries + count)
 
+    def before(self, count: int) -> Piece:
+        """The first `count` entries, and not all."""
+        return Piece(self.start, self.entries[:count], None, self.until)
+
+    def behind(self, count: int) -> Piece:
+        """What is behind the first `count` entries."""
+        return Piece(self.place(count), self.entries[count:], self.end, self.until) if count else self
+
+    @cached_property
+    def bytes(self) -> int:
+        return sum(map(len, self.entries))
+
+
+class Block:
+    """Pieces that were read together. Subscribers of the same entries share it, and what is made of it."""
+
+    __slots__ = ("_rendered", "bytes", "items", "pieces")
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        self.pieces = tuple(pieces)
+        self.items = sum(len(one.entries) for one in self.pieces)
+        self.bytes = sum(one.bytes for one in self.pieces)
+        self._rendered: dict[Callable[[Block], object], object] = {}
+
+    @classmethod
+    def of(cls, pieces: Iterable[Piece]) -> Block | None:
+        """Without pieces that say nothing. None: none do."""
+        kept: list[Piece] = []
+        for one in pieces:
+            # The end of a transaction may come without an entry.
+            if one.entries or (one.end is not None and (not kept or kept[-1].end is None)):
+                kept.append(one)
+        return cls(kept) if any(one.entries for one in kept) else None
+
+    @property
+    def end(self) -> Offset | None:
+        """Where its last transaction ends. None: more of it may follow."""
+        return self.pieces[-1].end
+
+    @property
+    def place(self) -> Place:
+        """The place behind it."""
+        last = self.pieces[-1]
+        return last.place(len(last.entries))
+
+    def entries(self) -> Iterator[bytes]:
+        return chain.from_iterable(one.entries for one in self.pieces)
+
+    def rendered(self, render: Callable[[Block], T]) -> T:
+        """What a function makes of this block. It is made once."""
+        found = self._rendered.get(render)
+        if found is None:
+            found = self._rendered[render] = render(self)
+        return found  # type: ignore[return-value]
+
 
 @dataclass(frozen=True)
 class Limit:
     """The most that a batch may have: a number of entries, and bytes of entries. `items` 0: any number."""
 
     items: int = 0
-    bytes: int = BATCH_BYTES_MAX
+    size: int = BATCH_BYTES_MAX
 
     def allows(self, items: int, size: int) -> bool:
-        return (not self.items or items <= self.items) and size <= self.bytes
+        return (not self.items or items <= self.items) and size <= self.size
+
+    def count(self, entries: Sequence[bytes], items: int, size: int) -> int:
+        """How many entries fit behind `items` entries with `size` bytes. The first one of a batch does."""
+        for number, entry in enumerate(entries):
+            items, size = items + 1, size + len(entry)
+            if items > 1 and not self.allows(items, size):
+                return number
+        return len(entries)
 
 
 @dataclass(frozen=True)
@@ -65,65 +147,80 @@ class Batch:
 
 
 class ReadAhead:
-    """Entries that were read and not given yet, in order."""
+    """What was read and not given yet, in order."""
 
     def __init__(self) -> None:
-        self._pieces: deque[Piece] = deque()
-        self._taken = 0
-        """Entries of the first piece that were given."""
-        self.bytes = 0
+        self._begun: deque[Piece] = deque()
+        """The rest of a block of which something was given. It comes before `_blocks`."""
+        self._blocks: deque[Block] = deque()
+        self.items = self.bytes = 0
 
     def __bool__(self) -> bool:
-        return bool(self._pieces)
+        return bool(self._begun or self._blocks)
 
     def clear(self) -> None:
-        self._pieces.clear()
-        self._taken = self.bytes = 0
+        self._begun.clear()
+        self._blocks.clear()
+        self.items = self.bytes = 0
 
-    def add(self, pieces: Sequence[Piece]) -> None:
-        for piece in pieces:
-            if piece.entries:
-                self._pieces.append(piece)
-                self.bytes += sum(map(len, piece.entries))
+    def add(self, block: Block) -> None:
+        self._blocks.append(block)
+        self.items += block.items
+        self.bytes += block.bytes
 
-    def take(self, limit: Limit, *, more: bool) -> tuple[list[bytes], Place] | None:
-        """The entries of the next batch, and the place behind them. `more`: something may be read behind what
-        is here. None: nothing is here, or more must be read first to fill the batch."""
-        items = size = 0
-        whole: tuple[int, int] | None = None  # pieces and entries up to the last transaction's end that fits
-        fits = 0  # entries that fit, of the first transaction
-        full = False
-        for number, piece in enumerate(self._pieces):
-            entries = piece.entries[self._taken :] if not number else piece.entries
-            for entry in entries:
-                items, size = items + 1, size + len(entry)
-                if not limit.allows(items, size) and (fits or whole):
-                    full = True
-                    break
-                fits += 1
-            if full:
-                break
-            if piece.end is not None:
-                whole = number + 1, fits
-        full = full or not limit.allows(items + 1, size + 1)
-        if not fits or (more and not full):
+    def take(self, limit: Limit, *, more: bool, whole: bool = False) -> tuple[list[Block], Place] | None:
+        """The next batch, and the place behind it. `more`: something may be read behind what is here, and
+        belongs to the batch if it fits. `whole`: the rest of a transaction may be read, and a batch that it
+        fits into waits for it. None: nothing is here, or the batch waits."""
+        blocks, items, size = self._whole_blocks(limit)
+        behind = chain.from_iterable(one.pieces for one in islice(self._blocks, blocks, None))
+        pieces, boundary = 0, 0 if blocks else None  # of the pieces that fit, those up to a transaction's end
+        part, full = 0, False
+        for piece in behind if blocks else chain(self._begun, behind):
+            if limit.allows(items + len(piece.entries), size + piece.bytes):
+                items, size, pieces = items + len(piece.entries), size + piece.bytes, pieces + 1
+                if piece.end is not None:
+                    boundary = pieces
+                continue
+            full = True
+            if boundary is None:
+                part = limit.count(piece.entries, items, size)
+            break
+        if not full and not limit.allows(items + 1, size + 1):
+            full = True
+        if not items and not part:
             return None
-        return self._cut(fits if whole is None else whole[1])
+        if not full and (more or (whole and boundary is None)):
+            return None
+        if boundary is not None:
+            pieces, part = boundary, 0
+        return self._cut(blocks, pieces, part)
 
-    def _cut(self, count: int) -> tuple[list[bytes], Place]:
-        found: list[bytes] = []
-        while True:
-            piece = self._pieces[0]
-            part = piece.entries[self._taken : self._taken + count - len(found)]
-            found += part
-            self._taken += len(part)
-            place = piece.place(self._taken)
-            if self._taken == len(piece.entries):
-                self._pieces.popleft()
-                self._taken = 0
-            if len(found) == count:
-                self.bytes -= sum(map(len, found))
-                return found, place
+    def _whole_blocks(self, limit: Limit) -> tuple[int, int, int]:
+        """How many blocks fit that end with a transaction, with their entries and bytes."""
+        count = items = size = 0
+        if not self._begun:
+            for block in self._blocks:
+                if block.end is None or not limit.allows(items + block.items, size + block.bytes):
+                    break
+                count, items, size = count + 1, items + block.items, size + block.bytes
+        return count, items, size
+
+    def _cut(self, blocks: int, pieces: int, part: int) -> tuple[list[Block], Place]:
+        """Takes blocks, and behind them pieces, and a part of the next piece."""
+        found = [self._blocks.popleft() for _ in range(blocks)]
+        while len(self._begun) < pieces + bool(part):
+            self._begun.extend(self._blocks.popleft().pieces)
+        taken = [self._begun.popleft() for _ in range(pieces)]
+        if part:
+            piece = self._begun.popleft()
+            taken.append(piece.before(part))
+            self._begun.appendleft(piece.behind(part))
+        if taken:
+            found.append(Block(taken))
+        self.items -= sum(one.items for one in found)
+        self.bytes -= sum(one.bytes for one in found)
+        return found, found[-1].place
 
 
 class Outstanding:
@@ -131,14 +228,15 @@ class Outstanding:
 
     def __init__(self) -> None:
         self._batches: deque[Batch] = deque()
-        self._last = 0
+        self.given = 0
+        """The number of the newest batch."""
 
     def __len__(self) -> int:
         return len(self._batches)
 
     def add(self, start: Place, end: Place) -> Batch:
-        self._last += 1
-        batch = Batch(self._last, start, end)
+        self.given += 1
+        batch = Batch(self.given, start, end)
         self._batches.append(batch)
         return batch
 

@@ -9,15 +9,22 @@ from typing import Any
 
 from penstock.errors import ConfigError
 from penstock.serve.batches import Place
+from penstock.serve.feed import FeedFormat, View
 from penstock.serve.log import ServedLog
+from penstock.serve.mysql import StartAt
 from penstock.serve.positions import Positions, Subscribed
+from penstock.serve.reader import Reader
 from penstock.serve.settings import DestinationSection
 from penstock.serve.subscription import Refused, Subscription
+from penstock.serve.tails import Tails
 
 log = logging.getLogger(__name__)
 
 CLIENTS_MAX = 1000
 """Client ids of one destination. Each costs a line in its file, and a place up to which the log is kept."""
+OF_FLIGHT = "flight:"
+"""Before the ids of clients that get rows as JSON. They are not those of Canal's clients: a place inside of a
+transaction counts other entries."""
 _CLIENT_ID = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
 
 
@@ -30,14 +37,18 @@ class Destination:
         options: DestinationSection,
         served: ServedLog,
         positions: Positions,
+        tails: Tails,
         threads: Executor,
+        takeover_seconds: float,
     ) -> None:
         """Raises `ConfigError` if the stored positions cannot be used."""
         self.name = name
         self.options = options
         self._served = served
         self._positions = positions
+        self._tails = tails
         self._threads = threads
+        self.takeover_seconds = takeover_seconds
         self._stored: dict[str, Subscribed] = {}
         self._safe: dict[str, Subscribed] | None = None
         self.subscriptions: dict[str, Subscription] = {}
@@ -48,10 +59,25 @@ class Destination:
                     "log has: an older copy of the log is here.",
                     hint="Bring back the newer relay log, or remove the destination's file of positions.",
                 )
-            self.subscriptions[client_id] = self._subscription(client)
+            self.subscriptions[client_id] = self._subscription(client_id, client)
 
-    def _subscription(self, client: Subscribed) -> Subscription:
-        return Subscription(self._served, self.options, client, threads=self._threads, stored=self.store)
+    def _subscription(self, client_id: str, client: Subscribed) -> Subscription:
+        return Subscription(
+            self._served, self.options, client, tails=self._tails, threads=self._threads, stored=self.store,
+            format="json" if client_id.startswith(OF_FLIGHT) else "canal-entry",
+        )  # fmt: skip
+
+    def reader(self, filter: str, start: Place | StartAt, format: FeedFormat) -> Reader:
+        """Reads for somebody who keeps his place himself. Raises `BadFilter`, `ConfigError` and `Refused`."""
+        tables = self.options.tables.narrowed(filter)
+        if isinstance(start, StartAt):
+            place = Place(self._served.offset_of(start))
+        elif self._served.start <= start.offset <= self._served.end:
+            place = start
+        else:
+            raise Refused(f"the relay log does not have the place {start} (any more)")
+        view = View.of(self.options, tables, format)
+        return Reader(self._served, self._tails, view, place, self._threads)
 
     def existing(self, client_id: str) -> Subscription:
         """Raises `Refused`."""
@@ -65,12 +91,12 @@ class Destination:
         `ConfigError`."""
         found = self.subscriptions.get(client_id)
         if found is None:
-            if not _CLIENT_ID.match(client_id):
+            if not _CLIENT_ID.match(client_id.removeprefix(OF_FLIGHT)):
                 raise Refused("a client's id has letters, digits, dots and dashes, at most 64")
             if len(self.subscriptions) >= CLIENTS_MAX:
                 raise Refused(f"{self.name} has {CLIENTS_MAX} clients already")
             place = Place(self._served.offset_of(self.options.start))
-            found = self.subscriptions[client_id] = self._subscription(Subscribed(place))
+            found = self.subscriptions[client_id] = self._subscription(client_id, Subscribed(place))
             self.store()
         return found
 
@@ -99,10 +125,6 @@ class Destination:
     @property
     def clients(self) -> dict[str, Subscribed]:
         return {name: one.client for name, one in list(self.subscriptions.items())}
-
-    def log_has_grown(self) -> None:
-        for one in self.subscriptions.values():
-            one.log_has_grown()
 
     def report(self) -> dict[str, Any]:
         return {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from penstock._core import DecodeError, EncodedMessages, LogEncoder, SchemaMismatch
@@ -29,26 +30,37 @@ _NO_TABLE = [("", "")]
 """No table has this name, so only statements are read."""
 
 
+Message = tuple[int | None, bytes | None, bytes | None, int]
 FeedFormat = Literal["canal-entry", "json"]
+
+
+@dataclass(frozen=True)
+class View:
+    """What entries subscribers get of the log. Equal views have equal entries."""
+
+    tables: Filter
+    format: FeedFormat
+    ddl: bool
+    row_statements: bool
+    transaction_entries: bool
+    faithful: bool
+
+    @classmethod
+    def of(cls, options: DestinationSection, tables: Filter, format: FeedFormat = "canal-entry") -> View:
+        canal = format == "canal-entry"
+        return cls(
+            tables, format, options.ddl, options.row_statements, canal and options.transaction_entries,
+            canal and options.faithful,
+        )  # fmt: skip
 
 
 class Feed:
     """The entries behind `place`. `passed`: up to here everything was read."""
 
-    def __init__(
-        self,
-        served: ServedLog,
-        tables: Filter,
-        options: DestinationSection,
-        place: Place,
-        *,
-        format: FeedFormat = "canal-entry",
-    ) -> None:
+    def __init__(self, served: ServedLog, view: View, place: Place) -> None:
         self._served = served
-        self._tables = tables
-        self._options = options
-        self._format: FeedFormat = format
-        self._format_options = json.dumps({"faithful": options.faithful} if format == "canal-entry" else {})
+        self._view = view
+        self._format_options = json.dumps({"faithful": view.faithful} if view.format == "canal-entry" else {})
         self._skip = place.entries
         self._encoder: LogEncoder | None = None
         self._part_end = place.offset
@@ -60,10 +72,11 @@ class Feed:
         """Where the transaction ends whose statement was just given; rows of it may follow."""
         self.passed = place.offset
 
-    def read(self) -> list[Piece] | None:
-        """The next pieces, which may be none. None: at the end of the log. Raises `PenstockError`."""
+    def read(self, size: int = READ_BYTES) -> list[Piece] | None:
+        """The next pieces, which may be none, of about `size` bytes. None: at the end of the log. Raises
+        `PenstockError`."""
         if self._encoder is None:
-            part = self._served.part(self.passed, self._tables)
+            part = self._served.part(self.passed, self._view.tables)
             if part is None:
                 return None
             if not part.parts:
@@ -72,11 +85,11 @@ class Feed:
                 return []
             self._part_end, self._changes = part.range.end, deque(part.changes)
             self._encoder = LogEncoder(
-                part.parts, self._format, options=self._format_options, schemas=part.schemas,
+                part.parts, self._view.format, options=self._format_options, schemas=part.schemas,
                 tables=[(table.database, table.table) for table in part.tables] or _NO_TABLE,
             )  # fmt: skip
         try:
-            step = self._encoder.read(READ_BYTES)
+            step = self._encoder.read(size)
         except DecodeError as error:
             self._encoder = None
             raise _explained(error) from error
@@ -105,40 +118,42 @@ class Feed:
             assert self._encoder is not None
             text = None if one.schema is None else one.schema.to_json()
             self._encoder.define(one.table.database, one.table.table, text)
-        if not self._options.ddl:
+        if not self._view.ddl:
             return
         entries = statement_entries(
             statement,
-            lambda table: table in self._tables,
-            row_statements=self._options.row_statements,
-            format=self._format,
+            lambda table: table in self._view.tables,
+            row_statements=self._view.row_statements,
+            format=self._view.format,
         )
-        yield self._piece(entries, None)
+        yield self._piece(entries, None, until=end)
 
     def _of_messages(self, step: EncodedMessages) -> Iterator[Piece]:
+        messages = step.messages()
+        entries = [value or b"" for _, _, value, _ in messages]
         begin = 0
         for fields in step.transactions():
             end, last = Offset(fields["end"]), fields["messages_end"]
             if self._open_end is not None and self._open_end != end:
                 self._moves(self._open_end)
-            yield self._piece(self._entries(step, begin, last), end)
+            yield self._piece(self._wanted(messages, entries, begin, last), end)
             self._moves(end)
             begin = last
-        if begin < len(step):
-            yield self._piece(self._entries(step, begin, len(step)), None)
+        if begin < len(entries):
+            yield self._piece(self._wanted(messages, entries, begin, len(entries)), None)
 
-    def _entries(self, step: EncodedMessages, begin: int, end: int) -> list[bytes]:
-        if self._options.transaction_entries:
-            return [value or b"" for _, _, value, _ in step.messages(begin, end)]
-        return [value or b"" for table, _, value, _ in step.messages(begin, end) if table is not None]
+    def _wanted(self, messages: list[Message], entries: list[bytes], begin: int, end: int) -> list[bytes]:
+        if self._view.transaction_entries or self._view.format == "json":
+            return entries[begin:end]
+        return [entries[at] for at in range(begin, end) if messages[at][0] is not None]
 
-    def _piece(self, entries: list[bytes], end: Offset | None) -> Piece:
+    def _piece(self, entries: list[bytes], end: Offset | None, until: Offset | None = None) -> Piece:
         """A piece without the entries that were given before."""
         count = min(self._skip, len(entries))
         self._skip -= count
         start = Place(self._base, self._given + count)
         self._given += len(entries)
-        return Piece(start, entries[count:] if count else entries, end)
+        return Piece(start, entries[count:] if count else entries, end, until)
 
     def _moves(self, base: Offset) -> None:
         """Entries are counted from a transaction's end on, unless some of those before it are skipped yet."""

@@ -67,15 +67,15 @@ def _linear(expression: str) -> Matches:
     return matches
 
 
-@dataclass
+@dataclass(unsafe_hash=True)
 class Filter:
     """Tables that an expression of each list in `include` matches, and none in `exclude`."""
 
     include: tuple[str, ...] = ()
     exclude: str = ""
-    _include: list[list[Matches]] = field(init=False, repr=False)
-    _exclude: list[Matches] = field(init=False, repr=False)
-    _known: dict[TableId, bool] = field(init=False, repr=False, default_factory=dict)
+    _include: list[list[Matches]] = field(init=False, repr=False, compare=False)
+    _exclude: list[Matches] = field(init=False, repr=False, compare=False)
+    _known: dict[TableId, bool] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises `BadFilter`."""
@@ -85,6 +85,8 @@ class Filter:
 
     def narrowed(self, text: str) -> Filter:
         """The tables of this filter that a client has asked for, too. Raises `BadFilter`."""
+        if not text or text in self.include:
+            return self
         return Filter((*self.include, text), self.exclude)
 
     def __contains__(self, table: TableId) -> bool:

@@ -1,11 +1,7 @@
-"""HTTP of a subscription server: `GET /health`, `GET /destinations`, and changes as server-sent events.
+"""HTTP of a subscription server: `GET /health`, `GET /destinations`, and changes (`events`).
 
-    GET /destinations/NAME/events?start=latest&filter=shop\\..*
-    GET /destinations/NAME/events          with the header Last-Event-ID: goes on behind that event
-
-An event is a change of a row in the format `json`, or a statement that defines tables. Nothing is stored for
-these readers: an event's id is its place in the log, and whoever reads it keeps the last one. (Browsers do
-that by themselves.) So events come at least once, and in order.
+    GET /destinations/NAME/events?start=latest&filter=shop\\..*     as server-sent events, or by WebSocket
+    GET /destinations/NAME/events?after=ID                         goes on behind a change; or Last-Event-ID
 
 Only what these requests need of HTTP/1.1 is here, with limits on everything that is read.
 """
@@ -14,24 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import json
 import logging
 import re
 from collections.abc import Mapping
-from concurrent.futures import Executor
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from penstock.errors import PenstockError
-from penstock.model.offset import Offset
-from penstock.secret import Secret
-from penstock.serve.batches import Piece, Place
+from penstock.serve import events, websocket
+from penstock.serve.access import EVERYTHING, Access, Denied, Rights
+from penstock.serve.batches import Place
 from penstock.serve.destination import Destination
-from penstock.serve.feed import Feed
 from penstock.serve.filters import BadFilter
-from penstock.serve.log import ServedLog
 from penstock.serve.mysql import StartAt
+from penstock.serve.reader import Reader
+from penstock.serve.subscription import Refused
 
 log = logging.getLogger(__name__)
 
@@ -42,11 +36,12 @@ REQUESTS_MAX = 200
 HEAD_S = 10.0
 """Time for a request. Clients need some milliseconds."""
 WRITE_S = 60.0
-"""How long a reader may take for some MiB of events before its connection is closed; it can come back."""
-QUIET_S = 10.0
-"""How often a comment is sent when nothing changes, so that a dead connection is noticed."""
+"""Time to read an answer."""
 
-_STATUS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 405: "Method Not Allowed"}
+_STATUS = {
+    200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
+    405: "Method Not Allowed",
+}  # fmt: skip
 
 
 class _Refusal(Exception):
@@ -56,25 +51,12 @@ class _Refusal(Exception):
 
 
 class Http:
-    """`serve` is the callback of a listener. `grown` is set by the server when the log has grown."""
+    """`serve` is the callback of a listener."""
 
-    def __init__(
-        self,
-        destinations: Mapping[str, Destination],
-        served: ServedLog,
-        threads: Executor,
-        token: Secret | None,
-    ) -> None:
+    def __init__(self, destinations: Mapping[str, Destination], access: Access) -> None:
         self._destinations = destinations
-        self._served = served
-        self._threads = threads
-        self._token = token
-        self._grown = asyncio.Event()
+        self._access = access
         self._tasks: set[asyncio.Task[Any]] = set()
-
-    def log_has_grown(self) -> None:
-        self._grown.set()
-        self._grown = asyncio.Event()
 
     def end(self) -> None:
         for task in self._tasks:
@@ -107,99 +89,50 @@ class Http:
             target, headers = _parsed(head)
             url = urlsplit(target)
             query = {name: values[-1] for name, values in parse_qs(url.query).items()}
-            document = self._document(url.path, headers)
-            if document is None:
-                name = url.path.split("/")[2]
-                feed = self._feed(name, query, headers.get("last-event-id", ""))
-                await self._events(feed, reader, writer)
+            address = (writer.get_extra_info("peername") or ("",))[0]
+            rights = EVERYTHING if url.path == "/health" else self._rights(headers, address)
+            document = self._document(url.path, rights)
+            if document is not None:
+                await _send(writer, 200, document)
                 return
-            await _send(writer, 200, document)
+            stream: events.Stream
+            stream = events.WebSocket(headers) if websocket.wanted(headers) else events.ServerSent()
+            changes = self._changes(url.path.split("/")[2], query, headers.get("last-event-id", ""))
+            await events.send(changes, stream, reader, writer)
         except _Refusal as error:
             await _send(writer, error.status, {"message": str(error)})
-        except (BadFilter, PenstockError, ValueError) as error:
+        except (BadFilter, Refused, PenstockError, ValueError) as error:
             await _send(writer, 400, {"message": str(error)})
 
-    def _document(self, path: str, headers: Mapping[str, str]) -> Any:
-        """The answer to a request for a document. None: it is one for events."""
+    def _rights(self, headers: Mapping[str, str], address: str) -> Rights:
+        if not self._access.needs_token:
+            return EVERYTHING
+        try:
+            token = websocket.token(headers) if websocket.wanted(headers) else None
+            if token is not None:
+                return self._access.bearer(token, address=address)
+            return self._access.header(headers.get("authorization", ""), address=address)
+        except Denied as error:
+            raise _Refusal(401, str(error)) from None
+
+    def _document(self, path: str, rights: Rights) -> Any:
+        """The answer to a request for a document. None: it is one for changes."""
         if path == "/health":
             return {"healthy": True}
-        if self._token is not None:
-            given = headers.get("authorization", "").removeprefix("Bearer ").encode()
-            if not hmac.compare_digest(given, self._token.reveal().encode()):
-                raise _Refusal(
-                    401, "Send `Authorization: Bearer TOKEN` with `http_token` of the server's file."
-                )
         if path == "/destinations":
-            return {name: one.report() for name, one in self._destinations.items()}
+            return {name: self._destinations[name].report() for name in rights.of(self._destinations)}
         match = re.fullmatch(r"/destinations/([^/]+)(/events)?", path)
-        if match is None or match[1] not in self._destinations:
+        if match is None or match[1] not in rights.of(self._destinations):
             raise _Refusal(404, "There is no such destination.")
         return None if match[2] else self._destinations[match[1]].report()
 
-    def _feed(self, name: str, query: Mapping[str, str], last: str) -> Feed:
-        destination = self._destinations[name]
-        unknown = query.keys() - {"start", "filter", "format"}
+    def _changes(self, name: str, query: Mapping[str, str], last: str) -> Reader:
+        unknown = query.keys() - {"start", "after", "filter", "format"}
         if unknown or query.get("format", "json") != "json":
-            raise _Refusal(400, "Known parameters: start, filter, format=json.")
-        tables = destination.options.tables.narrowed(query.get("filter", ""))
-        if last:
-            match = re.fullmatch(r"([0-9]{1,18})\.([0-9]{1,18})", last)
-            if match is None:
-                raise _Refusal(400, "Last-Event-ID is not the id of an event.")
-            place = Place(Offset(int(match[1])), int(match[2]))
-            if not self._served.start <= place.offset <= self._served.end:
-                raise _Refusal(400, "The relay log does not have this event (any more).")
-        else:
-            start = StartAt.model_validate(query.get("start", "latest"))
-            place = Place(self._served.offset_of(start))
-        return Feed(self._served, tables, destination.options, place, format="json")
-
-    async def _events(self, feed: Feed, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
-            b"Connection: close\r\n\r\n"
-        )
-        loop = asyncio.get_running_loop()
-        closed = loop.create_task(reader.read(1))
-        try:
-            while not closed.done():
-                grown = self._grown
-                try:
-                    pieces = await loop.run_in_executor(self._threads, feed.read)
-                except PenstockError as error:
-                    writer.write(
-                        b"event: error\ndata: " + json.dumps({"message": str(error)}).encode() + b"\n\n"
-                    )
-                    return
-                if pieces is None:
-                    await self._quiet(grown, closed, writer)
-                    continue
-                for piece in pieces:
-                    writer.writelines(_events_of(piece))
-                await asyncio.wait_for(writer.drain(), WRITE_S)
-        finally:
-            closed.cancel()
-            with contextlib.suppress(OSError, asyncio.TimeoutError):
-                await asyncio.wait_for(writer.drain(), WRITE_S)
-
-    async def _quiet(
-        self, grown: asyncio.Event, closed: asyncio.Task[bytes], writer: asyncio.StreamWriter
-    ) -> None:
-        """Waits until the log has grown or the reader is gone."""
-        wait = asyncio.ensure_future(grown.wait())
-        done, _ = await asyncio.wait((wait, closed), timeout=QUIET_S, return_when=asyncio.FIRST_COMPLETED)
-        if not done:
-            wait.cancel()
-            writer.write(b":\n\n")
-
-
-def _events_of(piece: Piece) -> list[bytes]:
-    """The id of an event is the place behind it."""
-    found = []
-    for number, value in enumerate(piece.entries, 1):
-        place = piece.place(number)
-        found.append(b"id: %d.%d\ndata: %s\n\n" % (place.offset, place.entries, value))
-    return found
+            raise _Refusal(400, "Known parameters: start, after, filter, format=json.")
+        last = last or query.get("after", "")
+        start = Place.parse(last) if last else StartAt.model_validate(query.get("start", "latest"))
+        return self._destinations[name].reader(query.get("filter", ""), start, "json")
 
 
 def _parsed(head: bytes) -> tuple[str, dict[str, str]]:

@@ -41,7 +41,7 @@ PART_BYTES = 4 * 1024**2
 """Bytes of log that a feed opens at once: enough that opening does not count."""
 SCAN_BYTES = 256 * 1024**2
 """Bytes of log without rows of a subscription that are passed at once, by the index alone."""
-PAUSES_S = ((1.0, 0.001), (10.0, 0.005), (float("inf"), 0.02))
+PAUSES_S = ((10.0, 0.0005), (60.0, 0.002), (float("inf"), 0.005))
 """Seconds between two looks at the end of the log (one system call), by the time since it grew."""
 REFRESH_S = 0.2
 """Seconds between two looks into the folder, where new segments appear."""
@@ -62,7 +62,8 @@ class Part:
 
 
 class ServedLog:
-    """`start` begins the thread. `on_growth` is called there when `end` has moved."""
+    """`start_following` begins the thread. `on_growth` is called there when `end` has moved, or after
+    `look`."""
 
     def __init__(self, place: LogPlace, source: Source | None, store: Path | None) -> None:
         self._lock = threading.Lock()
@@ -80,6 +81,7 @@ class ServedLog:
         self._definitions = Definitions(self._log.start, {})
         self._end = self._log.start
         self._stopping = threading.Event()
+        self._asked = False
         self._thread: threading.Thread | None = None
         self.needed: Callable[[], Offset | None] = lambda: None
         """The oldest offset from which somebody may read."""
@@ -121,6 +123,10 @@ class ServedLog:
     def start_following(self, on_growth: Callable[[], None]) -> None:
         self._thread = threading.Thread(target=self._watch, args=(on_growth,), name="log-watch", daemon=True)
         self._thread.start()
+
+    def look(self) -> None:
+        """Has `on_growth` called soon, even if the log does not grow."""
+        self._asked = True
 
     def close(self) -> None:
         self._stopping.set()
@@ -189,14 +195,14 @@ class ServedLog:
                 log.warning("the relay log cannot be followed: %s", error)
                 self._stopping.wait(RETRY_S)
                 continue
-            if moved:
-                grew = time.monotonic()
+            if moved or self._asked:
+                grew, self._asked = time.monotonic() if moved else grew, False
                 on_growth()
                 continue
             pause = next(pause for limit, pause in PAUSES_S if time.monotonic() - grew < limit)
             looked = time.monotonic()
             while time.monotonic() - looked < REFRESH_S and not self._stopping.is_set():
-                if self._log.stamp() != stamp:
+                if self._asked or self._log.stamp() != stamp:
                     break
                 time.sleep(pause)  # the pace of looking
 

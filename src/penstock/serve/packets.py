@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from penstock.serve.batches import Block
+
 HEADER = struct.Struct(">i")
 """The length of the packet behind it."""
 PROTOCOL_VERSION = 1
@@ -208,14 +210,19 @@ def refused(code: int, message: str) -> bytes:
     return _packet(PacketType.ACK, _number(1, code) + _bytes(2, message.encode()))
 
 
-def messages(batch_id: int, entries: Sequence[bytes]) -> list[bytes]:
+def messages(batch_id: int, blocks: Sequence[Block]) -> list[bytes]:
     """A batch of entries, in parts that follow each other. The batch -1 has none."""
-    parts = [_number(1, batch_id)]
-    for entry in entries:
-        parts += (_LENGTHS[len(entry)] if len(entry) < len(_LENGTHS) else _entry_head(len(entry)), entry)
+    parts = [_number(1, batch_id), *(block.rendered(_entries_of) for block in blocks)]
     length = sum(map(len, parts))
     head = _number(2, PROTOCOL_VERSION) + _number(3, PacketType.MESSAGES) + b"\x2a" + _varint_of(length)
-    return [HEADER.pack(len(head) + length), head, *parts]
+    return [HEADER.pack(len(head) + length) + head, *parts]
+
+
+def _entries_of(block: Block) -> bytes:
+    parts: list[bytes] = []
+    for entry in block.entries():
+        parts += (_LENGTHS[len(entry)] if len(entry) < len(_LENGTHS) else _entry_head(len(entry)), entry)
+    return b"".join(parts)
 
 
 def _entry_head(length: int) -> bytes:

@@ -10,37 +10,30 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from penstock.errors import ConfigError, TransientError
+from penstock.errors import TransientError
 from penstock.model.offset import Offset
 from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.serve.destination import Destination
-from penstock.serve.http import HEAD_BYTES_MAX, Http
+from penstock.serve.listeners import Listeners
 from penstock.serve.log import ServedLog, wait_until
 from penstock.serve.positions import InFiles, InMemory, Positions, Subscribed, make_folder
-from penstock.serve.session import Session
 from penstock.serve.settings import ServerConfig
+from penstock.serve.tails import Tails
 from penstock.sources.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 
 STORE_S = 1.0
 """How often positions are stored where they survive a power loss."""
-BACKLOG = 128
-"""Connections that the kernel keeps until they are accepted."""
-KEEPALIVE_S, KEEPALIVE_PROBES = (15, 5), 3
-"""Seconds of silence before a dead client is looked for, and between two probes. It is found after 30 s."""
-WRITE_BYTES = 1024**2
-"""Bytes of answers that wait in this process for a client, before the session waits for it."""
 STOP_S = 5.0
-"""How long running reads and the receiver may take to end."""
+"""How long the receiver may take to end."""
 
 
 class Server:
@@ -55,7 +48,6 @@ class Server:
         self._ended: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._destinations: dict[str, Destination] = {}
-        self._sessions: dict[Session, asyncio.Task[None]] = {}
 
     def stop(self) -> None:
         self._stopping.set()
@@ -66,10 +58,8 @@ class Server:
     def run(self) -> None:
         """Raises `PenstockError`."""
         with contextlib.ExitStack() as stack:
-            listeners = {
-                name: stack.enter_context(listening(address, f"listen.{name}"))
-                for name, address in self._config.listen.addresses.items()
-            }
+            listeners = Listeners(self._config)
+            stack.callback(listeners.close)
             if self._config.positions.path is not None:
                 make_folder(self._config.positions.path)
             supervisor = self._receiver()
@@ -86,11 +76,12 @@ class Server:
             stack.callback(served.close)
             threads = ThreadPoolExecutor((os.cpu_count() or 1) + 1, thread_name_prefix="serve")
             stack.callback(threads.shutdown, wait=False, cancel_futures=True)
-            self._open(served, threads)
+            tails = Tails(served)
+            stack.callback(tails.stop)
+            self._open(served, tails, threads)
             consumer = self._consumer(served)
             stack.callback(consumer.close)
-            http = Http(self._destinations, served, threads, self._config.http_token)
-            asyncio.run(self._serve(listeners, http, served, consumer, check))
+            asyncio.run(self._serve(listeners, served, tails, consumer, check))
 
     def _receiver(self) -> Supervisor | None:
         if self._config.source is None:
@@ -108,13 +99,14 @@ class Server:
         served.begin(wait)
         return served
 
-    def _open(self, served: ServedLog, threads: ThreadPoolExecutor) -> None:
+    def _open(self, served: ServedLog, tails: Tails, threads: ThreadPoolExecutor) -> None:
         positions: Positions = InMemory()
         if self._config.positions.type == "file":
             assert self._config.positions.path is not None
             positions = InFiles(self._config.positions.path, served.id)
+        takeover = self._config.takeover_after / 1000
         self._destinations = {
-            name: Destination(name, options, served, positions, threads)
+            name: Destination(name, options, served, positions, tails, threads, takeover)
             for name, options in self._config.destinations.items()
         }
         served.needed = self._needed
@@ -137,33 +129,18 @@ class Server:
 
     async def _serve(
         self,
-        listeners: dict[str, socket.socket],
-        http: Http,
+        listeners: Listeners,
         served: ServedLog,
+        tails: Tails,
         consumer: Consumer,
         check: Callable[[], None],
     ) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
         if self._stopping.is_set():
             return
-        loop = self._loop
-
-        def grown() -> None:
-            for one in self._destinations.values():
-                one.log_has_grown()
-            http.log_has_grown()
-
-        def on_growth() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has just ended
-                loop.call_soon_threadsafe(grown)
-
-        served.start_following(on_growth)
-        serving = {"canal": self._connected, "http": http.serve}
-        servers = [
-            await asyncio.start_server(serving[name], sock=listener, backlog=BACKLOG, limit=HEAD_BYTES_MAX)
-            for name, listener in listeners.items()
-        ]
-        self._ready({name: _address(listener) for name, listener in listeners.items()})
+        tails.begin(self._loop)
+        served.start_following(tails.advance)
+        self._ready(await listeners.serve(self._destinations))
         try:
             while not self._ended.is_set():
                 with contextlib.suppress(asyncio.TimeoutError):
@@ -171,13 +148,7 @@ class Server:
                 check()
                 await self._store(served, consumer)
         finally:
-            for server in servers:
-                server.close()
-            http.end()
-            for session in list(self._sessions):
-                session.end()
-            if self._sessions:
-                await asyncio.wait(list(self._sessions.values()), timeout=STOP_S)
+            await listeners.end()
             await self._store(served, consumer)
             self._loop = None
 
@@ -195,56 +166,3 @@ class Server:
             await asyncio.get_running_loop().run_in_executor(None, store, snapshots)
         except OSError as error:
             log.error("positions cannot be stored: %s", error)
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._sessions) >= self._config.connections_max:
-            writer.transport.abort()
-            return
-        _keep_alive(writer)
-        session = Session(
-            reader, writer, self._destinations, self._config.users, self._config.takeover_after / 1000
-        )
-        task = asyncio.current_task()
-        assert task is not None
-        self._sessions[session] = task
-        try:
-            await session.run()
-        finally:
-            del self._sessions[session]
-
-
-def _keep_alive(writer: asyncio.StreamWriter) -> None:
-    connection = writer.get_extra_info("socket")
-    idle, interval = KEEPALIVE_S
-    for level, option, value in (
-        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES),
-        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    ):
-        connection.setsockopt(level, option, value)
-    writer.transport.set_write_buffer_limits(high=WRITE_BYTES)
-
-
-def listening(address: str, option: str) -> socket.socket:
-    """A socket that is bound and does not accept yet. Raises `ConfigError`."""
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, int(port)))
-    except OSError as error:
-        made.close()
-        raise ConfigError(
-            f"`{option}` is {address}, which cannot be bound: {error.strerror or error}.",
-            hint="Choose another address of this machine.",
-        ) from None
-    return made
-
-
-def _address(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

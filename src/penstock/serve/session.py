@@ -20,10 +20,10 @@ from collections.abc import Mapping
 
 from penstock.errors import PenstockError
 from penstock.serve import packets
+from penstock.serve.access import Access, Denied, Rights
 from penstock.serve.destination import Destination
 from penstock.serve.filters import BadFilter
 from penstock.serve.packets import BadPacket, Packet, PacketType
-from penstock.serve.settings import UserSection
 from penstock.serve.subscription import Refused, Subscription
 
 log = logging.getLogger(__name__)
@@ -53,18 +53,17 @@ class Session:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         destinations: Mapping[str, Destination],
-        users: Mapping[str, UserSection],
-        takeover_seconds: float,
+        access: Access,
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._destinations = destinations
-        self._users = users
-        self._takeover_seconds = takeover_seconds
+        self._access = access
         host, port = (writer.get_extra_info("peername") or ("", 0))[:2]
+        self._host = str(host)
         self.address = f"{host}:{port}"
         self.logged_in = False
-        self._user: UserSection | None = None
+        self._rights = Rights(frozenset())
         self._claimed: set[Subscription] = set()
         self._late: str = ""
         """The error of a request that has no answer."""
@@ -87,8 +86,14 @@ class Session:
 
     def end(self) -> None:
         """Ends the connection."""
-        self._gone.set()
+        self._leave()
         self._writer.transport.abort()
+
+    def _leave(self) -> None:
+        """Ends a wait for changes."""
+        self._gone.set()
+        for one in self._claimed:
+            one.wake()
 
     # the connection -----------------------------------------------------------------------------------------
 
@@ -136,7 +141,7 @@ class Session:
         except (OSError, EOFError):
             pass
         finally:
-            self._gone.set()
+            self._leave()
         await self._packets.put(last)
         await self._packets.put(None)
 
@@ -162,18 +167,12 @@ class Session:
         if packet.kind != PacketType.CLIENT_AUTHENTICATION:
             raise BadPacket(f"a login was expected, and not a packet of type {packet.kind}")
         auth = packets.parse_auth(packet.body)
-        if self._users:
-            self._user = self._users.get(auth.user)
-            account = None if self._user is None else self._user.account(auth.user)
-            if account is None or not account.accepts(auth.password, seed):
-                log.warning("%s: wrong user or password (%s)", self.address, auth.user[:64])
-                said = f"auth failed for user: {auth.user[:64]}"
-                if account is not None and not account.reads_scrambled:
-                    said += (
-                        "; the server has a SHA-256 hash of the password, which cannot check a scrambled one"
-                    )
-                await self._send(packets.refused(UNAUTHORIZED, said))
-                return
+        try:
+            self._rights = self._access.user(auth.user, auth.password, seed=seed, address=self._host)
+        except Denied as error:
+            log.warning("%s: %s", self.address, error)
+            await self._send(packets.refused(UNAUTHORIZED, str(error)))
+            return
         self.logged_in = True
         if auth.destination and auth.client_id:
             await self._reply(
@@ -244,7 +243,7 @@ class Session:
         destination = self._destination(asked.destination, asked.client_id)
         destination.options.tables.narrowed(asked.filter)  # a filter that cannot be used begins nothing
         subscription = destination.subscribed(asked.client_id)
-        await self._take(subscription)
+        await self._take(destination, subscription)
         if asked.filter:
             subscription.filter_by(asked.filter)
         return [packets.acknowledged()]
@@ -260,25 +259,25 @@ class Session:
 
     async def _get(self, asked: packets.Get) -> list[bytes]:
         subscription = await self._claim(asked.destination, asked.client_id)
-        batch_id, entries = await subscription.get(asked.size, asked.timeout, self._gone)
+        batch_id, blocks = await subscription.get(asked.size, asked.timeout, self._gone)
         if asked.auto_ack and batch_id != -1:
             self._auto = subscription, batch_id
-        return packets.messages(batch_id, entries)
+        return packets.messages(batch_id, blocks)
 
     async def _claim(self, destination: str, client_id: str) -> Subscription:
-        subscription = self._destination(destination, client_id).existing(client_id)
-        await self._take(subscription)
+        found = self._destination(destination, client_id)
+        subscription = found.existing(client_id)
+        await self._take(found, subscription)
         return subscription
 
-    async def _take(self, subscription: Subscription) -> None:
-        await subscription.claim(self, self._takeover_seconds)
+    async def _take(self, destination: Destination, subscription: Subscription) -> None:
+        await subscription.claim(self, destination.takeover_seconds)
         self._claimed.add(subscription)
 
     def _destination(self, name: str, client_id: str) -> Destination:
         if not name or not client_id:
             raise Refused("destination or clientId is null")
         found = self._destinations.get(name)
-        allowed = self._user is None or not {name, "*"}.isdisjoint(self._user.destinations)
-        if found is None or not allowed:
+        if found is None or name not in self._rights:
             raise Refused(f"there is no destination {name[:100]!r} for this user")
         return found

@@ -23,19 +23,20 @@ NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")
 
 
 class ListenSection(Section):
-    """Addresses as host:port. Nothing is encrypted: use addresses that only trusted machines reach."""
+    """Addresses as host:port. Without `tls`, use addresses that only trusted machines reach."""
 
     canal: str = "127.0.0.1:11111"
     """For clients of Canal."""
     http: str | None = None
-    """For `/health`, `/destinations` and changes as server-sent events. None: no HTTP."""
+    """For `/health`, `/destinations` and changes as server-sent events or by WebSocket. None: no HTTP."""
     grpc: str | None = None
-    """Reserved. Nothing listens there yet."""
+    """For `penstock.client` and other clients of Arrow Flight, which is a gRPC service. None: no Flight."""
 
     @property
     def addresses(self) -> dict[str, str]:
         """By what is spoken there."""
-        return {"canal": self.canal} | ({} if self.http is None else {"http": self.http})
+        others = {"http": self.http, "grpc": self.grpc}
+        return {"canal": self.canal} | {name: one for name, one in others.items() if one is not None}
 
     @field_validator("canal", "http", "grpc")
     @classmethod
@@ -45,6 +46,20 @@ class ListenSection(Section):
             if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
                 raise ValueError(f"{value!r} is not an address; write it as host:port")
         return value
+
+
+Listener = Literal["canal", "http", "grpc"]
+
+
+class TlsSection(Section):
+    """Encrypts connections."""
+
+    cert: Path
+    """PEM file with the server's certificate, and those that signed it."""
+    key: Path
+    """PEM file with its private key, which has no passphrase."""
+    listeners: list[Listener] = Field(["canal", "http", "grpc"])
+    """Where it is used. Canal's own clients do not encrypt: leave `canal` out for them."""
 
 
 class DestinationSection(Section):
@@ -115,6 +130,27 @@ class UserSection(Section):
         return known(name, self.password, bytes_of(self.password_sha1_sha1), bytes_of(self.password_sha256))
 
 
+class TokenSection(Section):
+    """A token for HTTP and Arrow Flight, in one of two forms."""
+
+    token: Secret | None = None
+    """The token. Use `${NAME}` to take it from the environment."""
+    token_sha256: str | None = Field(None, pattern="^[0-9a-fA-F]{64}$")
+    """SHA-256 of the token in hexadecimal digits."""
+    destinations: list[str] = Field(["*"])
+    """The destinations that may be read with it; `*`: all."""
+
+    @model_validator(mode="after")
+    def _one_form(self) -> TokenSection:
+        if (self.token is None) == (self.token_sha256 is None):
+            raise ValueError("give `token` or `token_sha256`")
+        return self
+
+    @property
+    def digest(self) -> bytes | None:
+        return None if self.token_sha256 is None else bytes.fromhex(self.token_sha256)
+
+
 class PositionsSection(Section):
     """Where it is stored what clients have acknowledged."""
 
@@ -146,7 +182,12 @@ class ServerConfig(Section):
     users: dict[str, UserSection] = Field({})
     """By name. Empty: anybody may connect, so listen only on addresses of this machine."""
     http_token: Secret | None = None
-    """What HTTP requests send as `Authorization: Bearer TOKEN`, but for `/health`. None: nothing."""
+    """A token for all destinations, as in `tokens`."""
+    tokens: dict[str, TokenSection] = Field({})
+    """By a name of your choice: what clients send as `Authorization: Bearer TOKEN` over HTTP and Arrow
+    Flight. If there are any, HTTP needs one, but for `/health`. Flight needs one, or one of `users`."""
+    tls: TlsSection | None = None
+    """None: connections are not encrypted."""
     positions: PositionsSection
     zookeeper: list[str] = Field([])
     """Reserved for failover between servers. It has no effect yet."""
@@ -155,6 +196,8 @@ class ServerConfig(Section):
     place."""
     connections_max: int = Field(1000, ge=1)
     """Connections at the same time. More are closed at once."""
+    failed_logins_per_minute_max: int = Field(60, ge=1)
+    """Logins of one address that may fail within a minute. Then it is refused for the rest of that minute."""
 
     @model_validator(mode="after")
     def _named(self) -> ServerConfig:
@@ -234,9 +277,14 @@ def _rooted(config: ServerConfig, base: Path) -> ServerConfig:
     relay_log = config.relay_log.model_copy(
         update={"path": absolute(config.relay_log.path), "archive": archive}
     )
+    tls = config.tls
+    if tls is not None:
+        tls = tls.model_copy(update={"cert": absolute(tls.cert), "key": absolute(tls.key)})
     positions = config.positions.model_copy(update={"path": absolute(config.positions.path)})
     source = config.source
     if source is not None:
         paths = {name: absolute(value) for name, value in source if isinstance(value, Path)}
         source = source.model_copy(update=paths)
-    return config.model_copy(update={"relay_log": relay_log, "positions": positions, "source": source})
+    return config.model_copy(
+        update={"relay_log": relay_log, "positions": positions, "source": source, "tls": tls}
+    )

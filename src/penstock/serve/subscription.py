@@ -1,7 +1,7 @@
 """One client id of one destination: what it reads, has got and has acknowledged.
 
-Everything here runs in the event loop, but for `Feed.read`, which runs in a thread. At most one read runs at
-a time. A rollback while it runs makes a new feed, and what the old one returns is dropped.
+Everything here runs in the event loop; only `Reader.read` waits for a thread. At most one read runs at a
+time. A rollback while it runs makes a new reader, and what the old one returns is dropped.
 
 The relay log is the store: nothing is buffered for a client that is not there. What is read ahead for one
 that is there is bounded.
@@ -20,23 +20,27 @@ from penstock.errors import PenstockError
 from penstock.serve.batches import (
     BATCH_BYTES_MAX,
     OUTSTANDING_MAX,
+    Block,
     Limit,
     Outstanding,
-    Piece,
     Place,
     ReadAhead,
 )
-from penstock.serve.feed import Feed
+from penstock.serve.feed import FeedFormat, View
 from penstock.serve.filters import Filter
 from penstock.serve.log import ServedLog
 from penstock.serve.positions import Subscribed
+from penstock.serve.reader import Reader
 from penstock.serve.settings import DestinationSection
+from penstock.serve.tails import Tails
 
 log = logging.getLogger(__name__)
 
-AHEAD_BYTES = 2 * 1024**2
-"""Bytes that are read ahead while a client works on a batch. A batch that is larger is read when it is asked
-for."""
+AHEAD_BYTES = 1024**2
+"""Bytes that are read ahead while a client works on a batch, if its place is not among the newest entries. A
+batch that is larger is read when it is asked for."""
+READ_BYTES = 512 * 1024
+"""Bytes of entries that are read at once, and those of one event more."""
 ITEMS_DEFAULT = 1000
 """Size of a batch for clients that ask for none, as in Canal."""
 KIB = 1024
@@ -74,25 +78,27 @@ class Subscription:
         options: DestinationSection,
         client: Subscribed,
         *,
+        tails: Tails,
         threads: Executor,
         stored: Callable[[], None],
+        format: FeedFormat = "canal-entry",
     ) -> None:
         self._served = served
         self._options = options
+        self._tails = tails
         self._threads = threads
         self._stored = stored
+        self._format: FeedFormat = format
         self.client = client
         self.tables: Filter = options.tables.narrowed(client.filter)
         self.outstanding = Outstanding()
         self._ahead = ReadAhead()
         self._next = client.place
         """Behind everything that was given."""
-        self._feed = self._feed_at(self._next)
+        self._reader = self._reader_at(self._next)
         self._reading: asyncio.Task[None] | None = None
-        self._level = False
-        """The feed has returned everything that the log has."""
-        self._changed = asyncio.Event()
         self._failed: tuple[float, PenstockError] | None = None
+        self._waiter: asyncio.Future[None] | None = None
         self.owner: Owner | None = None
         self._freed = asyncio.Event()
 
@@ -117,7 +123,6 @@ class Subscription:
             self.owner = owner
             if not self._options.faithful:
                 self.roll_back()
-            self._read_ahead()
 
     def release(self, owner: Owner) -> None:
         if self.owner is owner:
@@ -138,41 +143,41 @@ class Subscription:
         self.roll_back()
         self._stored()
 
-    async def get(self, size: int, timeout: float | None, gone: asyncio.Event) -> tuple[int, list[bytes]]:
+    async def get(self, size: int, timeout: float | None, gone: asyncio.Event) -> tuple[int, list[Block]]:
         """The next batch: its id and entries. The id is -1 if there is nothing until the timeout, or when the
-        client is `gone`. Raises `Refused`."""
+        client is `gone` (see `wake`). Raises `Refused`.
+
+        What the log has now belongs to the batch, if it fits. What comes later does not delay it."""
         if len(self.outstanding) >= OUTSTANDING_MAX:
             raise Refused(f"{OUTSTANDING_MAX} batches are not acknowledged yet")
-        limit = self._limit(size)
+        limit, end_now = self._limit(size), self._served.end
         deadline = None if not timeout else time.monotonic() + timeout
         full = self._options.faithful and timeout is not None
-        while True:
-            at_end = self._level and self._reading is None
+        while not gone.is_set():
+            self._take_ready(limit)
+            at_end = self._reading is None and (self._reader.level or self._failed is not None)
             expired = timeout is None or (deadline is not None and time.monotonic() >= deadline)
-            found = self._ahead.take(limit, more=not at_end or (full and not expired))
+            more = (full and not expired) or (not at_end and self._reader.passed < end_now)
+            found = self._ahead.take(limit, more=more, whole=not at_end)
             if found is not None:
-                entries, end = found
+                blocks, end = found
                 batch = self.outstanding.add(self._next, end)
                 self._next = end
                 self._read_ahead()
-                return batch.id, entries
+                return batch.id, blocks
             self._check()
             if at_end and expired:
                 self._pass()
-                return -1, []
-            self._changed.clear()
+                break
             self._read_ahead(wanted=self._ahead.bytes)
-            if self._reading is None and not self._level:
-                continue
-            await self._wait(deadline if at_end else None, gone)
-            if gone.is_set():
-                return -1, []
+            await self._wait(deadline if at_end else None)
+        return -1, []
 
     def _limit(self, size: int) -> Limit:
         size = size if size > 0 else ITEMS_DEFAULT
-        if self._options.batch == "items":
+        if self._options.batch == "items" or self._format == "json":
             return Limit(items=size)
-        return Limit(bytes=min(size * KIB, BATCH_BYTES_MAX))
+        return Limit(size=min(size * KIB, BATCH_BYTES_MAX))
 
     def acknowledge(self, batch_id: int) -> None:
         """Raises `Refused`."""
@@ -199,7 +204,7 @@ class Subscription:
     def _pass(self) -> None:
         """Everything was given and acknowledged, and the log goes on without anything for this client: what
         was passed is not needed any more."""
-        passed = Place(self._feed.passed)
+        passed = Place(self._reader.passed)
         if not self.outstanding and not self._ahead and passed > self.client.place:
             self._next = passed
             self.client = Subscribed(passed, self.client.filter)
@@ -207,59 +212,63 @@ class Subscription:
     def behind(self) -> dict[str, Any]:
         """See `ServedLog.behind`. What the log has behind the last change for this client does not count."""
         place = self.client.place.offset
-        if not self.outstanding and not self._ahead and self._level:
-            place = max(place, self._feed.passed)
+        if not self.outstanding and not self._ahead and self._reader.level:
+            place = max(place, self._reader.passed)
         return self._served.behind(place)
 
     # reading ------------------------------------------------------------------------------------------------
 
-    def log_has_grown(self) -> None:
-        self._level = False
-        if self.owner is not None:
-            self._read_ahead()
-
-    def _feed_at(self, place: Place) -> Feed:
-        return Feed(self._served, self.tables, self._options, place)
+    def _reader_at(self, place: Place) -> Reader:
+        view = View.of(self._options, self.tables, self._format)
+        return Reader(self._served, self._tails, view, place, self._threads)
 
     def _drop_ahead(self) -> None:
         """Goes on from `_next`."""
         self._ahead.clear()
-        self._feed = self._feed_at(self._next)
-        self._level = False
+        self._reader.close()
+        self._reader = self._reader_at(self._next)
         self._failed = None
-        self._changed.set()
+        self.wake()
+
+    def _take_ready(self, limit: Limit) -> None:
+        """Takes what the shared tail has, if that is not more than a batch needs."""
+        if self._reading is not None or self._failed is not None:
+            return
+        if self._ahead.bytes > limit.size or (limit.items and self._ahead.items > limit.items):
+            return
+        for block in self._reader.ready() or ():
+            self._ahead.add(block)
 
     def _read_ahead(self, wanted: int = 0) -> None:
-        """Begins to read, unless enough is ahead: at least `wanted` bytes, if a client waits for them."""
-        if self._failed is not None or self._reading is not None or self._level:
+        """Begins to read the log, unless the shared tail has what follows, or enough is ahead: at least
+        `wanted` bytes, if a client waits for them."""
+        if self._failed is not None or self._reading is not None:
+            return
+        if self._reader.shares or self._reader.level:
             return
         if self._ahead.bytes <= max(AHEAD_BYTES, wanted):
-            self._reading = asyncio.get_running_loop().create_task(self._read(self._feed))
+            self._reading = asyncio.get_running_loop().create_task(self._read(self._reader))
 
-    async def _read(self, feed: Feed) -> None:
-        pieces: list[Piece] | None = []
+    async def _read(self, reader: Reader) -> None:
+        block: Block | None = None
         failed: PenstockError | None = None
-        end = self._served.end
         try:
-            pieces = await asyncio.get_running_loop().run_in_executor(self._threads, feed.read)
+            block = await reader.read(READ_BYTES)
         except PenstockError as error:
             failed = error
         except Exception as error:  # a bug must not look like an empty log
             log.exception("a subscription cannot be read")
             failed = PenstockError(f"The log cannot be read: {type(error).__name__}.")
         self._reading = None
-        self._changed.set()
-        if feed is not self._feed:
-            self._read_ahead()
+        self.wake()
+        if reader is not self._reader:
             return
         if failed is not None:
             log.warning("a subscription cannot be read: %s", failed)
             # What was read before it is given first.
-            self._failed, self._level = (time.monotonic(), failed), True
-        elif pieces is None:
-            self._level = end == self._served.end
-        else:
-            self._ahead.add(pieces)
+            self._failed = time.monotonic(), failed
+        elif block is not None:
+            self._ahead.add(block)
         if self.owner is not None:
             self._read_ahead()
 
@@ -272,12 +281,23 @@ class Subscription:
         else:
             raise Refused(str(error))
 
-    async def _wait(self, deadline: float | None, gone: asyncio.Event) -> None:
-        """Until something was read, the client is gone, or the deadline has passed."""
+    def wake(self) -> None:
+        """Has a `get` that waits look again."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def _wait(self, deadline: float | None) -> None:
+        """Until there may be more, `wake`, or the deadline."""
+        loop = asyncio.get_running_loop()
+        waiter = self._waiter = loop.create_future()
+        if self._reading is None:
+            self._reader.waiting.add(waiter)
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        waits = [asyncio.ensure_future(one.wait()) for one in (self._changed, gone)]
+        timer = None if left is None else loop.call_later(left, self.wake)
         try:
-            await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            await waiter
         finally:
-            for one in waits:
-                one.cancel()
+            self._waiter = None
+            self._reader.waiting.discard(waiter)
+            if timer is not None:
+                timer.cancel()

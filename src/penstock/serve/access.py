@@ -1,0 +1,121 @@
+"""Who may read which destinations: users with passwords, and tokens."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.secret import Secret
+from penstock.serve.settings import ServerConfig, UserSection
+
+ADDRESSES_MAX = 10_000
+"""Addresses whose failed logins are counted, so that many of them do not fill the memory."""
+MINUTE_S = 60.0  # what the option's name says
+
+
+class Denied(Exception):
+    """Nobody who may read anything; with what the client is told."""
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What somebody may read. `*`: all destinations."""
+
+    destinations: frozenset[str]
+
+    def __contains__(self, destination: str) -> bool:
+        return not self.destinations.isdisjoint((destination, "*"))
+
+    def of(self, destinations: Iterable[str]) -> list[str]:
+        return [one for one in destinations if one in self]
+
+
+EVERYTHING = Rights(frozenset("*"))
+
+
+class Access:
+    def __init__(self, config: ServerConfig) -> None:
+        self._users: Mapping[str, UserSection] = config.users
+        self._tokens: list[tuple[Secret | None, bytes | None, Rights]] = [
+            (one.token, one.digest, Rights(frozenset(one.destinations))) for one in config.tokens.values()
+        ]
+        if config.http_token is not None:
+            self._tokens.append((config.http_token, None, EVERYTHING))
+        self._failures = Failures(config.failed_logins_per_minute_max)
+
+    @property
+    def needs_token(self) -> bool:
+        return bool(self._tokens)
+
+    @property
+    def needs_login(self) -> bool:
+        return bool(self._tokens or self._users)
+
+    def user(self, name: str, password: bytes, *, seed: bytes, address: str) -> Rights:
+        """A user with the password, as it is or scrambled. Raises `Denied`."""
+        if not self._users:
+            return EVERYTHING
+        self._failures.check(address)
+        user = self._users.get(name)
+        account = None if user is None else user.account(name)
+        if user is None or account is None or not account.accepts(password, seed):
+            self._failures.add(address)
+            said = f"auth failed for user: {name[:64]}"
+            if account is not None and not account.reads_scrambled:
+                said += "; the server has a SHA-256 hash of the password, which cannot check a scrambled one"
+            raise Denied(said)
+        return Rights(frozenset(user.destinations))
+
+    def bearer(self, token: str, *, address: str) -> Rights:
+        """Raises `Denied`."""
+        self._failures.check(address)
+        given, digest = token.encode(), hashlib.sha256(token.encode()).digest()
+        for secret, known, rights in self._tokens:
+            if secret is not None and hmac.compare_digest(secret.reveal().encode(), given):
+                return rights
+            if known is not None and hmac.compare_digest(known, digest):
+                return rights
+        self._failures.add(address)
+        raise Denied("This token is not one of the server's file.")
+
+    def header(self, value: str, *, address: str) -> Rights:
+        """The value of a header `Authorization`: `Bearer TOKEN`, or `Basic` with user and password. Raises
+        `Denied`."""
+        scheme, _, credentials = value.partition(" ")
+        if scheme.lower() == "bearer":
+            return self.bearer(credentials.strip(), address=address)
+        if scheme.lower() == "basic" and self._users:
+            try:
+                name, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
+            except (binascii.Error, UnicodeDecodeError):
+                raise Denied("The header Authorization cannot be read.") from None
+            return self.user(name, password.encode(), seed=b"", address=address)
+        raise Denied("Send `Authorization: Bearer TOKEN` with a token of the server's file.")
+
+
+class Failures:
+    """Failed logins of the last minute, by address: passwords cannot be guessed by trying many."""
+
+    def __init__(self, per_minute_max: int) -> None:
+        self._max = per_minute_max
+        self._found: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def check(self, address: str) -> None:
+        """Raises `Denied` while there were too many."""
+        began, count = self._found.get(address, (0.0, 0))
+        left = began + MINUTE_S - time.monotonic()
+        if count >= self._max and left > 0:
+            raise Denied(f"too many failed logins from this address; try again in {left:.0f} s")
+
+    def add(self, address: str) -> None:
+        began, count = self._found.pop(address, (0.0, 0))
+        now = time.monotonic()
+        self._found[address] = (began, count + 1) if now < began + MINUTE_S else (now, 1)
+        while len(self._found) > ADDRESSES_MAX:
+            self._found.popitem(last=False)

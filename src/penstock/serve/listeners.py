@@ -1,0 +1,165 @@
+"""Where clients connect: Canal's protocol, HTTP and Arrow Flight, each with or without TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from penstock.errors import ConfigError
+from penstock.serve.access import Access
+from penstock.serve.destination import Destination
+from penstock.serve.http import HEAD_BYTES_MAX, Http
+from penstock.serve.session import LOGIN_S, Session
+from penstock.serve.settings import Listener, ServerConfig, TlsSection
+
+if TYPE_CHECKING:
+    from penstock.serve.flight import FlightService
+
+BACKLOG = 128
+"""Connections that the kernel keeps until they are accepted."""
+KEEPALIVE_S, KEEPALIVE_PROBES = (15, 5), 3
+"""Seconds of silence before a dead client is looked for, and between two probes. It is found after 30 s."""
+WRITE_BYTES = 1024**2
+"""Bytes of answers that wait in this process for a client, before the session waits for it."""
+STOP_S = 5.0
+"""How long sessions may take to end."""
+
+
+class Listeners:
+    """Binds all addresses when it is made, which raises `ConfigError`. `serve` and `end` run in the event
+    loop."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._config = config
+        self._access = Access(config)
+        self._tls: dict[Listener, ssl.SSLContext] = {}
+        if config.tls is not None:
+            context = tls_context(config.tls)
+            self._tls = dict.fromkeys(config.tls.listeners, context)
+        self._sockets: dict[str, socket.socket] = {}
+        try:
+            for name, address in config.listen.addresses.items():
+                self._sockets[name] = listening(address, f"listen.{name}")
+        except BaseException:
+            self.close()
+            raise
+        self._destinations: Mapping[str, Destination] = {}
+        self._servers: list[asyncio.Server] = []
+        self._http: Http | None = None
+        self._flight: FlightService | None = None
+        self._sessions: dict[Session, asyncio.Task[None]] = {}
+
+    def close(self) -> None:
+        for one in self._sockets.values():
+            one.close()
+
+    async def serve(self, destinations: Mapping[str, Destination]) -> dict[str, str]:
+        """Accepts clients from now on. Returns the addresses."""
+        self._destinations = destinations
+        self._http = Http(destinations, self._access)
+        serving = {"canal": self._connected, "http": self._http.serve}
+        addresses = {name: _address(listener) for name, listener in self._sockets.items()}
+        for name, serve in serving.items():
+            if name in self._sockets:
+                context = self._tls.get("canal" if name == "canal" else "http")
+                handshake_s = None if context is None else LOGIN_S
+                self._servers.append(
+                    await asyncio.start_server(
+                        serve, sock=self._sockets[name], backlog=BACKLOG, limit=HEAD_BYTES_MAX, ssl=context,
+                        ssl_handshake_timeout=handshake_s,
+                    )
+                )  # fmt: skip
+        if "grpc" in self._sockets:
+            addresses["grpc"] = self._serve_flight(addresses["grpc"])
+        return addresses
+
+    def _serve_flight(self, address: str) -> str:
+        from penstock.serve.flight import FlightService  # Arrow and gRPC are large
+
+        self._sockets.pop("grpc").close()  # gRPC binds it itself
+        tls = self._config.tls
+        certificate = (tls.cert, tls.key) if tls is not None and "grpc" in self._tls else None
+        loop = asyncio.get_running_loop()
+        self._flight = FlightService(address, self._destinations, self._access, loop, certificate)
+        return f"{address.rpartition(':')[0]}:{self._flight.port}"
+
+    async def end(self) -> None:
+        """Ends all connections."""
+        for server in self._servers:
+            server.close()
+        if self._http is not None:
+            self._http.end()
+        for session in list(self._sessions):
+            session.end()
+        if self._flight is not None:
+            await self._flight.end()
+        if self._sessions:
+            await asyncio.wait(list(self._sessions.values()), timeout=STOP_S)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._sessions) >= self._config.connections_max:
+            writer.transport.abort()
+            return
+        _keep_alive(writer)
+        session = Session(reader, writer, self._destinations, self._access)
+        task = asyncio.current_task()
+        assert task is not None
+        self._sessions[session] = task
+        try:
+            await session.run()
+        finally:
+            del self._sessions[session]
+
+
+def tls_context(tls: TlsSection) -> ssl.SSLContext:
+    """Raises `ConfigError`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(tls.cert, tls.key, password=lambda: b"")
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(
+            f"The certificate {tls.cert} with the key {tls.key} cannot be used: {error}.",
+            hint="`tls` needs PEM files that this process may read, and a key without a passphrase.",
+        ) from None
+    return context
+
+
+def _keep_alive(writer: asyncio.StreamWriter) -> None:
+    connection = writer.get_extra_info("socket")
+    idle, interval = KEEPALIVE_S
+    for level, option, value in (
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES),
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    ):
+        connection.setsockopt(level, option, value)
+    writer.transport.set_write_buffer_limits(high=WRITE_BYTES)
+
+
+def listening(address: str, option: str) -> socket.socket:
+    """A socket that is bound and does not accept yet. Raises `ConfigError`."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, int(port)))
+    except OSError as error:
+        made.close()
+        raise ConfigError(
+            f"`{option}` is {address}, which cannot be bound: {error.strerror or error}.",
+            hint="Choose another address of this machine.",
+        ) from None
+    return made
+
+
+def _address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,110 @@
+"""Reads a view of the log from a place on, for one subscriber: from the tail that all subscribers of the view
+share if the place is in its window, and from the log itself otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+from typing import Any
+
+from penstock.model.offset import Offset
+from penstock.serve.batches import Block, Place
+from penstock.serve.feed import Feed, View
+from penstock.serve.log import ServedLog
+from penstock.serve.tails import Tail, Tails
+
+
+class Reader:
+    """In the event loop, by one task at a time. `at`: the place behind everything that was returned."""
+
+    def __init__(self, served: ServedLog, tails: Tails, view: View, place: Place, threads: Executor) -> None:
+        self._served = served
+        self._tails = tails
+        self._view = view
+        self._threads = threads
+        self.at = place
+        self._feed: Feed | None = None
+        self._read_to: Offset | None = None
+        """The log's end when the feed had nothing more."""
+        self._tail: Tail | None = None
+        self._number = 0
+        """The number of the next block of the tail."""
+
+    @property
+    def level(self) -> bool:
+        """Everything that the log has was returned."""
+        if self._tail is not None:
+            return self._tail.level and self._number == self._tail.window.next
+        return self._read_to == self._served.end
+
+    @property
+    def passed(self) -> Offset:
+        """All entries up to here were returned."""
+        return self.at.offset
+
+    @property
+    def shares(self) -> bool:
+        """It reads from the tail."""
+        return self._tail is not None
+
+    def close(self) -> None:
+        if self._tail is not None:
+            self._tails.leave(self._tail)
+            self._tail = None
+
+    def ready(self) -> list[Block] | None:
+        """What the tail has; empty: nothing more for now. None: `read` goes on."""
+        if self._tail is None:
+            return self._joined()
+        blocks = None if self._tail.ended else self._tail.window.since(self._number)
+        if blocks is None:
+            self.close()
+            return self._joined()
+        return self._taken(self._tail, blocks)
+
+    def _joined(self) -> list[Block] | None:
+        found = self._tails.join(self._view, self.at, at_end=self._read_to is not None)
+        if found is None:
+            return None
+        self._tail, self._number, rest = found
+        self._feed = self._read_to = None
+        blocks = self._tail.window.since(self._number) or []
+        return self._taken(self._tail, blocks if rest is None else [rest, *blocks])
+
+    def _taken(self, tail: Tail, blocks: list[Block]) -> list[Block]:
+        self._number = tail.window.next
+        if blocks:
+            self.at = blocks[-1].place
+        self.at = max(self.at, Place(tail.window.passed))
+        return blocks
+
+    async def read(self, size: int) -> Block | None:
+        """The next entries of the log, about `size` bytes. None: none for now. Raises `PenstockError`."""
+        feed = self._feed = self._feed or Feed(self._served, self._view, self.at)
+        end = self._served.end
+        pieces = await asyncio.get_running_loop().run_in_executor(self._threads, feed.read, size)
+        if pieces is None:
+            self._read_to = end
+        elif pieces:
+            self.at = pieces[-1].place(len(pieces[-1].entries))
+        self.at = max(self.at, Place(feed.passed))
+        return Block.of(pieces or ())
+
+    @property
+    def waiting(self) -> set[asyncio.Future[None]]:
+        """Futures that are done when there may be more."""
+        return self._tails.waiting if self._tail is None else self._tail.waiting
+
+    async def wait(self, seconds: float, ended: asyncio.Future[Any]) -> bool:
+        """Waits until there may be more, or `ended` is done. False: neither for so many seconds."""
+        waiter = asyncio.get_running_loop().create_future()
+        waiting = self.waiting
+        waiting.add(waiter)
+        try:
+            done, _ = await asyncio.wait(
+                (waiter, ended), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            return bool(done)
+        finally:
+            waiting.discard(waiter)
+            waiter.cancel()
