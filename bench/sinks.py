@@ -1,8 +1,9 @@
-"""How many rows a second the sinks for databases take: `python -m bench.sinks [ROWS]`.
+"""How many rows a second the sinks for databases take: `python -m bench.sinks [ROWS [NAME…]]`.
 
 Rows with 15 columns are appended to an empty table, and then merged: every row is updated. The servers are
 private ones on this machine, with their own durability (PostgreSQL without fsync, MySQL and Valkey as in
-tests), so the figures are about the way to them. No Spark and no decoding is in them.
+tests), so the figures are about the way to them. No Spark and no decoding is in them. `peers`: what people
+use now, into the same PostgreSQL (`sinks_peers.py`).
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pyarrow as pa
 
+from bench import sinks_peers
 from penstock.model.change import COMMIT_TIMESTAMP, DELETED, SEQUENCE
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.secret import Secret
 from penstock.sinks import registry
 from penstock.sinks.base import Commit, TableSink, table_sink
+from penstock.sinks.clickhouse.registration import ClickHouseOptions
+from penstock.sinks.opensearch.registration import OpenSearchOptions
 from penstock.sinks.redis.registration import RedisOptions
 from penstock.sinks.rows import Newer, Rows
 from penstock.sinks.sql.registration import JdbcOptions
@@ -98,31 +101,73 @@ def bench(name: str, options: Any, rows: int, server: int | None) -> None:
     sink.close()
 
 
+def sqlite(rows: int, stack: ExitStack) -> None:
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-"))
+    bench("sqlite", JdbcOptions(type="jdbc", url=f"sqlite://{folder}/t.db"), rows, None)
+
+
+def duckdb(rows: int, stack: ExitStack) -> None:
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-"))
+    bench("duckdb", JdbcOptions(type="jdbc", url=f"duckdb://{folder}/t.duckdb"), rows, None)
+
+
+def postgresql(rows: int, stack: ExitStack, *, peers: bool = False) -> None:
+    server = stack.enter_context(servers.postgresql())
+    account = {"user": server.user, "password": Secret(server.password)}
+    bench("postgresql", JdbcOptions(type="jdbc", url=server.url, **account), rows, server.pid)
+    if peers:
+        sinks_peers.bench(server, [list(batches(rows, 10)), list(batches(rows, 20))])
+
+
+def mysql(rows: int, stack: ExitStack) -> None:
+    for name in ("mysql80", "mariadb1011"):
+        server = stack.enter_context(servers.FLAVORS[name]())
+        account = {"user": server.user, "password": Secret(server.password)}
+        url = f"mysql://{server.host}:{server.port}"
+        bench(name, JdbcOptions(type="jdbc", url=url, **account), rows, server.pid)
+
+
+def redis(rows: int, stack: ExitStack) -> None:
+    server = stack.enter_context(servers.valkey({"appendfsync": "everysec"}))
+    for value in ("hash", "json"):
+        options = RedisOptions(
+            type="redis", url=server.url, password=Secret(server.password),
+            value=value, key=f"{value}:{{database}}:{{table}}:{{key}}", control=value,
+        )  # fmt: skip
+        bench(f"redis {value}", options, rows, server.pid)
+
+
+def opensearch(rows: int, stack: ExitStack) -> None:
+    server = stack.enter_context(servers.opensearch())
+    bench("opensearch", OpenSearchOptions(type="opensearch", url=server.url), rows, server.pid)
+
+
+def clickhouse(rows: int, stack: ExitStack) -> None:
+    server = stack.enter_context(servers.clickhouse())
+    account = {"user": server.user, "password": Secret(server.password)}
+    bench("clickhouse", ClickHouseOptions(type="clickhouse", url=server.url, **account), rows, server.pid)
+
+
+def with_peers(rows: int, stack: ExitStack) -> None:
+    postgresql(rows, stack, peers=True)
+
+
+EVERY: dict[str, Callable[[int, ExitStack], None]] = {
+    "sqlite": sqlite,
+    "duckdb": duckdb,
+    "peers": with_peers,
+    "mysql": mysql,
+    "redis": redis,
+    "opensearch": opensearch,
+    "clickhouse": clickhouse,
+}
+
+
 def main() -> None:
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
-        bench("sqlite", JdbcOptions(type="jdbc", url=f"sqlite://{folder}/t.db"), rows, None)
-        with servers.postgresql() as postgresql:
-            account = {"user": postgresql.user, "password": Secret(postgresql.password)}
-            options = JdbcOptions(type="jdbc", url=postgresql.url, **account)
-            bench("postgresql", options, rows, postgresql.pid)
-        for name in ("mysql80", "mariadb1011"):
-            with servers.FLAVORS[name]() as mysql:
-                options = JdbcOptions(
-                    type="jdbc",
-                    url=f"mysql://{mysql.host}:{mysql.port}",
-                    user=mysql.user,
-                    password=Secret(mysql.password),
-                )
-                bench(name, options, rows, mysql.pid)
-        with servers.valkey({"appendfsync": "everysec"}) as valkey:
-            for value in ("hash", "json"):
-                redis = RedisOptions(
-                    type="redis", url=valkey.url, password=Secret(valkey.password),
-                    value=value, key=f"{value}:{{database}}:{{table}}:{{key}}", control=value,
-                )  # fmt: skip
-                bench(f"redis {value}", redis, rows, valkey.pid)
+    for name in sys.argv[2:] or EVERY:
+        with ExitStack() as stack:
+            EVERY[name](rows, stack)
 
 
 if __name__ == "__main__":

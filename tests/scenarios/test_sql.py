@@ -17,6 +17,7 @@ from penstock.testing.scenario import Scenario, refusal, wait_for
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 Make = Callable[..., Scenario]
+FILES = ("sqlite", "duckdb")
 ZERO = ("c_zero_date", "c_zero_datetime", "c_zero_timestamp")
 
 
@@ -25,13 +26,13 @@ class Target:
 
     def __init__(self, product: str, folder: Any) -> None:
         self.product = product
-        self.server: Any = None if product == "sqlite" else with_servers.server(product)
+        self.server: Any = None if product in FILES else with_servers.server(product)
         self.file = folder / "targets.db"
 
     @property
     def options(self) -> dict[str, Any]:
         if self.server is None:
-            return {"type": "jdbc", "url": f"jdbc:sqlite:{self.file}"}
+            return {"type": "jdbc", "url": f"jdbc:{self.product}:{self.file}"}
         found = with_servers.options_of(self.server).model_dump(mode="json", context=REVEALED)
         return {**found, "nul_characters": "remove"}
 
@@ -43,6 +44,13 @@ class Target:
             listed = ", ".join(f'"{name}"' for name in names)
             found: Any = file.execute(f'SELECT {listed} FROM "{case.database}_{table}"').fetchall()
             file.close()
+        elif self.product == "duckdb":
+            import duckdb
+
+            listed = ", ".join(_shown_by_duckdb(one) for one in columns)
+            sql = f'SELECT {listed} FROM "{case.database}"."{table}"'
+            with duckdb.connect(self.file, read_only=True) as database:
+                found = database.execute(sql).fetchall()
         elif self.product == "postgresql":
             import psycopg
 
@@ -60,6 +68,13 @@ class Target:
         return oracle.canonical_rows(found, columns)
 
 
+def _shown_by_duckdb(column: Any) -> str:
+    """Texts of times, because Python has none before the year 1."""
+    if column.type in ("datetime", "timestamp", "date"):
+        return f"replace(CAST(\"{column.name}\" AS VARCHAR), '+00', '')"
+    return f'"{column.name}"'
+
+
 def assert_equal(case: Scenario, target: Target, *tables: str) -> None:
     for table in tables:
         expected = oracle.rows_of(case.server, f"{case.database}.{table}")
@@ -68,8 +83,10 @@ def assert_equal(case: Scenario, target: Target, *tables: str) -> None:
         oracle.assert_same_rows(expected, target.rows(case, table))
 
 
-@pytest.fixture(params=["postgresql", "mysql80", "mariadb1011", "sqlite"])
+@pytest.fixture(params=["postgresql", "mysql80", "mariadb1011", "sqlite", "duckdb"])
 def target(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Target]:
+    if request.param == "duckdb":
+        pytest.importorskip("duckdb")
     yield Target(request.param, tmp_path)
 
 

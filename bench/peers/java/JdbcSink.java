@@ -1,6 +1,7 @@
 import io.debezium.connector.jdbc.JdbcSinkConnectorTask;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.management.ManagementFactory;
 import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -17,8 +18,9 @@ import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.sink.SinkTaskContext;
 
 /**
- * Debezium's JDBC sink, driven as Kafka Connect does it. Arguments: URL, user and password of the database. The
- * input has a message a line: topic, key and value in Base64 (`-`: none), with tabs between them.
+ * Debezium's JDBC sink, driven as Kafka Connect does it. Arguments: URL, user and password of the database, and
+ * how many messages it gets at once (100). The input has a message a line: topic, key and value in Base64 (`-`:
+ * none), with tabs between them. After a line `=`, the seconds and CPU seconds since the last one are printed.
  */
 public final class JdbcSink {
     public static void main(String[] args) throws Exception {
@@ -33,6 +35,8 @@ public final class JdbcSink {
         settings.put("primary.key.mode", "record_key");
         settings.put("schema.evolution", "basic");
         settings.put("collection.name.format", "${topic}");
+        int batch = args.length > 3 ? Integer.parseInt(args[3]) : 100;
+        settings.put("batch.size", String.valueOf(Math.max(batch, 500)));
         JsonConverter keys = new JsonConverter();
         JsonConverter values = new JsonConverter();
         keys.configure(Map.of("schemas.enable", "true"), true);
@@ -51,14 +55,26 @@ public final class JdbcSink {
         List<SinkRecord> records = new ArrayList<>();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
         long offset = 0;
+        long began = System.nanoTime();
+        long used = cpu();
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            if (line.equals("=")) {
+                task.put(records);
+                records.clear();
+                task.flush(Map.of());
+                System.out.printf("%d %.3f %.3f%n", offset, (System.nanoTime() - began) / 1e9, (cpu() - used) / 1e9);
+                System.out.flush();
+                began = System.nanoTime();
+                used = cpu();
+                continue;
+            }
             String[] fields = line.split("\t");
             SchemaAndValue key = keys.toConnectData(fields[0], bytes(fields[1]));
             SchemaAndValue value = values.toConnectData(fields[0], bytes(fields[2]));
             records.add(new SinkRecord(
                     fields[0], 0, key.schema(), key.value(), value.schema(), value.value(), offset++, 0L,
                     TimestampType.CREATE_TIME));
-            if (records.size() == 100) {
+            if (records.size() == batch) {
                 task.put(records);
                 records.clear();
             }
@@ -69,6 +85,11 @@ public final class JdbcSink {
         task.stop();
         System.out.println(offset);
         System.exit(0);
+    }
+
+    private static long cpu() {
+        return ((com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean())
+                .getProcessCpuTime();
     }
 
     private static byte[] bytes(String text) {

@@ -16,7 +16,10 @@ OWN_COLUMNS = (SEQUENCE, DELETED, CHANGE_TYPE, COMMIT_TIMESTAMP, PRESENT)
 
 _COMPONENT_BYTES_MAX = 255
 """The limit for a file name on common file systems."""
-_COMPONENT_BYTES_KEPT = 200
+_DIGEST_BYTES = 55
+"""Room for a digest at the end of a name that is cut."""
+_INDEX_BYTES_MAX = 190
+"""Names of indexes get endings, and have at most 255 bytes, too."""
 
 
 def namespace_levels(template: str, table: TableId) -> tuple[str, ...]:
@@ -48,7 +51,17 @@ def catalog_name(name: str) -> str:
     return _component(name, safe)
 
 
-def _component(name: str, safe: Callable[[int, str], bool]) -> str:
+def index_name(name: str) -> str:
+    """A name for an index of a search engine, which knows no capital letters: they become small ones."""
+
+    def safe(place: int, character: str) -> bool:
+        return character.isalnum() or (character in "-_." and place > 0)
+
+    lower = "".join(one if len(one) == 1 else character for character in name for one in [character.lower()])
+    return _component(lower, safe, bytes_max=_INDEX_BYTES_MAX)
+
+
+def _component(name: str, safe: Callable[[int, str], bool], *, bytes_max: int = _COMPONENT_BYTES_MAX) -> str:
     """A name that is too long for a file system is cut and ends in `@~` and a digest of the whole name. No
     other name contains `@~`, because `@` itself is encoded."""
 
@@ -58,10 +71,10 @@ def _component(name: str, safe: Callable[[int, str], bool]) -> str:
 
     text = "".join(c if safe(place, c) else coded(c) for place, c in enumerate(name))
     data = text.encode("utf-8", "surrogatepass")
-    if len(data) <= _COMPONENT_BYTES_MAX:
+    if len(data) <= bytes_max:
         return text
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    return f"{data[:_COMPONENT_BYTES_KEPT].decode('utf-8', 'ignore')}@~{digest}"
+    return f"{data[: bytes_max - _DIGEST_BYTES].decode('utf-8', 'ignore')}@~{digest}"
 
 
 def target_names(namespace: str, table: TableId) -> tuple[str, ...]:

@@ -17,11 +17,13 @@ from penstock import plugins
 from penstock.model.shards import ShardRule, Shards
 from penstock.sinks.calls.registration import HTTP, PYTHON
 from penstock.sinks.changelog.registration import PARQUET
+from penstock.sinks.clickhouse.registration import CLICKHOUSE
 from penstock.sinks.console.registration import CONSOLE
 from penstock.sinks.kafka.registration import KAFKA
 from penstock.sinks.kind import SinkKind, SinkOptions
 from penstock.sinks.lake.delta.registration import DELTA
 from penstock.sinks.lake.iceberg.registration import ICEBERG
+from penstock.sinks.opensearch.registration import OPENSEARCH
 from penstock.sinks.redis.registration import REDIS
 from penstock.sinks.sql.registration import JDBC
 
@@ -33,7 +35,19 @@ if TYPE_CHECKING:
 GROUP = "penstock.sinks"
 DEFAULT = ICEBERG
 NO_SHARDS = Shards()
-OWN: tuple[SinkKind[Any], ...] = (ICEBERG, DELTA, PARQUET, KAFKA, JDBC, REDIS, PYTHON, HTTP, CONSOLE)
+OWN: tuple[SinkKind[Any], ...] = (
+    ICEBERG,
+    DELTA,
+    PARQUET,
+    KAFKA,
+    JDBC,
+    REDIS,
+    OPENSEARCH,
+    CLICKHOUSE,
+    PYTHON,
+    HTTP,
+    CONSOLE,
+)
 _BY_NAME = {kind.name: kind for kind in OWN}
 
 

@@ -43,8 +43,10 @@ def unpack_packages(packages: Sequence[str], target: Path, *, suite: str) -> Non
 def program(root: Path, binary: str, libraries: Sequence[str] = ()) -> list[str]:
     """Returns the command that runs a program of `unpack_packages`, with its own loader and libraries.
     `libraries`: further library folders, relative to `root`."""
-    folders = [root / "usr/lib/x86_64-linux-gnu", *(root / folder for folder in libraries)]
-    loader = root / "usr/lib64/ld-linux-x86-64.so.2"
+    own = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"]  # the second: before Debian 13
+    folders = [root / folder for folder in (*own, *libraries)]
+    loaders = [root / folder / "ld-linux-x86-64.so.2" for folder in ("usr/lib64", "lib64")]
+    loader = next((one for one in loaders if one.exists()), loaders[0])
     return [str(loader), "--library-path", ":".join(map(str, folders)), str(root / binary)]
 
 

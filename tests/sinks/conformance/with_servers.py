@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import atexit
 import functools
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from penstock.secret import Secret
+from penstock.sinks.clickhouse.registration import ClickHouseOptions
+from penstock.sinks.opensearch.registration import OpenSearchOptions
 from penstock.sinks.redis.registration import RedisOptions
 from penstock.sinks.sql.registration import JdbcOptions
 from penstock.testing import servers
 
-OTHERS: dict[str, Callable[[], Any]] = {"postgresql": servers.postgresql, "valkey": servers.valkey}
+OTHERS: dict[str, Callable[[], Any]] = {
+    "clickhouse": servers.clickhouse,
+    "opensearch": servers.opensearch,
+    "postgresql": servers.postgresql,
+    "valkey": servers.valkey,
+}
 
 
 @functools.cache
@@ -31,9 +42,25 @@ def options_of(made: Any) -> JdbcOptions:
     return JdbcOptions(type="jdbc", url=url, user=made.user, password=Secret(made.password))
 
 
+@functools.cache
+def folder() -> Path:
+    """For databases that are files."""
+    made = tempfile.TemporaryDirectory(prefix="penstock-files-")
+    atexit.register(made.cleanup)
+    return Path(made.name)
+
+
 def options(name: str) -> Any:
     """Options for `jdbc-postgresql`, `redis-json` and their like."""
     sink, _, detail = name.partition("-")
+    if sink == "clickhouse":
+        old = server("clickhouse")
+        return ClickHouseOptions(type="clickhouse", url=old.url, user=old.user, password=Secret(old.password))
+    if sink == "opensearch":
+        return OpenSearchOptions(type="opensearch", url=server("opensearch").url)
+    if detail == "duckdb":
+        pytest.importorskip("duckdb")
+        return JdbcOptions(type="jdbc", url=f"duckdb://{folder()}/targets.duckdb")
     if sink == "redis":
         made = server("valkey")
         return RedisOptions(type="redis", url=made.url, password=Secret(made.password), value=detail)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
+from penstock.sinks.documents import plain
 from penstock.sinks.names import source_columns
-from penstock.sinks.redis.values import plain
 
 
 def lines_of(table: str, batch: pa.RecordBatch) -> Iterator[str]:

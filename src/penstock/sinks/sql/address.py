@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Product = Literal["postgresql", "mysql", "sqlite"]
+Product = Literal["postgresql", "mysql", "sqlite", "duckdb"]
+FILES = ("sqlite", "duckdb")
+"""Products whose database is a file."""
 
 PRODUCTS: Mapping[str, Product] = {
     "postgresql": "postgresql",
@@ -16,20 +18,22 @@ PRODUCTS: Mapping[str, Product] = {
     "mysql": "mysql",
     "mariadb": "mysql",
     "sqlite": "sqlite",
+    "duckdb": "duckdb",
 }
 """The scheme of a URL, and the product that it means. MariaDB is reached as MySQL is."""
-PORTS: Mapping[Product, int] = {"postgresql": 5432, "mysql": 3306, "sqlite": 0}
+PORTS: Mapping[Product, int] = {"postgresql": 5432, "mysql": 3306, "sqlite": 0, "duckdb": 0}
 SSL_MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
 _SECRETS = frozenset({"password", "pass", "pwd", "user", "username"})
 _EXPECTED = (
-    "write postgresql://host:5432/database, mysql://host:3306, mariadb://host:3306 or "
-    "sqlite:///path/file.db; a `jdbc:` before it is ignored"
+    "write postgresql://host:5432/database, mysql://host:3306, mariadb://host:3306, "
+    "sqlite:///path/file.db or duckdb:///path/file.duckdb; a `jdbc:` before it is ignored"
 )
 
 
 @dataclass(frozen=True)
 class Address:
-    """`database`: of PostgreSQL its name, of SQLite the path of the file. `parameters`: what follows `?`."""
+    """`database`: of PostgreSQL its name, of SQLite and DuckDB the path of the file. `parameters`: what
+    follows `?`."""
 
     product: Product
     host: str
@@ -38,7 +42,7 @@ class Address:
     parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __str__(self) -> str:
-        if self.product == "sqlite":
+        if self.product in FILES:
             return self.database
         return f"{self.host}:{self.port}" + (f"/{self.database}" if self.database else "")
 
@@ -50,8 +54,8 @@ def parsed(url: str) -> Address:
     product = PRODUCTS.get(scheme.lower())
     if not colon or product is None:
         raise ValueError(f"this is no URL of a database that is known; {_EXPECTED}")
-    if product == "sqlite":
-        return _file(rest)
+    if product in FILES:
+        return _file(product, rest)
     try:
         parts = urllib.parse.urlsplit(f"{scheme}:{rest}")
         port = parts.port or PORTS[product]
@@ -74,11 +78,11 @@ def parsed(url: str) -> Address:
     return Address(product, parts.hostname, port, database, parameters)
 
 
-def _file(rest: str) -> Address:
+def _file(product: Product, rest: str) -> Address:
     path = re.sub(r"^/{2,}", "/", urllib.parse.unquote(rest))
     if not path.startswith("/") or path.endswith("/"):
-        raise ValueError("a SQLite file needs an absolute path: sqlite:///path/file.db")
-    return Address("sqlite", "", 0, path)
+        raise ValueError(f"a file needs an absolute path: {product}:///path/file.db")
+    return Address(product, "", 0, path)
 
 
 def _check_ssl(parameters: Mapping[str, str]) -> None:

@@ -105,7 +105,7 @@ def _renamed_key(record: Record, changed: Sequence[Change]) -> tuple[str, ...]:
 
 def _widens(dialect: Dialect) -> Any:
     def widens(old: DataType, kind: DataType) -> bool:
-        if dialect.name == "sqlite":  # a column keeps its type, which must store both in one way
+        if not dialect.widens_columns:  # a column keeps its type, which must store both in one way
             return holds(kind, old) and dialect.type_of(kind) == dialect.type_of(old)
         return holds(kind, old)
 
@@ -116,7 +116,7 @@ def evolve(dialect: Dialect, session: Session, spark: SparkSession, work: Evolut
     """Does it inside a transaction."""
     run, target, quoted = dialect.run, dialect.target(work.place), dialect.quoted
     _compute(dialect, session, spark, work)
-    if work.key_changes:
+    if work.key_changes and dialect.indexes_keys:
         _drop_key(dialect, session, work)
     for name in work.removed:
         run(session, f"ALTER TABLE {target} DROP COLUMN {quoted(name)}")
@@ -129,7 +129,7 @@ def evolve(dialect: Dialect, session: Session, spark: SparkSession, work: Evolut
     for one in work.changed:
         if one.how == "add" and not one.default:
             run(session, f"ALTER TABLE {target} ADD COLUMN {quoted(one.name)} {dialect.type_of(one.kind)}")
-        if one.how == "widen" and dialect.name == "postgresql":
+        if one.how == "widen" and dialect.widens_columns:
             kind = dialect.type_of(one.kind)
             run(session, f"ALTER TABLE {target} ALTER COLUMN {quoted(one.name)} TYPE {kind}")
     if work.key_changes and work.record.key:

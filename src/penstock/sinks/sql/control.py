@@ -61,7 +61,7 @@ class Control:
 
     def find(self, session: Session, place: Place, *, lock: bool = False) -> Record | None:
         """What is recorded of a target. `lock`: until the end of the transaction, nobody else may."""
-        locked = " FOR UPDATE" if lock and self._dialect.name != "sqlite" else ""
+        locked = " FOR UPDATE" if lock and self._dialect.locks_rows else ""
         sql = f"SELECT {_COLUMNS} FROM {self._table} WHERE target = %s{locked}"
         rows = self._dialect.run(session, sql, [place.key])
         if not rows:

@@ -51,6 +51,14 @@ class Dialect:
     """What the driver raises."""
     ddl_in_transactions: ClassVar[bool] = True
     """Whether a transaction may change definitions, and take that back."""
+    locks_rows: ClassVar[bool] = True
+    """Whether `SELECT … FOR UPDATE` keeps others away. If not, one transaction at a time writes anyway."""
+    keeps_sessions: ClassVar[bool] = True
+    """Whether sessions stay open between writes."""
+    indexes_keys: ClassVar[bool] = True
+    """Whether targets have an index of their key."""
+    widens_columns: ClassVar[bool] = True
+    """Whether a column can get a wider type. If not, it stores the values of wider ones in the same way."""
     parameter: ClassVar[str] = "%s"
     text_type: ClassVar[str] = "text"
     flag_type: ClassVar[str] = "boolean"

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 class JdbcOptions(NamespaceOptions):
-    """Tables of PostgreSQL, MySQL, MariaDB or SQLite (docs/sinks-sql.md). No JDBC driver is needed: the name
-    is the one that people look for."""
+    """Tables of PostgreSQL, MySQL, MariaDB, SQLite or DuckDB (docs/sinks-sql.md). No JDBC driver is needed:
+    the name is the one that people look for."""
 
     type: Literal["jdbc"]
     """Name of the sink."""
     url: str
-    """The database: `postgresql://host:5432/database`, `mysql://host:3306`, `mariadb://host:3306` or
-    `sqlite:///path/file.db`, with or without `jdbc:` before it. PostgreSQL takes libpq's parameters
-    (`?sslmode=verify-full`), MySQL `?ssl-mode=verify_ca&ssl-ca=FILE`."""
+    """The database: `postgresql://host:5432/database`, `mysql://host:3306`, `mariadb://host:3306`,
+    `sqlite:///path/file.db` or `duckdb:///path/file.duckdb`, with or without `jdbc:` before it. PostgreSQL
+    takes libpq's parameters (`?sslmode=verify-full`), MySQL `?ssl-mode=verify_ca&ssl-ca=FILE`."""
     user: str = ""
     """Account at the database. It creates schemas and tables, and writes them."""
     password: Secret = Secret()
@@ -70,11 +70,7 @@ def dialect_of(options: JdbcOptions) -> Dialect:
     """What speaks to the database. Raises `ConfigError` if its driver is not installed."""
     match options.address.product:
         case "postgresql":
-            if importlib.util.find_spec("psycopg") is None:
-                raise ConfigError(
-                    "The sink jdbc needs the package psycopg for PostgreSQL, which is not installed.",
-                    hint="pip install 'penstock[postgresql]'",
-                )
+            _check_installed("psycopg", "PostgreSQL", "postgresql")
             from penstock.sinks.sql.postgresql import PostgreSql
 
             return PostgreSql(options)
@@ -86,6 +82,19 @@ def dialect_of(options: JdbcOptions) -> Dialect:
             from penstock.sinks.sql.sqlite import Sqlite
 
             return Sqlite(options)
+        case "duckdb":
+            _check_installed("duckdb", "DuckDB", "duckdb")
+            from penstock.sinks.sql.duckdb import DuckDb
+
+            return DuckDb(options)
+
+
+def _check_installed(package: str, product: str, extra: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise ConfigError(
+            f"The sink jdbc needs the package {package} for {product}, which is not installed.",
+            hint=f"pip install 'penstock[{extra}]'",
+        )
 
 
 def _open(options: JdbcOptions, spark: SparkSession, pipeline: str, shards: Shards) -> Sink:

@@ -368,6 +368,9 @@ class SqlSink:
                     self.close()  # the others are probably lost, too
                 raise explained from None  # the driver's own text may have values of rows
             raise
+        if not self._dialect.keeps_sessions:
+            self._drop_session(session)
+            return
         with self._guard:
             self._idle.append(session)
 

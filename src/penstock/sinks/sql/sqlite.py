@@ -39,6 +39,8 @@ class Sqlite(Dialect):
     text_type = "TEXT"
     flag_type = "INTEGER"
     control_key_type = "TEXT"
+    locks_rows = False
+    widens_columns = False
 
     def __init__(self, options: JdbcOptions) -> None:
         self._options = options

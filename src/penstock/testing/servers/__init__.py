@@ -20,16 +20,19 @@ from pathlib import Path
 from typing import Any
 
 from penstock.testing.servers.base import DatabaseServer
+from penstock.testing.servers.clickhouse import ClickHouseServer
 from penstock.testing.servers.client import Database, ExternalMySqlServer, MySqlClient
 from penstock.testing.servers.kafka import KafkaBroker, KafkaCluster
 from penstock.testing.servers.mariadb import MariaDb118Server, MariaDb1011Server, MariaDbServer
 from penstock.testing.servers.mysql import MySql57Server, MySql97Server, MySqlServer
+from penstock.testing.servers.opensearch import OpenSearchServer
 from penstock.testing.servers.postgresql import PostgreSqlServer
 from penstock.testing.servers.process import PrivateServer, ServerFailed
 from penstock.testing.servers.valkey import ValkeyServer
 
 __all__ = [
     "FLAVORS",
+    "ClickHouseServer",
     "Database",
     "DatabaseServer",
     "ExternalMySqlServer",
@@ -42,16 +45,19 @@ __all__ = [
     "MySql97Server",
     "MySqlClient",
     "MySqlServer",
+    "OpenSearchServer",
     "PostgreSqlServer",
     "PrivateServer",
     "ServerFailed",
     "ValkeyServer",
+    "clickhouse",
     "kafka",
     "mariadb118",
     "mariadb1011",
     "mysql",
     "mysql57",
     "mysql97",
+    "opensearch",
     "postgresql",
     "valkey",
 ]
@@ -103,6 +109,14 @@ def kafka(
 
 def postgresql(*, folder: Path | None = None) -> PostgreSqlServer:
     return PostgreSqlServer(folder=folder)
+
+
+def clickhouse(*, folder: Path | None = None) -> ClickHouseServer:
+    return ClickHouseServer(folder=folder)
+
+
+def opensearch(options: Mapping[str, str] | None = None, *, folder: Path | None = None) -> OpenSearchServer:
+    return OpenSearchServer(options, folder=folder)
 
 
 def valkey(options: Mapping[str, str] | None = None, *, folder: Path | None = None) -> ValkeyServer:

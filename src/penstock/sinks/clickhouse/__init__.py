@@ -1,0 +1,1 @@
+"""The sink `clickhouse`: each row is the newest version in a ReplacingMergeTree."""

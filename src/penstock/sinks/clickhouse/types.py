@@ -1,0 +1,158 @@
+"""Types, conversions and values in ClickHouse's SQL. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from penstock.model.change import DELETED, SEQUENCE
+from penstock.sinks.clickhouse.client import quoted, text
+from penstock.sinks.sql.arrow_text import decimals
+
+BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+DATES = (DateType, TimestampType, TimestampNTZType)
+DECIMAL_DIGITS_MAX = 38
+"""Of old servers; Spark has no more, either."""
+FIRST_DATE, LAST_DATE = "1900-01-01", "2299-12-31"
+"""What Date32 and DateTime64 hold. The server changes other values without a word."""
+
+
+class Types:
+    """`native_dates`: the server has types for them, and they are wanted. `bools`: it has Bool."""
+
+    def __init__(self, *, native_dates: bool, bools: bool) -> None:
+        self._native_dates = native_dates
+        self._bools = bools
+
+    def of(self, kind: DataType) -> str:
+        if type(kind) in BITS:
+            return f"Int{BITS[type(kind)]}"
+        if isinstance(kind, BooleanType):
+            return "Bool" if self._bools else "UInt8"
+        if isinstance(kind, FloatType):
+            return "Float32"
+        if isinstance(kind, DoubleType):
+            return "Float64"
+        if isinstance(kind, DecimalType):
+            return f"Decimal({kind.precision},{kind.scale})"
+        if isinstance(kind, DATES) and self._native_dates:
+            return "Date32" if isinstance(kind, DateType) else "DateTime64(6,'UTC')"
+        assert isinstance(kind, (StringType, BinaryType, *DATES))
+        return "String"
+
+    def column(self, name: str, kind: DataType, *, key: bool) -> str:
+        """Its definition. A key's column is NULL only for zero dates."""
+        plain = key and not isinstance(kind, DATES)
+        return f"{quoted(name)} {self.of(kind) if plain else self.nullable(kind)}"
+
+    def nullable(self, kind: DataType) -> str:
+        return f"Nullable({self.of(kind)})"
+
+    def converted(self, column: str, old: DataType, kind: DataType) -> str:
+        """A column's values in another type. A value that does not fit becomes NULL."""
+        if isinstance(old, BinaryType) or isinstance(kind, BinaryType):
+            return "NULL"
+        shown = column if isinstance(old, StringType) else f"toString({column})"
+        if isinstance(kind, StringType):
+            return shown
+        if type(kind) in BITS:
+            number, half = f"toInt64OrNull({shown})", 2 ** (BITS[type(kind)] - 1)
+            return f"if({number} >= {-half} AND {number} <= {half - 1}, {number}, NULL)"
+        if isinstance(kind, (FloatType, DoubleType)):
+            return f"toFloat64OrNull({shown})"
+        if isinstance(kind, BooleanType):
+            return f"toFloat64OrNull({shown}) != 0"
+        if isinstance(old, DATES) and isinstance(kind, DATES) and self.of(old) == self.of(kind):
+            return column
+        if isinstance(kind, DecimalType) and self._native_dates:  # old servers have no such function
+            digits = f"toDecimal128OrNull({shown}, {kind.scale})"
+            return f"if(abs({digits}) < {10 ** (kind.precision - kind.scale)}, {digits}, NULL)"
+        return "NULL"
+
+    def literal(self, value: Any, kind: DataType) -> str:
+        """A default as SQL, as Spark has computed it."""
+        if value is None:
+            return "NULL"
+        if isinstance(kind, BinaryType):
+            return f"unhex('{bytes(value).hex()}')"
+        if isinstance(kind, BooleanType):
+            return str(int(value))
+        plain = format(value, "f") if isinstance(kind, DecimalType) else str(value)
+        return f"CAST({text(plain)} AS {self.nullable(kind)})"
+
+    def order(self, key: Sequence[str], columns: StructType) -> str:
+        """The sorting key, by which rows are the same row."""
+        parts = []
+        for name in key:
+            column = quoted(name)
+            dates = isinstance(columns[name].dataType, DATES)
+            parts += [f"isNull({column})", f"assumeNotNull({column})"] if dates else [column]
+        return f"({', '.join(parts)})"
+
+    def beyond(self, batch: pa.RecordBatch) -> str | None:
+        """Name of a column with a date that the server would change. None: there is none."""
+        if not self._native_dates:
+            return None
+        for field in batch.schema:
+            if pa.types.is_date(field.type) or (
+                pa.types.is_timestamp(field.type) and not field.name.startswith("_")
+            ):
+                days = batch.column(field.name).cast(pa.date32(), safe=False)
+                found = pc.min_max(days).as_py()
+                if found["min"] is not None and not (
+                    found["min"].isoformat() >= FIRST_DATE and found["max"].isoformat() <= LAST_DATE
+                ):
+                    return str(field.name)
+        return None
+
+
+def tab_separated(batch: pa.RecordBatch) -> bytes:
+    """The rows as `FORMAT TabSeparated` reads them."""
+    columns = [_escaped(column) for column in batch.columns]
+    tab = pa.scalar(b"\t", pa.large_binary())
+    lines = columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, tab)
+    return b"".join(b"%s\n" % line for line in lines.to_pylist())
+
+
+def _escaped(column: pa.Array) -> pa.Array:
+    kind, binary = column.type, pa.large_binary()
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        column = column.cast(pa.timestamp(kind.unit))
+    if pa.types.is_decimal(kind):
+        column = decimals(column)
+    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        column = column.cast(pa.large_string())
+    values = column.cast(binary)
+    is_text = any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_large_string,
+                                                pa.types.is_binary, pa.types.is_large_binary))  # fmt: skip
+    if is_text:
+        for plain, escaped in ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r")):
+            values = pc.replace_substring(values, plain, escaped)
+    return pc.fill_null(values, pa.scalar(b"\\N", binary))
+
+
+def own_columns(names: Iterable[str]) -> list[str]:
+    """What rows are stored with."""
+    return [*names, SEQUENCE, DELETED]

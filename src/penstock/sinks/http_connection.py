@@ -1,0 +1,99 @@
+"""Connections over HTTP to one server, which stay open between requests. Any thread may make requests.
+
+A connection that was idle may have been closed by the server. Then the request is made once more over a new
+one, so every request must be one that may arrive twice.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import ssl
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from penstock.errors import ConfigError
+
+IDLE_MAX = 16  # as many tables as are written side by side
+
+
+class NoAnswer(Exception):
+    """The server could not be reached, or did not answer in time. Its text has no values of rows."""
+
+
+class HttpConnection:
+    """`url`: `http://host:port/prefix`, or https. `ca`: a file with certificates to trust instead of the
+    system's."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], *, timeout_s: float, ca: Path | None) -> None:
+        parts = urlsplit(url)
+        self._secure = parts.scheme == "https"
+        self._host = parts.hostname or ""
+        self._port = parts.port
+        self._prefix = parts.path.rstrip("/")
+        self._headers = dict(headers)
+        self._timeout_s = timeout_s
+        self._tls = _tls(ca) if self._secure else None
+        self._idle: list[http.client.HTTPConnection] = []
+        self._guard = threading.Lock()
+
+    def request(
+        self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """The status and the body of the answer. Raises `NoAnswer`."""
+        wanted = {**self._headers, **(headers or {})}
+        while True:
+            with self._guard:
+                connection, reused = (self._idle.pop(), True) if self._idle else (self._new(), False)
+            try:
+                connection.request(method, self._prefix + path, body, wanted)
+                answer = connection.getresponse()
+                found = answer.status, answer.read()
+            except TimeoutError:
+                connection.close()
+                raise NoAnswer("it does not answer in time") from None
+            except (http.client.HTTPException, OSError) as error:
+                connection.close()
+                if not reused:
+                    raise NoAnswer(type(error).__name__) from None
+                continue
+            except BaseException:
+                connection.close()
+                raise
+            with self._guard:
+                if answer.will_close or len(self._idle) >= IDLE_MAX:
+                    connection.close()
+                else:
+                    self._idle.append(connection)
+            return found
+
+    def _new(self) -> http.client.HTTPConnection:
+        if not self._secure:
+            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout_s)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout_s, context=self._tls)
+
+    def close(self) -> None:
+        with self._guard:
+            idle, self._idle = self._idle, []
+        for one in idle:
+            with contextlib.suppress(OSError):
+                one.close()
+
+
+def _tls(ca: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=None if ca is None else str(ca))
+    except OSError as error:  # also one that is no certificate
+        raise ConfigError(
+            f"The certificates in {ca} cannot be read: {error.strerror or type(error).__name__}.",
+            hint="Correct `sink.ca`.",
+        ) from None
+
+
+def basic_authorization(user: str, password: str) -> dict[str, str]:
+    """The header for an account. Contains the password."""
+    pair = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return {"Authorization": f"Basic {pair}"}

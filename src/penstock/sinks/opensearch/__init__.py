@@ -1,0 +1,1 @@
+"""The sink `opensearch`: each row is a document of OpenSearch or Elasticsearch."""
