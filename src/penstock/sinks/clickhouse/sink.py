@@ -42,10 +42,11 @@ from penstock.sinks.base import (
 from penstock.sinks.clickhouse.client import Client, Errors, Refused, quoted
 from penstock.sinks.clickhouse.evolve import evolved_columns, only_adds, widens
 from penstock.sinks.clickhouse.faults import UNKNOWN_DATABASE, UNKNOWN_TABLE, explained
+from penstock.sinks.clickhouse.native import block
 from penstock.sinks.clickhouse.records import Record, Records
 from penstock.sinks.clickhouse.registration import ClickHouseOptions
 from penstock.sinks.clickhouse.tables import Tables, rows_name
-from penstock.sinks.clickhouse.types import FIRST_DATE, LAST_DATE, Types, own_columns, tab_separated
+from penstock.sinks.clickhouse.types import FIRST_DATE, LAST_DATE, Types, own_columns
 from penstock.sinks.collected import batches_of
 from penstock.sinks.evolve import changes
 from penstock.sinks.names import refuse_own_names, source_columns
@@ -209,8 +210,8 @@ class ClickHouseSink:
         if batch.num_rows:
             database, _ = self._place(table)
             names = ", ".join(map(quoted, batch.schema.names))
-            statement = f"INSERT INTO {quoted(database)}.{quoted(record.rows)} ({names}) FORMAT TabSeparated"
-            self._client.run(statement, tab_separated(batch))
+            statement = f"INSERT INTO {quoted(database)}.{quoted(record.rows)} ({names}) FORMAT Native"
+            self._client.run(statement, block(batch, record.columns, record.key, self._types))
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
         with self._writing(table, commit) as record:

@@ -27,7 +27,6 @@ from pyspark.sql.types import (
 
 from penstock.model.change import DELETED, SEQUENCE
 from penstock.sinks.clickhouse.client import quoted, text
-from penstock.sinks.sql.arrow_text import decimals
 
 BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 DATES = (DateType, TimestampType, TimestampNTZType)
@@ -45,6 +44,7 @@ class Types:
         self._bools = bools
 
     def of(self, kind: DataType) -> str:
+        """The type's name, as the server writes it."""
         if type(kind) in BITS:
             return f"Int{BITS[type(kind)]}"
         if isinstance(kind, BooleanType):
@@ -54,16 +54,19 @@ class Types:
         if isinstance(kind, DoubleType):
             return "Float64"
         if isinstance(kind, DecimalType):
-            return f"Decimal({kind.precision},{kind.scale})"
+            return f"Decimal({kind.precision}, {kind.scale})"
         if isinstance(kind, DATES) and self._native_dates:
-            return "Date32" if isinstance(kind, DateType) else "DateTime64(6,'UTC')"
+            return "Date32" if isinstance(kind, DateType) else "DateTime64(6, 'UTC')"
         assert isinstance(kind, (StringType, BinaryType, *DATES))
         return "String"
 
     def column(self, name: str, kind: DataType, *, key: bool) -> str:
-        """Its definition. A key's column is NULL only for zero dates."""
-        plain = key and not isinstance(kind, DATES)
-        return f"{quoted(name)} {self.of(kind) if plain else self.nullable(kind)}"
+        """Its definition."""
+        return f"{quoted(name)} {self.nullable(kind) if self.is_nullable(kind, key=key) else self.of(kind)}"
+
+    def is_nullable(self, kind: DataType, *, key: bool) -> bool:
+        """A key's column is NULL only for zero dates."""
+        return not key or isinstance(kind, DATES)
 
     def nullable(self, kind: DataType) -> str:
         return f"Nullable({self.of(kind)})"
@@ -124,33 +127,6 @@ class Types:
                 ):
                     return str(field.name)
         return None
-
-
-def tab_separated(batch: pa.RecordBatch) -> bytes:
-    """The rows as `FORMAT TabSeparated` reads them."""
-    columns = [_escaped(column) for column in batch.columns]
-    tab = pa.scalar(b"\t", pa.large_binary())
-    lines = columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, tab)
-    return b"".join(b"%s\n" % line for line in lines.to_pylist())
-
-
-def _escaped(column: pa.Array) -> pa.Array:
-    kind, binary = column.type, pa.large_binary()
-    if pa.types.is_boolean(kind):
-        column = column.cast(pa.int8())
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        column = column.cast(pa.timestamp(kind.unit))
-    if pa.types.is_decimal(kind):
-        column = decimals(column)
-    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-        column = column.cast(pa.large_string())
-    values = column.cast(binary)
-    is_text = any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_large_string,
-                                                pa.types.is_binary, pa.types.is_large_binary))  # fmt: skip
-    if is_text:
-        for plain, escaped in ((b"\\", b"\\\\"), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r")):
-            values = pc.replace_substring(values, plain, escaped)
-    return pc.fill_null(values, pa.scalar(b"\\N", binary))
 
 
 def own_columns(names: Iterable[str]) -> list[str]:
