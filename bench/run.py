@@ -7,6 +7,7 @@
     make bench PARTS=backlog                     ten million changes into Iceberg (about 15 minutes)
     make bench PARTS="lake cluster"              on a disk, in a store, by executors (about 10 minutes)
     make bench PARTS=kafka                       to a broker, and how long a message takes (about 10 minutes)
+    make bench PARTS=serve                       the subscription server beside Canal's (about 5 minutes)
     make bench PARTS=table_size ROWS=100000000   small epochs on tables of 1 million rows and more
     make bench PARTS=scale                       much of everything (about 20 minutes)
     make bench PARTS=soak ARGS="--minutes 30"    a pipeline under load, with kills (about 40 minutes)
@@ -51,6 +52,7 @@ from bench.measure import Figure, Outcome
 from bench.ours import ORDERS, Workplace
 from bench.place import scratch
 from bench.scale import run as scale_run
+from bench.serve import run as serve_run
 from bench.soak import run as soak_run
 from bench.stages import run as stages_run
 from bench.workload import Workload
@@ -66,12 +68,13 @@ CLUSTER = "cluster"
 KAFKA = "kafka"
 LOG_PARTS = ("receiver", "decode", "snapshot", "merge", STAGES, "peers")
 LATENCY = "latency"
+SERVE = "serve"
 LOAD = "load"
 TABLE_SIZE = "table_size"
 SCALE = "scale"
 SOAK = "soak"
-LONG_PARTS = (BACKLOG, LAKE, CLUSTER, KAFKA, LOAD, TABLE_SIZE, SCALE, SOAK)
-SPARK_PARTS = ("merge", STAGES, LATENCY, *LONG_PARTS)
+LONG_PARTS = (BACKLOG, LAKE, CLUSTER, KAFKA, LOAD, SERVE, TABLE_SIZE, SCALE, SOAK)
+SPARK_PARTS = ("merge", STAGES, LATENCY, *(part for part in LONG_PARTS if part != SERVE))
 PARTS = (*LOG_PARTS, LATENCY, *LONG_PARTS)
 
 
@@ -114,6 +117,7 @@ def arguments() -> argparse.Namespace:
         (KAFKA, kafka.RESULTS),
         (LATENCY, latency_run.RESULTS),
         (LOAD, load_run.RESULTS),
+        (SERVE, serve_run.RESULTS),
     ):
         parser.add_argument(
             f"--{part}-out", type=Path, default=path, help=f"where that of the part `{part}` goes"
@@ -164,6 +168,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
             run_backlog(options, console, part)
     if KAFKA in options.parts:
         run_kafka(options, console)
+    if SERVE in options.parts:
+        run_serve(options, console)
     if LATENCY in options.parts:
         run_latency(options, console)
     if LOAD in options.parts:
@@ -231,6 +237,26 @@ def run_kafka(options: argparse.Namespace, console: Console) -> None:
             text = kafka.line(outcome) if isinstance(outcome, Figure) else line(outcome)
             people().print(text, markup=False)
     report.write_json(report.Results(outcomes), options.kafka_out)
+
+
+def run_serve(options: argparse.Namespace, console: Console) -> None:
+    console.print(f"serve at scale {options.scale:g} (its log is built the first time, in minutes) …")
+    outcomes: list[Outcome] = []
+    with scratch() as folder:
+        with bench_log.running(options.scale, WORKLOADS[ORDERS]) as log:
+            about = report.log_of(log)
+            found = serve_run.log_outcomes(log, folder, options.repeat)
+            for outcome in found:
+                outcomes.append(outcome)
+                console.print(f"  {serve_run.line(outcome)}", markup=False)
+        for outcome in serve_run.live_outcomes(folder, serve_run.SECONDS):
+            outcomes.append(outcome)
+            console.print(f"  {serve_run.line(outcome)}", markup=False)
+    results = report.Results(outcomes)
+    report.write_json(results, options.serve_out)
+    serve_run.show(results, people())
+    if options.docs:
+        serve_run.write_docs(results, about)
 
 
 def run_table_size(options: argparse.Namespace, console: Console) -> None:

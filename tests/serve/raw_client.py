@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 from types import TracebackType
 from typing import Any
@@ -19,10 +20,18 @@ class Failed(Exception):
 
 class RawClient:
     def __init__(
-        self, address: str, *, client_id: str = "1001", destination: str = "example", login: bool = True
+        self,
+        address: str,
+        *,
+        client_id: str = "1001",
+        destination: str = "example",
+        login: bool = True,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         host, _, port = address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=30)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self.names = {"destination": destination, "client_id": client_id}
         packet = self.receive()
         assert (packet.type, packet.version) == (1, 1)

@@ -41,7 +41,7 @@ PART_BYTES = 4 * 1024**2
 """Bytes of log that a feed opens at once: enough that opening does not count."""
 SCAN_BYTES = 256 * 1024**2
 """Bytes of log without rows of a subscription that are passed at once, by the index alone."""
-PAUSES_S = ((10.0, 0.0005), (60.0, 0.002), (float("inf"), 0.005))
+PAUSES_S = ((1.0, 0.0005), (10.0, 0.002), (float("inf"), 0.005))
 """Seconds between two looks at the end of the log (one system call), by the time since it grew."""
 REFRESH_S = 0.2
 """Seconds between two looks into the folder, where new segments appear."""
@@ -198,11 +198,10 @@ class ServedLog:
             if moved or self._asked:
                 grew, self._asked = time.monotonic() if moved else grew, False
                 on_growth()
-                continue
-            pause = next(pause for limit, pause in PAUSES_S if time.monotonic() - grew < limit)
             looked = time.monotonic()
-            while time.monotonic() - looked < REFRESH_S and not self._stopping.is_set():
-                if self._asked or self._log.stamp() != stamp:
+            pause = next(pause for limit, pause in PAUSES_S if looked - grew < limit)
+            while not self._stopping.is_set() and not self._asked and self._log.stamp() == stamp:
+                if time.monotonic() - looked > REFRESH_S:
                     break
                 time.sleep(pause)  # the pace of looking
 

@@ -1,0 +1,188 @@
+"""WebSocket: the examples of RFC 6455, and changes that a socket reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+from tests.serve.conftest import database_of
+from tests.serve.raw_client import RawClient
+from tests.serve.serving import Serving, eventually, rows_of, serving
+
+from penstock.serve import websocket
+from penstock.serve.websocket import BadFrame
+from penstock.testing.servers import Database, MySqlServer
+
+HEADERS = {
+    "upgrade": "websocket", "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-version": "13",
+    "host": "127.0.0.1:8191",
+}  # fmt: skip
+TOKEN = "0123456789abcdef"
+
+
+def test_the_examples_of_the_rfc() -> None:
+    assert b"\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n" in websocket.handshake(HEADERS)
+    assert websocket.frame(websocket.TEXT, b"Hello") == bytes.fromhex("810548656c6c6f")
+    assert websocket.frame(websocket.PING, b"Hello") == bytes.fromhex("890548656c6c6f")
+    assert websocket.frame(2, b"x" * 256)[:4] == bytes.fromhex("827e0100")
+    assert websocket.frame(2, b"x" * 65536)[:10] == bytes.fromhex("827f0000000000010000")
+    masked = bytes.fromhex("8a8537fa213d7f9f4d5158")
+    assert websocket.head(masked[:2]) == (websocket.PONG, 5)
+    assert websocket.unmasked(masked[2:6], masked[6:]) == b"Hello"
+
+
+@pytest.mark.parametrize("head", ["8905", "8185", "8985", "c985", "89fe", "0985"])
+def test_frames_that_no_client_needs_are_refused(head: str) -> None:
+    if head == "8985":
+        assert websocket.head(bytes.fromhex(head)) == (websocket.PING, 5)
+        return
+    with pytest.raises(BadFrame):
+        websocket.head(bytes.fromhex(head))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"sec-websocket-version": "8"}, {"sec-websocket-key": "short"}, {"sec-websocket-key": ""},
+        {"origin": "https://example.com"},
+    ],
+)  # fmt: skip
+def test_handshakes_of_others_are_refused(changed: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"WebSocket|Origin"):
+        websocket.handshake({**HEADERS, **changed})
+    assert websocket.handshake({**HEADERS, "origin": "http://127.0.0.1:8191"})
+
+
+class Socket:
+    """A client of the protocol."""
+
+    def __init__(self, address: str, path: str, *more: str) -> None:
+        host, _, port = address.rpartition(":")
+        self.connection = socket.create_connection((host, int(port)), timeout=20)
+        lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in HEADERS.items()), *more]
+        self.connection.sendall("\r\n".join((*lines, "", "")).encode())
+        self.stream = self.connection.makefile("rb")
+        self.status = int(self.stream.readline().split()[1])
+        self.headers = b"".join(iter(self.stream.readline, b"\r\n"))
+
+    def frame(self) -> tuple[int, bytes]:
+        first, length = self.stream.read(2)
+        assert first & 0x80 and not length & 0x80  # whole, and not masked
+        if length == 126:
+            [length] = struct.unpack(">H", self.stream.read(2))
+        elif length == 127:
+            [length] = struct.unpack(">Q", self.stream.read(8))
+        return first & 0x0F, self.stream.read(length)
+
+    def change(self) -> tuple[str, Any]:
+        kind, payload = self.frame()
+        assert kind == websocket.TEXT
+        said = json.loads(payload)
+        return said["id"], said["change"]
+
+    def send(self, kind: int, payload: bytes = b"") -> None:
+        mask = os.urandom(4)
+        masked = websocket.unmasked(mask, payload)
+        self.connection.sendall(bytes((0x80 | kind, 0x80 | len(payload))) + mask + masked)
+
+    def close(self) -> None:
+        self.stream.close()
+        self.connection.close()
+
+
+@pytest.fixture(scope="module")
+def database(source: MySqlServer) -> Database:
+    return database_of(source, "serve_websocket")
+
+
+@pytest.fixture(scope="module")
+def served(
+    source: MySqlServer, database: Database, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Serving]:
+    options: dict[str, Any] = {
+        "listen": {"canal": "127.0.0.1:0", "http": "127.0.0.1:0"},
+        "tokens": {"page": {"token": TOKEN}},
+        "destinations": {"example": {"filter": rf"{database.name}\..*", "start": "earliest", "ddl": False}},
+    }
+    with serving(source, tmp_path_factory.mktemp("websocket"), **options) as made:
+        yield made
+
+
+PATH = "/destinations/example/events"
+LOGIN = f"Sec-WebSocket-Protocol: penstock, token.{TOKEN}"
+
+
+def test_changes_come_as_messages_until_the_client_ends_it(served: Serving, database: Database) -> None:
+    database.execute("INSERT INTO orders VALUES (1, 'a'), (2, 'b'), (3, REPEAT('x', 200))")
+    client = Socket(served.listening["http"], f"{PATH}?start=earliest", LOGIN)
+    assert client.status == 101 and b"Sec-WebSocket-Protocol: penstock\r\n" in client.headers
+    found = [client.change() for _ in range(3)]
+    assert [change["after"]["id"] for _, change in found] == [1, 2, 3]
+    client.send(websocket.PING, b"there?")
+    assert client.frame() == (websocket.PONG, b"there?")
+    client.send(websocket.CLOSE, struct.pack(">H", websocket.NORMAL))
+    assert client.frame() == (websocket.CLOSE, struct.pack(">H", websocket.NORMAL))
+    assert client.stream.read() == b""
+    client.close()
+    again = Socket(served.listening["http"], f"{PATH}?after={found[0][0]}", LOGIN)
+    assert again.change()[1]["after"]["id"] == 2
+    again.send(websocket.TEXT, b"hello")
+    while (frame := again.frame())[0] != websocket.CLOSE:
+        assert frame[0] == websocket.TEXT
+    assert struct.unpack(">H", frame[1][:2]) == (websocket.WRONG,)
+    again.close()
+
+
+def test_without_its_token_or_from_another_page_nothing_is_read(served: Serving) -> None:
+    assert Socket(served.listening["http"], PATH).status == 401
+    assert Socket(served.listening["http"], PATH, "Sec-WebSocket-Protocol: token.wrong").status == 401
+    assert Socket(served.listening["http"], PATH, LOGIN, "Origin: https://example.com").status == 400
+
+
+def test_readers_that_do_not_read_hold_up_nobody_and_fill_no_memory(
+    served: Serving, database: Database
+) -> None:
+    assert served.process is not None
+    server = psutil.Process(served.process.pid)
+    database.execute("ALTER TABLE orders MODIFY note MEDIUMTEXT")
+    stuck = [Socket(served.listening["http"], PATH, LOGIN) for _ in range(20)]
+    before = server.memory_info().rss
+    for number in range(10, 50):
+        database.execute(f"INSERT INTO orders VALUES ({number}, REPEAT('x', 1000000))")
+    with RawClient(served.address) as client:
+        client.subscribe()
+        rows = 0
+        while rows < 43:
+            batch, entries = client.get(100)
+            rows += len(rows_of(entries))
+            client.acknowledge(batch)
+    assert server.memory_info().rss - before < 120 * 1024**2
+    for one in stuck:
+        one.close()
+    eventually(lambda: server.num_fds() < 60, "end of the connections")
+
+
+@pytest.mark.slow
+def test_whoever_is_slow_to_ask_is_sent_away(served: Serving) -> None:
+    """A request that comes byte by byte, and a login that never comes."""
+    for name in ("http", "canal"):
+        host, _, port = served.listening[name].rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=1) as slow:
+            ended = False
+            for _ in range(15):
+                try:
+                    slow.sendall(b"\x00")
+                    ended = slow.recv(1000) == b""
+                except TimeoutError:
+                    continue
+                except ConnectionError:
+                    ended = True
+                if ended:
+                    break
+            assert ended, name
