@@ -257,6 +257,8 @@ MYSQL_ONLY = {
     "commands/inspect.py",
     "commands/init.py",  # asks for a server's address, and writes a file for it
     "serve/mysql.py",  # Canal's protocol is about MySQL
+    "serve/source_places.py",  # and so are its positions
+    "serve/zookeeper/nodes.py",  # as Canal writes them
 }
 
 # The log of topics has statements in MySQL's SQL, which the core writes (decision 32).

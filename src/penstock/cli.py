@@ -98,12 +98,13 @@ def run(
 def receive(
     file: File,
     child: Annotated[bool, typer.Option("--child", hidden=True)] = False,
+    start_file: Annotated[str | None, typer.Option("--start-file", hidden=True)] = None,
     as_json: Json = False,
 ) -> None:
     """Run only the receiver, which copies the source's log into the relay log, until SIGTERM or Ctrl-C."""
     from penstock.commands.receive import receive as command
 
-    command(file, child=child)
+    command(file, child=child, start_file=start_file)
 
 
 @app.command()

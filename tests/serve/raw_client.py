@@ -47,6 +47,10 @@ class RawClient:
         self.send(4, CanalEntry.Sub(**self.names, filter=filter))
         self._acknowledged()
 
+    def unsubscribe(self) -> None:
+        self.send(5, CanalEntry.Sub(**self.names))
+        self._acknowledged()
+
     def get(self, size: int, milliseconds: int = 2000, **more: Any) -> tuple[int, list[bytes]]:
         self.send(6, CanalEntry.Get(**self.names, fetch_size=size, timeout=milliseconds, unit=2, **more))
         return self.batch()

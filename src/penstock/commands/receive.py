@@ -28,9 +28,9 @@ def _keep_buffers() -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-def receive(file: Path, *, child: bool) -> None:
-    """Runs until SIGTERM or SIGINT; with `child`, until standard input ends. Raises errors that it cannot
-    retry."""
+def receive(file: Path, *, child: bool, start_file: str | None = None) -> None:
+    """Runs until SIGTERM or SIGINT; with `child`, until standard input ends. `start_file`: the file of the
+    source's log at which a new relay log begins. Raises errors that it cannot retry."""
     stopping = Stopping()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -38,6 +38,11 @@ def receive(file: Path, *, child: bool) -> None:
         obey_parent(stopping)
     _keep_buffers()
     config = _load(file)
+    if start_file is not None:
+        from penstock.serve.mysql import StartAt  # only subscription servers ask for it
+
+        start = {"start": StartAt(file=start_file, position=4)}
+        config = config.model_copy(update={"source": config.source.model_copy(update=start)})
     source = kind(config.source.type)
     if source.receive is None:
         raise ConfigError(f"A source of type {source.name} has no receiver that runs by itself.")

@@ -76,8 +76,17 @@ def warnings(config: settings.ServerConfig) -> list[str]:
             found.append(f"There are no `{needed}`: anybody who reaches {address} can read all destinations.")
         if name not in encrypted:
             found.append(f"What clients at {address} read is not encrypted (`tls`).")
-    if config.zookeeper:
-        found.append("`zookeeper` is reserved: there is no failover between servers yet.")
+    if config.zookeeper and config.positions.type == "file":
+        found.append(
+            "With `zookeeper`, positions are in ZooKeeper, since another server must find them: "
+            "`positions.type: file` means `zookeeper`."
+        )
+    advertised = config.advertise or config.listen.canal
+    if config.zookeeper and _is_local(advertised):
+        found.append(
+            f"ZooKeeper will have the address {advertised}, which only this machine reaches. Use another one "
+            "for `listen.canal` or `advertise`."
+        )
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
@@ -25,7 +26,16 @@ CLIENTS_MAX = 1000
 OF_FLIGHT = "flight:"
 """Before the ids of clients that get rows as JSON. They are not those of Canal's clients: a place inside of a
 transaction counts other entries."""
-_CLIENT_ID = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
+_CLIENT_ID = re.compile(r"^(?!running$|cluster$|parser?$|\.+$)[A-Za-z0-9._-]{1,64}$")
+"""But for names that mean something else beside the clients in ZooKeeper."""
+
+
+class Destinations(dict[str, "Destination"]):
+    """Those that this server serves. `elsewhere`: of the others in its file, what their clients are told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elsewhere: Mapping[str, str] = {}
 
 
 class Destination:
@@ -40,14 +50,20 @@ class Destination:
         tails: Tails,
         threads: Executor,
         takeover_seconds: float,
+        *,
+        alive: Callable[[], bool] = lambda: True,
+        unplaced: Mapping[str, str] | None = None,
     ) -> None:
-        """Raises `ConfigError` if the stored positions cannot be used."""
+        """`alive`: whether this server still serves it. `unplaced`: clients that cannot go on yet, and why.
+        Raises `ConfigError` if the stored positions cannot be used."""
         self.name = name
         self.options = options
         self._served = served
         self._positions = positions
         self._tails = tails
         self._threads = threads
+        self._alive = alive
+        self._unplaced = dict(unplaced or {})
         self.takeover_seconds = takeover_seconds
         self._stored: dict[str, Subscribed] = {}
         self._safe: dict[str, Subscribed] | None = None
@@ -64,11 +80,33 @@ class Destination:
     def _subscription(self, client_id: str, client: Subscribed) -> Subscription:
         return Subscription(
             self._served, self.options, client, tails=self._tails, threads=self._threads, stored=self.store,
-            format="json" if client_id.startswith(OF_FLIGHT) else "canal-entry",
+            format="json" if client_id.startswith(OF_FLIGHT) else "canal-entry", check=self.check,
         )  # fmt: skip
+
+    def check(self) -> None:
+        """Raises `Refused` if another server may serve it by now."""
+        if not self._alive():
+            raise Refused(f"{self.name} is not served here any more: the session of ZooKeeper may have ended")
+
+    def place(self, client_id: str, client: Subscribed) -> None:
+        """One of the clients that could not go on can do so now."""
+        self._unplaced.pop(client_id, None)
+        self.subscriptions.setdefault(client_id, self._subscription(client_id, client))
+
+    def close(self) -> None:
+        """Another server serves it from now on: ends the connections of its clients."""
+        self._alive = lambda: False
+        for one in self.subscriptions.values():
+            if one.owner is not None:
+                one.owner.dismiss()
+
+    async def settled(self) -> None:
+        """Returns once what clients have acknowledged is stored. Raises `PenstockError`."""
+        await self._positions.settled(self.name)
 
     def reader(self, filter: str, start: Place | StartAt, format: FeedFormat) -> Reader:
         """Reads for somebody who keeps his place himself. Raises `BadFilter`, `ConfigError` and `Refused`."""
+        self.check()
         tables = self.options.tables.narrowed(filter)
         if isinstance(start, StartAt):
             place = Place(self._served.offset_of(start))
@@ -81,16 +119,20 @@ class Destination:
 
     def existing(self, client_id: str) -> Subscription:
         """Raises `Refused`."""
+        self.check()
         found = self.subscriptions.get(client_id)
         if found is None:
+            self._refuse_unplaced(client_id)
             raise Refused(f"client {client_id[:64]!r} should subscribe to {self.name} first")
         return found
 
     def subscribed(self, client_id: str) -> Subscription:
         """The subscription of a client, which begins now if there is none. Raises `Refused` and
         `ConfigError`."""
+        self.check()
         found = self.subscriptions.get(client_id)
         if found is None:
+            self._refuse_unplaced(client_id)
             if not _CLIENT_ID.match(client_id.removeprefix(OF_FLIGHT)):
                 raise Refused("a client's id has letters, digits, dots and dashes, at most 64")
             if len(self.subscriptions) >= CLIENTS_MAX:
@@ -99,6 +141,10 @@ class Destination:
             found = self.subscriptions[client_id] = self._subscription(client_id, Subscribed(place))
             self.store()
         return found
+
+    def _refuse_unplaced(self, client_id: str) -> None:
+        if client_id in self._unplaced:
+            raise Refused(self._unplaced[client_id])
 
     def unsubscribe(self, client_id: str) -> None:
         """Forgets what the client has acknowledged."""

@@ -29,7 +29,7 @@ from pyarrow import flight
 from penstock.errors import PenstockError
 from penstock.serve.access import EVERYTHING, Access, Denied
 from penstock.serve.batches import Block, Place
-from penstock.serve.destination import OF_FLIGHT, Destination
+from penstock.serve.destination import OF_FLIGHT, Destination, Destinations
 from penstock.serve.events import READ_BYTES
 from penstock.serve.filters import BadFilter
 from penstock.serve.mysql import StartAt
@@ -102,7 +102,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     def __init__(
         self,
         address: str,
-        destinations: Mapping[str, Destination],
+        destinations: Destinations,
         access: Access,
         loop: asyncio.AbstractEventLoop,
         tls: tuple[Path, Path] | None,
@@ -162,9 +162,15 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
 
     def _allowed(self, context: Any, asked: Mapping[str, Any]) -> Destination:
         name = str(asked.get("destination", ""))
-        if name not in self._rights(context).of(self._destinations):
+        rights = self._rights(context)
+        if name in rights and name not in self._destinations and name in self._destinations.elsewhere:
+            raise flight.FlightUnavailableError(self._destinations.elsewhere[name])
+        if name not in rights.of(self._destinations):
             raise flight.FlightUnauthorizedError(f"There is no destination {name[:100]!r} for this client.")
-        return self._destinations[name]
+        try:
+            return self._destinations[name]
+        except KeyError:
+            raise flight.FlightUnavailableError(f"{name} is not served here any more.") from None
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """Has the event loop do it. Raises errors of Flight."""
@@ -237,6 +243,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         stream.subscription = subscription
         await subscription.claim(stream, destination.takeover_seconds)
         subscription.filter_by(filter)
+        await destination.settled()
 
     def _release(self, stream: _Stream) -> None:
         self._streams.discard(stream)
@@ -250,6 +257,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             if subscription.owner is not None:
                 raise Refused("a client with this id is connected")
             destination.unsubscribe(client)
+            await destination.settled()
             return {}
         owner, batch = subscription.owner, asked.get("batch", 0)
         if not isinstance(owner, _Stream) or owner.session != asked.get("session"):
@@ -257,6 +265,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         if not isinstance(batch, int):
             raise Refused("`batch` is the number of a batch")
         subscription.acknowledge(batch) if what == "acknowledge" else subscription.roll_back(batch)
+        await destination.settled()
         return {"given": subscription.outstanding.given}
 
     async def _reports(self, names: list[str]) -> dict[str, Any]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
 from penstock.serve.access import Access
-from penstock.serve.destination import Destination
+from penstock.serve.destination import Destinations
 from penstock.serve.http import HEAD_BYTES_MAX, Http
 from penstock.serve.session import LOGIN_S, Session
 from penstock.serve.settings import Listener, ServerConfig, TlsSection
@@ -46,7 +45,7 @@ class Listeners:
         except BaseException:
             self.close()
             raise
-        self._destinations: Mapping[str, Destination] = {}
+        self._destinations = Destinations()
         self._servers: list[asyncio.Server] = []
         self._http: Http | None = None
         self._flight: FlightService | None = None
@@ -56,7 +55,11 @@ class Listeners:
         for one in self._sockets.values():
             one.close()
 
-    async def serve(self, destinations: Mapping[str, Destination]) -> dict[str, str]:
+    @property
+    def canal_address(self) -> str:
+        return _address(self._sockets["canal"])
+
+    async def serve(self, destinations: Destinations) -> dict[str, str]:
         """Accepts clients from now on. Returns the addresses."""
         self._destinations = destinations
         self._http = Http(destinations, self._access)

@@ -23,11 +23,14 @@ from penstock.planning.discovery import Wait
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
-from penstock.serve import definitions
+from penstock.serve import definitions, source_places
+from penstock.serve.batches import Place
 from penstock.serve.definitions import Definitions, EveryTable, Redefined
 from penstock.serve.filters import Filter
 from penstock.serve.mysql import StartAt, offset_of
+from penstock.serve.positions import make_folder
 from penstock.serve.settings import ServerConfig
+from penstock.serve.source_places import SourcePlace
 from penstock.sources import open_source, statements_of
 from penstock.sources.base import Source
 from penstock.sources.statements import Statements
@@ -91,6 +94,10 @@ class ServedLog:
         pipeline = config.pipeline
         source = None if config.source is None else open_source(pipeline)
         store = config.positions.path
+        if store is None and config.positions.in_zookeeper:
+            assert config.relay_log.path is not None
+            store = config.relay_log.path / "serve"
+            make_folder(store)
         return cls(LogPlace.of(pipeline).or_archive, source, store and store / "definitions.json")
 
     @property
@@ -165,6 +172,19 @@ class ServedLog:
         schemas = tuple(known[table].to_json() for table in tables if table in known)
         changes = [one for one in self._definitions.changes(reach) if one.table in tables]
         return Part(reach, tables, schemas, tuple(changes), tuple(parts_of(self._log, reach)))
+
+    def place_of(self, place: SourcePlace) -> Place:
+        """Raises `source_places.NotReached`, `LogPurged` and `ConfigError`."""
+        with self._lock:
+            found = source_places.to_place(self._log, place)
+            if found.offset > self._end:
+                raise source_places.NotReached(f"The definitions of tables are not known up to {place} yet.")
+            return found
+
+    def source_place(self, place: Place) -> SourcePlace:
+        """Where a place is at the source. Raises `LogPurged`."""
+        with self._lock:
+            return source_places.of_place(self._log, place)
 
     def behind(self, place: Offset) -> dict[str, Any]:
         """How much log is behind an offset, and where that is at the source. Empty if it is not in the log

@@ -47,6 +47,9 @@ class Positions(Protocol):
         """Replaces them, so that they survive a crash of this process. `durable`: stores them elsewhere,
         where they survive a power loss; another thread may do that at the same time."""
 
+    async def settled(self, destination: str) -> None:
+        """Returns once what was stored survives a crash of this process. Raises `PenstockError`."""
+
 
 class InMemory:
     """`Positions` that end with the process."""
@@ -55,6 +58,9 @@ class InMemory:
         return {}
 
     def store(self, destination: str, clients: Clients, *, durable: bool) -> None:
+        pass
+
+    async def settled(self, destination: str) -> None:
         pass
 
 
@@ -108,6 +114,9 @@ class InFiles:
             replace_file(self._path(destination, safe=True), data, durable=True)
         else:
             replace_file(self._path(destination), data, durable=False)
+
+    async def settled(self, destination: str) -> None:
+        pass
 
 
 def _read(path: Path) -> tuple[str, dict[str, Subscribed]]:

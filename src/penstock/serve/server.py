@@ -20,12 +20,13 @@ from penstock.model.offset import Offset
 from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
-from penstock.serve.destination import Destination
+from penstock.serve.destination import Destination, Destinations
 from penstock.serve.listeners import Listeners
 from penstock.serve.log import ServedLog, wait_until
 from penstock.serve.positions import InFiles, InMemory, Positions, Subscribed, make_folder
 from penstock.serve.settings import ServerConfig
 from penstock.serve.tails import Tails
+from penstock.serve.zookeeper.failover import Failover
 from penstock.sources.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,8 @@ class Server:
         self._stopping = threading.Event()
         self._ended: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._destinations: dict[str, Destination] = {}
+        self._destinations = Destinations()
+        self._failover: Failover | None = None
 
     def stop(self) -> None:
         self._stopping.set()
@@ -62,6 +64,10 @@ class Server:
             stack.callback(listeners.close)
             if self._config.positions.path is not None:
                 make_folder(self._config.positions.path)
+            if self._config.zookeeper:
+                self._failover = Failover(self._config, listeners.canal_address)
+                stack.callback(self._failover.close)
+                self._failover.open()
             supervisor = self._receiver()
             if supervisor is not None:
                 stack.callback(supervisor.stop)
@@ -78,17 +84,22 @@ class Server:
             stack.callback(threads.shutdown, wait=False, cancel_futures=True)
             tails = Tails(served)
             stack.callback(tails.stop)
-            self._open(served, tails, threads)
+            served.needed = self._needed
+            if self._failover is None:
+                self._open(served, tails, threads)
             consumer = self._consumer(served)
             stack.callback(consumer.close)
-            asyncio.run(self._serve(listeners, served, tails, consumer, check))
+            asyncio.run(self._serve(listeners, served, tails, consumer, check, threads))
 
     def _receiver(self) -> Supervisor | None:
         if self._config.source is None:
             return None
         path = self._config.relay_log.path
         assert path is not None
-        return Supervisor(self._file, path)
+        start = None
+        if self._failover is not None and not RelayLog.exists(path):
+            start = self._failover.oldest_file()
+        return Supervisor(self._file, path, start_file=start)
 
     def _served(self, check: Callable[[], None]) -> ServedLog:
         seconds = self._config.relay_log.catch_up_timeout / 1000
@@ -105,25 +116,29 @@ class Server:
             assert self._config.positions.path is not None
             positions = InFiles(self._config.positions.path, served.id)
         takeover = self._config.takeover_after / 1000
-        self._destinations = {
-            name: Destination(name, options, served, positions, tails, threads, takeover)
-            for name, options in self._config.destinations.items()
-        }
-        served.needed = self._needed
+        for name, options in self._config.destinations.items():
+            self._destinations[name] = Destination(name, options, served, positions, tails, threads, takeover)
 
     def _needed(self) -> Offset | None:
         """The oldest offset that a client may read from; None: as far as the log goes back."""
-        if any(one.options.start.at != "latest" for one in self._destinations.values()):
+        if any(one.start.at != "latest" for one in self._config.destinations.values()):
             return None
-        clients = [one for each in self._destinations.values() for one in each.clients.values()]
-        return min((one.place.offset for one in clients), default=None)
+        return min(self._places(), default=None)
+
+    def _places(self) -> list[Offset]:
+        """The offsets that clients go on from."""
+        known = list(self._destinations.values())
+        found = [one.place.offset for each in known for one in each.clients.values()]
+        needs = None if self._failover is None else self._failover.needs
+        return found if needs is None else [*found, needs]
 
     def _consumer(self, served: ServedLog) -> Consumer:
         path = self._config.relay_log.path
         assert path is not None
-        clients = [one for each in self._destinations.values() for one in each.clients.values()]
-        needs = min((one.place.offset for one in clients), default=served.end)
-        return Consumer(path, self._config.name, needs=needs)
+        if self._failover is not None:  # others may read the same log
+            name = f"{self._config.name}-{self._failover.address.replace(':', '-').strip('[]')}"
+            return Consumer(path, name, needs=served.start)
+        return Consumer(path, self._config.name, needs=min(self._places(), default=served.end))
 
     # the event loop -----------------------------------------------------------------------------------------
 
@@ -134,13 +149,17 @@ class Server:
         tails: Tails,
         consumer: Consumer,
         check: Callable[[], None],
+        threads: ThreadPoolExecutor,
     ) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
         if self._stopping.is_set():
             return
         tails.begin(self._loop)
         served.start_following(tails.advance)
-        self._ready(await listeners.serve(self._destinations))
+        addresses = await listeners.serve(self._destinations)
+        if self._failover is not None:
+            self._failover.join(served, self._destinations, tails, threads)
+        self._ready(addresses)
         try:
             while not self._ended.is_set():
                 with contextlib.suppress(asyncio.TimeoutError):
@@ -148,6 +167,8 @@ class Server:
                 check()
                 await self._store(served, consumer)
         finally:
+            if self._failover is not None:
+                await self._failover.leave()
             await listeners.end()
             await self._store(served, consumer)
             self._loop = None
@@ -158,10 +179,10 @@ class Server:
         def store(clients: dict[Destination, dict[str, Subscribed]]) -> None:
             for one, known in clients.items():
                 one.store_durably(known)
-            offsets = [each.place.offset for known in clients.values() for each in known.values()]
-            consumer.needs(min(offsets, default=served.end))
+            consumer.needs(min(places, default=served.end))
 
         try:
+            places = self._places()
             snapshots = {one: one.snapshot() for one in self._destinations.values()}
             await asyncio.get_running_loop().run_in_executor(None, store, snapshots)
         except OSError as error:

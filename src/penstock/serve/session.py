@@ -16,12 +16,11 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Mapping
 
 from penstock.errors import PenstockError
 from penstock.serve import packets
 from penstock.serve.access import Access, Denied, Rights
-from penstock.serve.destination import Destination
+from penstock.serve.destination import Destination, Destinations
 from penstock.serve.filters import BadFilter
 from penstock.serve.packets import BadPacket, Packet, PacketType
 from penstock.serve.subscription import Refused, Subscription
@@ -52,7 +51,7 @@ class Session:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        destinations: Mapping[str, Destination],
+        destinations: Destinations,
         access: Access,
     ) -> None:
         self._reader = reader
@@ -67,6 +66,8 @@ class Session:
         self._claimed: set[Subscription] = set()
         self._late: str = ""
         """The error of a request that has no answer."""
+        self._unsettled: set[Destination] = set()
+        """Where something was acknowledged that may not be stored yet."""
         self._auto: tuple[Subscription, int] | None = None
         """A batch that counts as acknowledged once the client sends something."""
         self._packets: asyncio.Queue[Packet | BadPacket | None] = asyncio.Queue(WAITING_MAX)
@@ -81,7 +82,7 @@ class Session:
         return 0.0 if self._working else time.monotonic() - self._heard
 
     def dismiss(self) -> None:
-        log.info("%s has been silent for long; another client takes its place", self.address)
+        log.info("%s: another connection, or another server, takes its place", self.address)
         self.end()
 
     def end(self) -> None:
@@ -189,6 +190,7 @@ class Session:
             self._auto = None
             with contextlib.suppress(Refused):
                 subscription.acknowledge(batch_id)
+                self._unsettled.update(self._destinations.values())
         match packet.kind:
             case PacketType.CLIENT_ACK | PacketType.CLIENT_ROLLBACK:
                 await self._note(packet)
@@ -206,6 +208,7 @@ class Session:
     async def _reply(self, work: object) -> None:
         """Sends the answer of a coroutine that returns its parts, or the error that it raises."""
         assert asyncio.iscoroutine(work)
+        await self._settle()
         if self._late:
             work.close()
             answer = [packets.refused(FAILED, self._late)]
@@ -220,6 +223,15 @@ class Session:
                 answer = [packets.refused(FAILED, f"positions cannot be stored: {error.strerror}")]
         await self._send(*answer)
 
+    async def _settle(self) -> None:
+        """What was acknowledged is stored before the next request is answered."""
+        unsettled, self._unsettled = self._unsettled, set()
+        try:
+            for one in unsettled:
+                await one.settled()
+        except PenstockError as error:
+            self._late = self._late or str(error)
+
     async def _note(self, packet: Packet) -> None:
         """An acknowledgement or a rollback, which have no answer."""
         asked = packets.parse_batch(packet.body)
@@ -233,6 +245,7 @@ class Session:
                 subscription.roll_back(max(0, asked.batch_id))
             elif asked.batch_id != -1:  # of an empty batch
                 subscription.acknowledge(asked.batch_id)
+                self._unsettled.add(self._destinations[asked.destination])
         except (Refused, PenstockError) as error:
             self._late = str(error)
         except OSError as error:
@@ -246,6 +259,7 @@ class Session:
         await self._take(destination, subscription)
         if asked.filter:
             subscription.filter_by(asked.filter)
+        await destination.settled()
         return [packets.acknowledged()]
 
     async def _unsubscribe(self, asked: packets.Subscribe) -> list[bytes]:
@@ -255,6 +269,7 @@ class Session:
             self._claimed.discard(subscription)
             subscription.release(self)
             destination.unsubscribe(asked.client_id)
+            await destination.settled()
         return [packets.acknowledged()]
 
     async def _get(self, asked: packets.Get) -> list[bytes]:
@@ -278,6 +293,8 @@ class Session:
         if not name or not client_id:
             raise Refused("destination or clientId is null")
         found = self._destinations.get(name)
+        if found is None and name in self._rights and name in self._destinations.elsewhere:
+            raise Refused(self._destinations.elsewhere[name])
         if found is None or name not in self._rights:
             raise Refused(f"there is no destination {name[:100]!r} for this user")
         return found

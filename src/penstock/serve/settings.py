@@ -154,8 +154,10 @@ class TokenSection(Section):
 class PositionsSection(Section):
     """Where it is stored what clients have acknowledged."""
 
-    type: Literal["memory", "file"] = "file"
-    """`memory`: forgotten when the server ends. `file`: one file for each destination."""
+    type: Literal["memory", "file", "zookeeper", "mixed", "period"] = "file"
+    """`memory`: forgotten when the server ends. `file`: one file for each destination. `zookeeper`: Canal's
+    nodes, written before the client gets its next answer; `mixed`: the same, but the client does not wait;
+    `period`: the same, once a second. With `zookeeper` in this file, `file` means `zookeeper`."""
     path: Path | None = None
     """Directory of the files."""
 
@@ -164,6 +166,10 @@ class PositionsSection(Section):
         if self.type == "file" and self.path is None:
             raise ValueError("give `path`, a directory, or `type: memory`")
         return self
+
+    @property
+    def in_zookeeper(self) -> bool:
+        return self.type in ("zookeeper", "mixed", "period")
 
 
 class ServerConfig(Section):
@@ -190,7 +196,13 @@ class ServerConfig(Section):
     """None: connections are not encrypted."""
     positions: PositionsSection
     zookeeper: list[str] = Field([])
-    """Reserved for failover between servers. It has no effect yet."""
+    """Addresses host:port of ZooKeeper. Of the servers that are given the same ones, each destination is
+    served by one, and by another when that one ends. Clients of Canal find it there."""
+    zookeeper_timeout: Milliseconds = Field(5_000, ge=1000, le=40_000)
+    """How long a server may be silent before ZooKeeper lets others take over from it."""
+    advertise: str | None = None
+    """The address host:port at which clients reach this server, as it is written into ZooKeeper. None:
+    `listen.canal`."""
     takeover_after: Milliseconds = Field(60_000, ge=1000)
     """How long the client of a subscription may send nothing before another connection may take its
     place."""
@@ -203,6 +215,10 @@ class ServerConfig(Section):
     def _named(self) -> ServerConfig:
         if self.relay_log.path is None:
             raise ValueError("give `relay_log.path`")
+        if self.zookeeper and not self.advertise and self.listen.canal.startswith(("0.0.0.0:", "[::]:")):
+            raise ValueError("give `advertise`, the address of this machine that clients find in ZooKeeper")
+        if self.positions.in_zookeeper and not self.zookeeper:
+            raise ValueError(f"`positions.type: {self.positions.type}` needs `zookeeper`")
         for name in self.destinations:
             if not NAME.match(name):
                 raise ValueError(f"the destination {name!r} needs a name of letters, digits, dots and dashes")

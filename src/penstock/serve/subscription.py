@@ -66,11 +66,12 @@ class Owner(Protocol):
         """How long the client has sent nothing, while nobody made it wait."""
 
     def dismiss(self) -> None:
-        """Another connection has taken its place."""
+        """Another connection has taken its place, or another server that of this one."""
 
 
 class Subscription:
-    """`stored` is called when `client` has changed, which is what must be remembered."""
+    """`stored` is called when `client` has changed, which is what must be remembered. `check` raises
+    `Refused` if another server may serve the destination by now."""
 
     def __init__(
         self,
@@ -82,12 +83,14 @@ class Subscription:
         threads: Executor,
         stored: Callable[[], None],
         format: FeedFormat = "canal-entry",
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self._served = served
         self._options = options
         self._tails = tails
         self._threads = threads
         self._stored = stored
+        self._check_served = check
         self._format: FeedFormat = format
         self.client = client
         self.tables: Filter = options.tables.narrowed(client.filter)
@@ -154,6 +157,7 @@ class Subscription:
         deadline = None if not timeout else time.monotonic() + timeout
         full = self._options.faithful and timeout is not None
         while not gone.is_set():
+            self._check_served()
             self._take_ready(limit)
             at_end = self._reading is None and (self._reader.level or self._failed is not None)
             expired = timeout is None or (deadline is not None and time.monotonic() >= deadline)
@@ -181,6 +185,7 @@ class Subscription:
 
     def acknowledge(self, batch_id: int) -> None:
         """Raises `Refused`."""
+        self._check_served()
         try:
             place = self.outstanding.acknowledge(batch_id)
         except ValueError as error:

@@ -56,10 +56,12 @@ LOG_FILE = "receiver.log"
 class Supervisor:
     """`sources.receiver.Receiver` with a process of its own. `check` raises the error that ended it.
 
-    `folder`: that of the relay log. None: as the pipeline file says."""
+    `folder`: that of the relay log. None: as the pipeline file says. `start_file`: the file of the source's
+    log at which a new relay log begins. None: as the pipeline file says."""
 
-    def __init__(self, file: Path, folder: Path | None = None) -> None:
+    def __init__(self, file: Path, folder: Path | None = None, *, start_file: str | None = None) -> None:
         self._file = file
+        self._start = [] if start_file is None else ["--start-file", start_file]
         self._folder = folder or configuration.load(file).relay_log_path
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -197,7 +199,7 @@ class Supervisor:
                 return None
             with open(self._folder / LOG_FILE, "wb") as output:
                 self._child = subprocess.Popen(
-                    command,
+                    [*command, *self._start],
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=output,

@@ -25,6 +25,20 @@ CLIENT_JARS = (
     "commons-lang:commons-lang:2.6",
 )
 """What the client uses when it connects to one server without ZooKeeper."""
+CLUSTER_JARS = (
+    *CLIENT_JARS,
+    "com.101tec:zkclient:0.10",
+    "org.apache.zookeeper:zookeeper:3.5.6",  # it reaches into what later ones do not have
+    "org.apache.zookeeper:zookeeper-jute:3.5.6",
+    "org.springframework:spring-core:5.3.9",
+    "org.springframework:spring-jcl:5.3.9",
+    "com.alibaba.fastjson2:fastjson2:2.0.31",
+    "org.apache.commons:commons-lang3:3.7",
+    "commons-io:commons-io:2.4",
+)
+"""What it uses beside jars of PySpark to find a server in ZooKeeper."""
+_SPARK_JARS = ("slf4j-api-",)
+_SPARK_CLUSTER_JARS = ("slf4j-api-", "guava-", "log4j-1.2-api-", "log4j-api-", "failureaccess-")
 SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m")
 
 
@@ -36,24 +50,38 @@ class ClientEnded(Exception):
     """The process ended: it was killed, say."""
 
 
-def class_path() -> str:
+def class_path(*, cluster: bool = False) -> str:
     """Fetches what is missing."""
     spec = find_spec("pyspark")
     assert spec is not None and spec.origin is not None
     spark = Path(spec.origin).parent / "jars"
-    logs = [str(jar) for jar in sorted(spark.glob("slf4j-api-*.jar"))]
-    return ":".join([str(CLIENT_JAR), *map(str, fetch_all(CLIENT_JARS)), *logs])
+    names = _SPARK_CLUSTER_JARS if cluster else _SPARK_JARS
+    of_spark = [str(jar) for jar in sorted(spark.glob("*.jar")) if jar.name.startswith(names)]
+    fetched = fetch_all(CLUSTER_JARS if cluster else CLIENT_JARS)
+    return ":".join([str(CLIENT_JAR), *map(str, fetched), *of_spark])
 
 
 class JavaClient:
-    """One client in a process of its own. Every method raises `ClientError` with the client's own message,
-    and `ClientEnded` if the process is gone."""
+    """One client in a process of its own. `address`: of a server, or `zookeeper:` and addresses of ZooKeeper,
+    divided by commas: the client then finds the server there, also when that changes. Every method raises
+    `ClientError` with the client's own message, and `ClientEnded` if the process is gone."""
 
     def __init__(
         self, address: str, destination: str, *, user: str = "", password: str = "", jvm: Sequence[str] = ()
     ) -> None:
-        host, _, port = address.rpartition(":")
-        command = [java(), *SMALL_JVM, *jvm, "-cp", class_path(), CLIENT, host, port, destination]
+        cluster = address.startswith("zookeeper:")
+        host, _, port = address.partition(":") if cluster else address.rpartition(":")
+        command = [
+            java(),
+            *SMALL_JVM,
+            *jvm,
+            "-cp",
+            class_path(cluster=cluster),
+            CLIENT,
+            host,
+            port,
+            destination,
+        ]
         self.process = subprocess.Popen(
             [*command, user, password],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,

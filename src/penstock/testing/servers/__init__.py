@@ -29,6 +29,7 @@ from penstock.testing.servers.opensearch import OpenSearchServer
 from penstock.testing.servers.postgresql import PostgreSqlServer
 from penstock.testing.servers.process import PrivateServer, ServerFailed
 from penstock.testing.servers.valkey import ValkeyServer
+from penstock.testing.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
 __all__ = [
     "FLAVORS",
@@ -50,6 +51,8 @@ __all__ = [
     "PrivateServer",
     "ServerFailed",
     "ValkeyServer",
+    "ZooKeeperEnsemble",
+    "ZooKeeperServer",
     "clickhouse",
     "kafka",
     "mariadb118",
@@ -60,6 +63,7 @@ __all__ = [
     "opensearch",
     "postgresql",
     "valkey",
+    "zookeeper",
 ]
 
 FLAVORS: dict[str, type[DatabaseServer]] = {
@@ -121,3 +125,8 @@ def opensearch(options: Mapping[str, str] | None = None, *, folder: Path | None 
 
 def valkey(options: Mapping[str, str] | None = None, *, folder: Path | None = None) -> ValkeyServer:
     return ValkeyServer(options, folder=folder)
+
+
+def zookeeper(servers: int = 1) -> ZooKeeperEnsemble:
+    """Returns a running ensemble. With 3 servers it survives the loss of one."""
+    return ZooKeeperEnsemble(servers)

@@ -2,6 +2,7 @@ package penstock.testing;
 
 import com.alibaba.otter.canal.client.CanalConnector;
 import com.alibaba.otter.canal.client.CanalConnectors;
+import com.alibaba.otter.canal.client.impl.ClusterCanalConnector;
 import com.alibaba.otter.canal.protocol.CanalEntry;
 import com.alibaba.otter.canal.protocol.Message;
 import java.io.BufferedReader;
@@ -14,7 +15,7 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * Canal's own client, told by lines what to do, and telling by lines what it got. Arguments: host port destination
- * user password. Requests, each with one answer:
+ * user password; instead of host and port, "zookeeper" and its addresses. Requests, each with one answer:
  *
  * <pre>
  * connect                  ok
@@ -33,8 +34,10 @@ public final class CanalClient {
     private CanalClient() {}
 
     public static void main(String[] args) throws Exception {
-        CanalConnector connector = CanalConnectors.newSingleConnector(
-                new InetSocketAddress(args[0], Integer.parseInt(args[1])), args[2], args[3], args[4]);
+        CanalConnector connector = args[0].equals("zookeeper")
+                ? clustered(args)
+                : CanalConnectors.newSingleConnector(
+                        new InetSocketAddress(args[0], Integer.parseInt(args[1])), args[2], args[3], args[4]);
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, "UTF-8"));
         PrintStream out = new PrintStream(System.out, false, "UTF-8");
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
@@ -46,6 +49,15 @@ public final class CanalClient {
             out.flush();
         }
         Runtime.getRuntime().halt(0);
+    }
+
+    /** Finds the server in ZooKeeper, tries again soon, and gives up only after half a minute. */
+    private static CanalConnector clustered(String[] args) {
+        ClusterCanalConnector connector =
+                (ClusterCanalConnector) CanalConnectors.newClusterConnector(args[1], args[2], args[3], args[4]);
+        connector.setRetryTimes(150);
+        connector.setRetryInterval(200);
+        return connector;
     }
 
     private static void answer(CanalConnector connector, String[] words, PrintStream out) throws Exception {

@@ -1,0 +1,162 @@
+"""Several servers share a destination: one serves it, and another one when that ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+
+import pytest
+from tests.serve.raw_client import Failed, RawClient
+from tests.serve.serving import eventually, rows_of
+from tests.serve.zookeeper.conftest import Group
+
+from penstock.testing.canal.client import JavaClient
+
+TAKEOVER_S = 15
+"""It takes 5 s; on a machine that does much else it takes longer."""
+
+
+def ids_of(entries: list[bytes]) -> list[int]:
+    return [int(row[3]["id"]) for row in rows_of(entries) if len(row) == 4]
+
+
+def read(client: RawClient | JavaClient, count: int) -> list[int]:
+    """Reads and acknowledges batches until there were so many rows."""
+    found: list[int] = []
+    while len(found) < count:
+        batch, entries = client.get(100, 5000)
+        assert batch != -1, found
+        found += ids_of(entries)
+        client.acknowledge(batch)
+    client.get(1, 1)  # its answer says that the acknowledgement is stored
+    client.roll_back()
+    return found
+
+
+def test_another_server_goes_on_behind_what_was_acknowledged(group: Group) -> None:
+    one, two = group.server(1), group.server(2)
+    one.start()
+    group.wait_for(one)
+    two.start()
+    group.insert(1, 3)
+    with JavaClient(f"zookeeper:{','.join(group.ensemble.hosts)}", group.destination) as client:
+        client.connect()
+        client.subscribe()
+        assert read(client, 3) == [1, 2, 3]
+        group.insert(4)
+        assert ids_of(client.get(100, 5000)[1]) == [4]  # not acknowledged
+        killed = time.monotonic()
+        one.kill()
+        group.insert(5)
+        assert read(client, 2) == [4, 5]
+        assert time.monotonic() - killed < TAKEOVER_S
+        assert two.address in group.running()
+
+
+@pytest.mark.slow
+def test_a_server_that_stops_in_order_is_replaced_at_once(group: Group) -> None:
+    one, two = group.server(1), group.server(2)
+    one.start()
+    group.wait_for(one)
+    two.start()
+    eventually(lambda: group.nodes.exists(f"cluster/{two.address}"), "second server")
+    group.insert(1)
+    client = group.connect(one)
+    assert read(client, 1) == [1]
+    stopped = time.monotonic()
+    assert one.stop() == 0
+    client = group.connect(two)
+    assert time.monotonic() - stopped < 5
+    group.insert(2)
+    assert read(client, 1) == [2]
+
+
+def test_a_suspended_server_gives_no_data_and_writes_no_position_once_it_was_replaced(group: Group) -> None:
+    one, two = group.server(1), group.server(2)
+    one.start()
+    group.wait_for(one)
+    two.start()
+    group.insert(1, 2)
+    old = group.connect(one)
+    first, entries = old.get(3)
+    assert ids_of(entries) == [1]
+    assert one.process is not None
+    os.kill(one.process.pid, signal.SIGSTOP)
+    try:
+        old.acknowledge(first)  # it waits in the socket until the server goes on
+        group.wait_for(two)
+        client = group.connect(two)
+        assert read(client, 2) == [1, 2]
+        cursor = group.nodes.get("1001/cursor")
+    finally:
+        os.kill(one.process.pid, signal.SIGCONT)
+    with pytest.raises((Failed, OSError)):
+        assert old.get(3, 1000)[0] == -2  # neither a batch nor an empty one
+    with contextlib.suppress(OSError), pytest.raises(Failed, match="served"):
+        RawClient(one.address, destination=group.destination).subscribe()
+    group.insert(3)
+    assert ids_of(client.get(100)[1]) == [3]
+    assert group.nodes.get("1001/cursor") == cursor and two.address in group.running()
+
+
+@pytest.mark.slow
+def test_while_zookeeper_is_silent_nothing_is_given_and_afterwards_it_goes_on(group: Group) -> None:
+    one = group.server(1)
+    one.start()
+    client = group.connect(one)
+    group.insert(1)
+    assert read(client, 1) == [1]
+    [server] = group.ensemble.servers
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        group.insert(2)
+        deadline = time.monotonic() + 20
+        with pytest.raises((Failed, OSError)):
+            while time.monotonic() < deadline:
+                client.get(1, 50)
+                client.roll_back()
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    client.socket.close()
+    client = group.connect(one)
+    assert read(client, 1) == [2]
+
+
+@pytest.mark.slow
+def test_destinations_are_spread_over_servers_and_move_when_one_joins(group: Group) -> None:
+    names = [f"{group.destination}-{number}" for number in range(4)]
+    section = {"filter": rf"{group.database.name}\..*", "start": "earliest"}
+    options = {"destinations": dict.fromkeys(names, section)}
+    one, two = group.server(1, **options), group.server(2, **options)
+
+    def servers() -> list[str]:
+        found = []
+        for name in names:
+            path = f"/otter/canal/destinations/{name}/running"
+            with contextlib.suppress(Exception):
+                found.append(json.loads(group.nodes.client.get(path)[0])["address"])
+        return sorted(found)
+
+    one.start()
+    eventually(lambda: servers() == [one.address] * 4, "server of all destinations")
+    group.insert(1)
+    for name in names:
+        client = RawClient(one.address, destination=name)
+        client.subscribe()
+        assert read(client, 1) == [1]
+        client.socket.close()
+    two.start()
+    half = sorted([one.address, two.address] * 2)
+    eventually(lambda: servers() == half, "half of the destinations on each server", 30)
+    group.insert(2)
+    for name in names:
+        address = json.loads(group.nodes.client.get(f"/otter/canal/destinations/{name}/running")[0])[
+            "address"
+        ]
+        client = RawClient(address, destination=name)
+        client.subscribe()
+        assert read(client, 1) == [2]
