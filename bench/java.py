@@ -119,3 +119,11 @@ def maxwell_jars() -> list[Path]:
 def canal_jars() -> list[Path]:
     jars = fetch(f"com.alibaba.otter:canal.instance.manager:{CANAL_VERSION}", transitive=True)
     return jars + fetch(f"com.alibaba.otter:canal.server:{CANAL_VERSION}", transitive=True)
+
+
+def canal_kafka_jars() -> list[Path]:
+    """Canal's server with its producer for Kafka, which is a plugin with dependencies of its own."""
+    jars = canal_jars()
+    names = {jar.name.rpartition("-")[0] for jar in jars}
+    producer = fetch(f"com.alibaba.otter:connector.kafka:{CANAL_VERSION}", transitive=True)
+    return jars + [jar for jar in producer if jar.name.rpartition("-")[0] not in names]

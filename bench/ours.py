@@ -177,6 +177,9 @@ class Workplace:
             measure.program("bench.programs.receive", file, self.log.end_file, self.log.end_position)
         )
 
+    def receive_figure(self) -> Figure:
+        return self._receive(tls=False)
+
     def _receive(self, *, tls: bool) -> Figure:
         file = self.pipeline_file(tls=tls)
         measured = self.receive(file)

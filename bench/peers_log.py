@@ -29,33 +29,33 @@ class Peer:
     """Gets the peer ready (fetch, compile) and says how to run it; raises when that can't be."""
 
 
-def _arguments(log: BenchLog) -> list[str]:
+def arguments(log: BenchLog) -> list[str]:
     """Server and account, where the changes begin, their database, and the table that ends them."""
     server = [log.server.host, str(log.server.port), workload.PEER_USER, workload.PEER_PASSWORD]
     return [*server, log.file, str(log.position), workload.DATABASE, workload.TAIL_TABLE]
 
 
 def _binlog_connector(log: BenchLog) -> list[str]:
-    return [*java.compiled("BinlogConnector", java.binlog_connector_jars()), *_arguments(log)]
+    return [*java.compiled("BinlogConnector", java.binlog_connector_jars()), *arguments(log)]
 
 
 def _debezium(log: BenchLog) -> list[str]:
-    return [*java.compiled("DebeziumReader", java.debezium_jars()), *_arguments(log), log.gtids]
+    return [*java.compiled("DebeziumReader", java.debezium_jars()), *arguments(log), log.gtids]
 
 
 def _flink_cdc(log: BenchLog) -> list[str]:
     options = ("-Xmx1g", *java.FLINK_OPTIONS)
-    return [*java.compiled("FlinkReader", java.flink_jars(), options=options), *_arguments(log)]
+    return [*java.compiled("FlinkReader", java.flink_jars(), options=options), *arguments(log)]
 
 
 def _canal(log: BenchLog) -> list[str]:
     options = ("-Xmx1g", f"-Dlogback.configurationFile={java.PEERS / 'java' / 'logback.xml'}")
-    return [*java.compiled("CanalReader", java.canal_jars(), options=options), *_arguments(log)]
+    return [*java.compiled("CanalReader", java.canal_jars(), options=options), *arguments(log)]
 
 
 def _maxwell(log: BenchLog) -> list[str]:
     beside = ["jdk/nashorn/api/scripting/ScriptObjectMirror"]
-    return [*java.compiled("MaxwellReader", java.maxwell_jars(), beside=beside), *_arguments(log)]
+    return [*java.compiled("MaxwellReader", java.maxwell_jars(), beside=beside), *arguments(log)]
 
 
 def _go_mysql(log: BenchLog) -> list[str]:
@@ -63,11 +63,11 @@ def _go_mysql(log: BenchLog) -> list[str]:
         raise RunFailed("no Go compiler; Debian, Ubuntu: apt-get install golang-go")
     binary = java.build_folder() / f"go-mysql-{_GO_MYSQL_VERSION}"
     java.build(["go", "build", "-o", str(binary), "."], cwd=java.PEERS / "go")
-    return [str(binary), *_arguments(log)]
+    return [str(binary), *arguments(log)]
 
 
 def _python_mysql_replication(log: BenchLog) -> list[str]:
-    return [sys.executable, str(java.PEERS / "python_mysql_replication.py"), *_arguments(log)]
+    return [sys.executable, str(java.PEERS / "python_mysql_replication.py"), *arguments(log)]
 
 
 def _installed(name: str) -> str:

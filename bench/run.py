@@ -232,11 +232,12 @@ def run_kafka(options: argparse.Namespace, console: Console) -> None:
     console.print(f"kafka at scale {options.scale:g} (its log is built the first time, in minutes) …")
     with bench_log.running(options.scale, WORKLOADS[ORDERS]) as log, scratch() as folder:
         outcomes = []
-        for outcome in kafka.measured(Workplace(log, folder, 1), options.seconds):
+        for outcome in kafka.measured(Workplace(log, folder, 1), options.seconds, options.peers):
             outcomes.append(outcome)
             text = kafka.line(outcome) if isinstance(outcome, Figure) else line(outcome)
             people().print(text, markup=False)
     report.write_json(report.Results(outcomes), options.kafka_out)
+    report.show_goals(kafka.check(report.Results(outcomes)), people())
 
 
 def run_serve(options: argparse.Namespace, console: Console) -> None:

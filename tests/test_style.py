@@ -39,7 +39,7 @@ LAYERS: list[set[str]] = [
     {"model"},
     {"client"},  # of a subscription server: it needs nothing of ours
     {"artifacts", "disk"},
-    {"failures", "store"},
+    {"failures", "store", "encode/registry", "encode/registry_access"},  # a source reads schemas, too
     {"transforms"},
     {"sinks", "sources/kind", "sources/registry"},  # each sink knows its own options
     {"config"},  # reads the pipeline file with the options of its source and its sink
@@ -50,6 +50,7 @@ LAYERS: list[set[str]] = [
     {"spark"},
     {"planning"},
     {"changes", "serve", "signals"},
+    {"notifications"},
     {"runtime"},
     {"datasource"},  # a pipeline whose target is a query
     {"testing"},

@@ -691,6 +691,14 @@ class TopicTranslator:
     def set_wide(self, topic: str) -> None:
         """The topic has several partitions."""
 
+    def unknown_schemas(
+        self, messages: Sequence[tuple[str, int, int, int, bytes | None, bytes | None]]
+    ) -> list[int]:
+        """The ids of Avro schemas that messages name and that were not added yet."""
+
+    def add_schema(self, id: int, text: str) -> None:
+        """Takes a schema of the registry. Raises `ValueError` if it is no Avro schema."""
+
     def translate(
         self, messages: Sequence[tuple[str, int, int, int, bytes | None, bytes | None]]
     ) -> tuple[bytes, list[tuple[str, int, int, str]]]:

@@ -49,6 +49,11 @@ class FakeRegistry:
             if body not in versions:
                 return 404, {"error_code": 40403, "message": "Schema not found"}
             return 200, {"id": self.ids.index(body) + 1, "version": versions.index(body) + 1}
+        if found := re.fullmatch(r"/schemas/ids/(\d+)", path):
+            number = int(found[1])
+            if not 0 < number <= len(self.ids):
+                return 404, {"error_code": 40403, "message": f"Schema {number} not found"}
+            return 200, self.ids[number - 1]
         if path == "/subjects":
             return 200, list(self.subjects)
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}

@@ -62,7 +62,7 @@ public final class CanalReader {
         }
     }
 
-    private static CanalParameter parameters(String[] args) {
+    static CanalParameter parameters(String[] args) {
         CanalParameter parameter = new CanalParameter();
         parameter.setIndexMode(CanalParameter.IndexMode.MEMORY);
         parameter.setDbUsername(args[2]);

@@ -60,7 +60,7 @@ public final class DebeziumReader {
         }
     }
 
-    private static void writeOffset(Path path, String file, String position, String gtids) throws Exception {
+    static void writeOffset(Path path, String file, String position, String gtids) throws Exception {
         String key = "[\"" + NAME + "\",{\"server\":\"" + NAME + "\"}]";
         String value = "{\"ts_sec\":1,\"file\":\"" + file + "\",\"pos\":" + position + ",\"gtids\":\"" + gtids
                 + "\",\"server_id\":1}";
@@ -73,7 +73,7 @@ public final class DebeziumReader {
         Files.write(path, bytes.toByteArray());
     }
 
-    private static Properties properties(String[] args, Path offsets) {
+    static Properties properties(String[] args, Path offsets) {
         Properties properties = new Properties();
         properties.setProperty("name", NAME);
         properties.setProperty("connector.class", "io.debezium.connector.mysql.MySqlConnector");

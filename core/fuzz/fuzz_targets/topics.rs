@@ -1,4 +1,6 @@
-//! Any bytes as keys and values of messages. `make fuzz TARGETS=topics`
+//! Any bytes as keys and values of messages, and any text as a schema in Avro. Messages that begin with
+//! `00 00 00 00 01` have that schema, and those with `00 00 00 00 02` one as Debezium's are.
+//! `make fuzz TARGETS=topics`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,7 +13,23 @@ use penstock_core::gtid::GtidSet;
 use penstock_core::segment_framer::SegmentFramer;
 use penstock_core::span::Place;
 
-fuzz_target!(|messages: Vec<(u8, Option<&[u8]>, Option<&[u8]>)>| {
+const SCHEMA: &str = r#"{"type": "record", "name": "Envelope", "namespace": "a", "fields": [
+    {"name": "before", "type": ["null", {"type": "record", "name": "Value", "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "price", "type": ["null", {"type": "bytes", "connect.parameters": {"scale": "2"},
+            "connect.name": "org.apache.kafka.connect.data.Decimal"}], "default": null},
+        {"name": "tags", "type": {"type": "array", "items": ["null", "string"]}},
+        {"name": "ratio", "type": "double"}]}], "default": null},
+    {"name": "after", "type": ["null", "Value"], "default": null},
+    {"name": "source", "type": {"type": "record", "name": "Source", "fields": [
+        {"name": "connector", "type": "string"}, {"name": "db", "type": "string"},
+        {"name": "table", "type": "string"}, {"name": "ts_ms", "type": "long"}]}},
+    {"name": "op", "type": "string"}]}"#;
+
+type Pair<'a> = (u8, Option<&'a [u8]>, Option<&'a [u8]>);
+
+fuzz_target!(|input: (&str, Vec<Pair<'_>>)| {
+    let (schema, messages) = input;
     let options = Options {
         zoned: Zoned::Auto,
         cuts_nanoseconds: false,
@@ -20,6 +38,8 @@ fuzz_target!(|messages: Vec<(u8, Option<&[u8]>, Option<&[u8]>)>| {
         skips: true,
     };
     let mut translator = Translator::new(options, State::default());
+    let _ = translator.add_schema(1, schema);
+    translator.add_schema(2, SCHEMA).expect("the schema is one");
     let mut packets = penstock_core::debezium_log::events::Packets::default();
     packets.rotate("topics.000001", 4);
     packets.format_description();

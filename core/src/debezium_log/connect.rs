@@ -353,6 +353,8 @@ fn long(json: &str) -> Result<i64, Refused> {
     json.parse().map_err(|_| "an integer was expected".into())
 }
 
+const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 /// The bytes of a base64 text, with or without padding.
 pub fn base64(text: &str) -> Result<Vec<u8>, Refused> {
     let text = text.trim_end_matches('=');
@@ -375,4 +377,20 @@ pub fn base64(text: &str) -> Result<Vec<u8>, Refused> {
         }
     }
     Ok(bytes)
+}
+
+/// Appends base64 in quotation marks.
+pub fn put_base64(bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for group in bytes.chunks(3) {
+        let word =
+            group.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+        for place in 0..4 {
+            match place <= group.len() {
+                true => out.push(BASE64[(word >> (18 - 6 * place) & 63) as usize]),
+                false => out.push(b'='),
+            }
+        }
+    }
+    out.push(b'"');
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::connect::{self, Field, Forms, Members};
+use super::content::Content;
 use super::order::{self, Position, SourceBlock};
 use super::value::{check_name, put, Kind, Refused, Value};
 
@@ -141,17 +142,17 @@ impl SourceBlock for Block<'_> {
 }
 
 pub fn read<'a>(
-    key: Option<&'a [u8]>,
-    value: Option<&'a [u8]>,
+    key: Option<Content<'a>>,
+    value: Option<Content<'a>>,
     topic: &str,
     options: &Options,
     schemas: &mut Schemas,
 ) -> Result<Event<'a>, Refused> {
-    let Some(value) = value.filter(|value| !value.is_empty()) else { return Ok(Event::Nothing) };
-    if value.len() > MESSAGE_BYTES_MAX {
+    let Some(value) = value.filter(|value| !value.bytes().is_empty()) else { return Ok(Event::Nothing) };
+    if value.bytes().len() > MESSAGE_BYTES_MAX {
         return Err("the message has more than 1 GiB".into());
     }
-    let (schema, payload) = unwrapped(json(value, "value")?)?;
+    let (schema, payload) = value.parts("value")?;
     let Some(members) = payload else { return Ok(Event::Nothing) };
     let Some(op) = members.text("op") else { return without_operation(&members) };
     let source = members.get("source").ok_or("it has no `source`: this is no event of Debezium")?;
@@ -187,7 +188,7 @@ pub fn read<'a>(
         before: None,
         after: None,
         key_values: Vec::new(),
-        hash: hashed(&op, key, before, after),
+        hash: hashed(&op, key.map(Content::bytes), before, after),
     };
     if operation == Operation::Truncate {
         return Ok(Event::Change(Box::new(change)));
@@ -195,7 +196,7 @@ pub fn read<'a>(
     let key = read_key(key, forms, schemas)?;
     change.key = key.iter().map(|(field, _, _)| field.name.clone()).collect();
     let shape = match schema {
-        Some(schema) => schemas.values.get(forms, schema.get(), || shape_of_schema(schema.get(), forms))?,
+        Some(schema) => schemas.values.get(forms, schema, || shape_of_schema(schema, forms))?,
         None => shape_of_values(before, after, &change.connector),
     };
     let unavailable =
@@ -212,29 +213,6 @@ fn forms(options: &Options, connector: &str) -> Forms {
         Zoned::Utc => false,
     };
     Forms { instants, cuts_nanoseconds: options.cuts_nanoseconds, implicit_defaults: mysql }
-}
-
-fn json<'a>(bytes: &'a [u8], what: &str) -> Result<&'a RawValue, Refused> {
-    if bytes.first() == Some(&0) {
-        return Err(format!("its {what} is not JSON; it looks like Avro with a schema registry").into());
-    }
-    serde_json::from_slice(bytes).map_err(|error| {
-        format!("its {what} is not JSON (line {}, column {})", error.line(), error.column()).into()
-    })
-}
-
-/// Schema and payload of a message that has both; otherwise the message itself.
-fn unwrapped(raw: &RawValue) -> Result<(Option<&RawValue>, Option<Members<'_>>), Refused> {
-    if raw.get() == "null" {
-        return Ok((None, None));
-    }
-    let members = Members::of(raw)?;
-    let names: Vec<&str> = members.0.iter().map(|(name, _)| name.as_ref()).collect();
-    if names.len() == 2 && names.contains(&"schema") && names.contains(&"payload") {
-        let payload = members.get("payload").map(Members::of).transpose()?;
-        return Ok((members.get("schema"), payload));
-    }
-    Ok((None, Some(members)))
 }
 
 /// Heartbeats, borders of transactions and schema changes are no changes of rows.
@@ -301,17 +279,15 @@ fn names(block: &Block<'_>, topic: &str, options: &Options) -> Result<(String, S
 type KeyPart<'a> = (Field, Option<(String, Vec<u8>)>, Value<'a>);
 
 fn read_key<'a>(
-    key: Option<&'a [u8]>,
+    key: Option<Content<'a>>,
     forms: Forms,
     schemas: &mut Schemas,
 ) -> Result<Vec<KeyPart<'a>>, Refused> {
-    let Some(key) = key.filter(|key| !key.is_empty()) else { return Ok(Vec::new()) };
-    let raw = json(key, "key")?;
-    let (schema, payload) =
-        unwrapped(raw).map_err(|_| Refused::from("its key is no object with the columns"))?;
+    let Some(key) = key.filter(|key| !key.bytes().is_empty()) else { return Ok(Vec::new()) };
+    let (schema, payload) = key.parts("key")?;
     let Some(members) = payload else { return Ok(Vec::new()) };
     let described = match schema {
-        Some(schema) => Some(schemas.keys.get(forms, schema.get(), || key_of_schema(schema.get(), forms))?),
+        Some(schema) => Some(schemas.keys.get(forms, schema, || key_of_schema(schema, forms))?),
         None => None,
     };
     let mut parts = Vec::with_capacity(members.0.len());

@@ -9,7 +9,11 @@
 //! transaction has the state of its partition, each statement that of its table, and the first transaction of
 //! a segment all of it.
 
+pub mod avro;
+pub mod avro_connect;
+pub mod avro_type;
 pub mod connect;
+pub mod content;
 pub mod events;
 pub mod message;
 pub mod moments;
@@ -19,8 +23,10 @@ pub mod state;
 pub mod table;
 pub mod value;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
+use avro::{Registered, Translated};
+use content::Content;
 use events::Packets;
 use message::{Change, Event, Operation, Options, Schemas};
 use order::{Position, SeenByOrigin};
@@ -66,6 +72,7 @@ pub struct Counts {
 pub struct Translator {
     options: Options,
     schemas: Schemas,
+    registered: Registered,
     state: State,
     /// Topics with more than one partition.
     wide: HashSet<String>,
@@ -80,6 +87,7 @@ impl Translator {
         Self {
             options,
             schemas: Schemas::default(),
+            registered: Registered::default(),
             state,
             wide: HashSet::new(),
             open: None,
@@ -96,6 +104,20 @@ impl Translator {
     /// The topic has several partitions, so its messages have no order among each other.
     pub fn set_wide(&mut self, topic: &str) {
         self.wide.insert(topic.to_owned());
+    }
+
+    /// The ids of schemas in Avro that these keys and values name, and that are not known yet.
+    pub fn unknown_schemas<'a>(&self, messages: impl Iterator<Item = Message<'a>>) -> BTreeSet<u32> {
+        messages
+            .flat_map(|message| [message.key, message.value])
+            .filter_map(|bytes| avro::schema_id(bytes?))
+            .filter(|id| !self.registered.has(*id))
+            .collect()
+    }
+
+    /// Takes a schema of the registry, in Avro.
+    pub fn add_schema(&mut self, id: u32, text: &str) -> Result<(), Refused> {
+        self.registered.add(id, text)
     }
 
     /// Takes messages, whose partitions come one after the other. Returns packets, and the messages that
@@ -169,8 +191,9 @@ impl Translator {
     }
 
     fn message(&mut self, place: usize, message: &Message<'_>) -> Result<(), Refused> {
-        let event =
-            message::read(message.key, message.value, message.topic, &self.options, &mut self.schemas)?;
+        let in_avro = (self.registered.translated(message.key)?, self.registered.translated(message.value)?);
+        let (key, value) = (content(message.key, &in_avro.0), content(message.value, &in_avro.1));
+        let event = message::read(key, value, message.topic, &self.options, &mut self.schemas)?;
         let Event::Change(change) = event else {
             self.counts.empty += 1;
             self.passed(place, message.offset, seconds(message.timestamp_ms));
@@ -297,6 +320,13 @@ impl Translator {
         self.out.bytes.extend_from_slice(&open.finish());
         self.transactions += 1;
         self.out.xid(timestamp, self.transactions);
+    }
+}
+
+fn content<'a>(plain: Option<&'a [u8]>, in_avro: &'a Option<Translated>) -> Option<Content<'a>> {
+    match in_avro {
+        Some(found) => Some(Content::Described { payload: &found.payload, schema: &found.schema }),
+        None => plain.map(Content::Plain),
     }
 }
 

@@ -18,6 +18,18 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 type Consumed = (String, i32, u64, i64, Option<PyBackedBytes>, Option<PyBackedBytes>);
+fn read(message: &Consumed) -> Message<'_> {
+    let (topic, partition, offset, timestamp, key, value) = message;
+    Message {
+        topic,
+        partition: *partition,
+        offset: *offset,
+        timestamp_ms: *timestamp,
+        key: key.as_deref(),
+        value: value.as_deref(),
+    }
+}
+
 type Refusal = (String, i32, u64, String);
 
 #[pyclass(module = "penstock._core")]
@@ -53,23 +65,23 @@ impl TopicTranslator {
         self.0.set_wide(topic);
     }
 
+    /// The ids of schemas that the messages name and that are not known yet.
+    fn unknown_schemas(&self, py: Python<'_>, messages: Vec<Consumed>) -> Vec<u32> {
+        let translator = &self.0;
+        py.detach(|| translator.unknown_schemas(messages.iter().map(read)).into_iter().collect())
+    }
+
+    fn add_schema(&mut self, id: u32, text: &str) -> PyResult<()> {
+        self.0.add_schema(id, text).map_err(|reason| PyValueError::new_err(reason.into_owned()))
+    }
+
     fn translate<'py>(
         &mut self,
         py: Python<'py>,
         messages: Vec<Consumed>,
     ) -> (Bound<'py, PyBytes>, Vec<Refusal>) {
         let translator = &mut self.0;
-        let (packets, faults) = py.detach(|| {
-            let messages = messages.iter().map(|(topic, partition, offset, timestamp, key, value)| Message {
-                topic,
-                partition: *partition,
-                offset: *offset,
-                timestamp_ms: *timestamp,
-                key: key.as_deref(),
-                value: value.as_deref(),
-            });
-            translator.translate(messages)
-        });
+        let (packets, faults) = py.detach(|| translator.translate(messages.iter().map(read)));
         let faults =
             faults.into_iter().map(|one| (one.topic, one.partition, one.offset, one.reason)).collect();
         (PyBytes::new(py, &packets), faults)

@@ -23,6 +23,7 @@ from penstock.config import changed_rows, several
 from penstock.config.sections import (
     CompletenessConfig,
     EpochConfig,
+    NotificationsConfig,
     RelayLogConfig,
     RestConfig,
     RetriesConfig,
@@ -54,6 +55,7 @@ from penstock.sources.kind import SourceOptions
 
 __all__ = [
     "EpochConfig",
+    "NotificationsConfig",
     "PipelineConfig",
     "RelayLogConfig",
     "RestConfig",
@@ -126,6 +128,7 @@ class PipelineConfig(Section):
     relay_log: RelayLogConfig = RelayLogConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
     signals: SignalsConfig = SignalsConfig()
+    notifications: NotificationsConfig | None = None
     epoch: EpochConfig = EpochConfig()
     retries: RetriesConfig = RetriesConfig()
     types: TypeOptions = DEFAULT_TYPES

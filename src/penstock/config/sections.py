@@ -217,6 +217,23 @@ class SignalTopicConfig(Section):
     shown anywhere."""
 
 
+class NotificationsConfig(Section):
+    """Topics of Kafka in which a running pipeline tells how snapshots go and that it lives, as Debezium does
+    (docs/signals.md)."""
+
+    bootstrap: str
+    """Addresses of some brokers: `host:9092,host:9092`."""
+    topic: str | None = Field(None, min_length=1)
+    """Name of the topic of notifications. Their key is the pipeline's name. None: there are none."""
+    heartbeat_interval: Milliseconds = 0
+    """Time between two heartbeats. 0: there are none."""
+    heartbeat_topic: str = Field("__debezium-heartbeat.{name}", min_length=1)
+    """Name of the topic of heartbeats. `{name}` is the pipeline's name."""
+    client: dict[str, Secret] = Field(default_factory=dict)
+    """Settings of the client (librdkafka's `CONFIGURATION.md`), such as `sasl.password`. Their values are not
+    shown anywhere."""
+
+
 class SignalsConfig(Section):
     """Channels for signals, besides `penstock signal` and Python."""
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from penstock.backoff import Backoff, Schedule
+from penstock.encode.registry_access import RegistryAccess
 from penstock.errors import ConfigError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.secret import Secret
@@ -87,6 +88,19 @@ class RegistrySettings:
     timeout_s: float = 10.0
     attempts: int = 5
 
+    @classmethod
+    def of(cls, access: RegistryAccess, **more: Any) -> RegistrySettings:
+        """`more`: settings that a section of the pipeline file does not have in common with others."""
+        return cls(
+            access.url,
+            user=access.user,
+            password=access.password,
+            ca_file=access.ca_file,
+            certificate_file=access.certificate_file,
+            key_file=access.key_file,
+            **more,
+        )
+
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)
         if parts.username or parts.password:
@@ -121,6 +135,23 @@ class Registry:
                 found = self._registered(subject, schema, table)
             self._known[subject, schema] = found
             return found
+
+    def schema(self, id: int) -> Schema | None:
+        """The schema of an id. None: the registry has none.
+
+        Raises `RegistryUnreachable` after some attempts, and `ConfigError` if the registry does not let this
+        user in."""
+        try:
+            answer = self._ask("GET", f"/schemas/ids/{id}")
+        except _Answered as error:
+            if error.status == 404:
+                return None
+            raise self._not_let_in(error, "Check user and password, and the right to read.") from error
+        references = tuple(
+            Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
+            for one in answer.get("references") or []
+        )
+        return Schema(str(answer["schema"]), str(answer.get("schemaType") or "AVRO"), references)
 
     def subjects(self) -> list[str]:
         return list(self._ask("GET", "/subjects"))
@@ -163,17 +194,21 @@ class Registry:
         if error.status == 409:
             return _incompatible(subject, error.reason, table)
         if error.status in (401, 403):
-            return ConfigError(
-                f"The schema registry {self._settings.url} refuses the user "
-                f"`{self._settings.user}` (HTTP {error.status}): {error.reason}.",
-                hint=f"Check user and password, and the rights to read and write the subject `{subject}`.",
-            )
+            hint = f"Check user and password, and the rights to read and write the subject `{subject}`."
+            return self._not_let_in(error, hint)
         return SchemaRefused(
             f"The schema registry refuses the schema of {table or subject} for the subject `{subject}` "
             f"(HTTP {error.status}): {error.reason}.",
             hint="Check that the registry supports this type of schema, and the options of the format.",
             table=table, subject=subject,
         )  # fmt: skip
+
+    def _not_let_in(self, error: _Answered, hint: str) -> ConfigError:
+        return ConfigError(
+            f"The schema registry {self._settings.url} refuses the user "
+            f"`{self._settings.user}` (HTTP {error.status}): {error.reason}.",
+            hint=hint,
+        )
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """The answer. Raises `_Answered` for one that says no."""

@@ -14,14 +14,7 @@ def schema_ids(sink: Sink) -> Callable[[dict[str, Any]], int] | None:
     if not isinstance(sink, LogSink) or sink.registry is None:
         return None
     options = sink.registry
-    settings = RegistrySettings(
-        options.url,
-        user=options.user,
-        password=options.password,
-        ca_file=options.ca_file,
-        certificate_file=options.certificate_file,
-        key_file=options.key_file,
-        register=options.register_schemas,
-        compatibility=options.compatibility,
+    settings = RegistrySettings.of(
+        options, register=options.register_schemas, compatibility=options.compatibility
     )
     return SchemaIds(Registry(settings), sink.topic_of, options.subjects)

@@ -131,6 +131,7 @@ class Run:
             if self._applies_cascades:
                 readable(self.sink)  # its rows are needed to compute what a foreign key changes
             self._make_workers(any(finding.partial_rows for finding in findings))
+            self._start_notifier()
             self._start_history()  # first, so that it is stopped last: the other parts still record changes
             self._start_completeness()
             self.closing.callback(lambda: self.chunks.stop(self.ending.left(0.8)))
@@ -308,6 +309,14 @@ class Run:
             history.check()
             self.closing.callback(lambda: history.stop(self.ending.left(0.9)))
             history.start()
+
+    def _start_notifier(self) -> None:
+        from penstock.notifications.notifier import Notifier
+
+        if self.config.notifications is not None:
+            notifier = Notifier(self.config, self.config.notifications, self.state)
+            self.closing.callback(notifier.stop)
+            notifier.start()
 
     def _start_completeness(self) -> None:
         from penstock.sinks.base import table_sink

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from penstock.model.section import Section
-from penstock.secret import Secret
+from penstock.encode.registry_access import RegistryAccess
 
 BINARY_FORMATS = ("avro", "protobuf")
 """Formats that need a registry."""
 
 
-class RegistryOptions(Section):
+class RegistryOptions(RegistryAccess):
     """A schema registry with the REST API of Confluent's, for the formats avro and protobuf."""
 
-    url: str
-    """Address of the registry, without user and password."""
-    user: str = ""
-    """Name of the account; empty: none."""
-    password: Secret = Secret()
-    """Password of the account."""
-    ca_file: str = ""
-    """File with the certificates that sign the registry's, as PEM. Empty: those of the system."""
-    certificate_file: str = ""
-    """File with the certificate of this client."""
-    key_file: str = ""
-    """File with the key of that certificate."""
     register_schemas: bool = True
     """Register schemas that the registry does not have. Without it, their tables are parked."""
     compatibility: bool = True

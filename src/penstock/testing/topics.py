@@ -17,6 +17,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from penstock.errors import PenstockError
 from penstock.testing import oracle
@@ -43,6 +44,11 @@ def topics(bootstrap: str) -> dict[str, int]:
         for name, topic in found.items()
         if not name.startswith(("__", "penstock-commits-"))
     }
+
+
+def create(bootstrap: str, name: str, *, partitions: int = 1) -> None:
+    client = AdminClient({"bootstrap.servers": bootstrap, "log_level": "2"})
+    client.create_topics([NewTopic(name, partitions)], operation_timeout=30)[name].result()
 
 
 def records(bootstrap: str, names: Iterable[str], *, committed: bool = True) -> Iterator[Record]:

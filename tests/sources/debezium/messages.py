@@ -39,7 +39,7 @@ class Table:
     with_schema: bool = True
 
     def _schema(self) -> dict[str, Any]:
-        row = {"type": "struct", "optional": True, "fields": self.columns}
+        row = {"type": "struct", "name": "prefix.Value", "optional": True, "fields": self.columns}
         fields = [{**row, "field": "before"}, {**row, "field": "after"}, column("op", "string")]
         return {"type": "struct", "name": "prefix.Envelope", "fields": fields}
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from tests.encode.registry_server import fake_registry
+from tests.sources.debezium.avro import InAvro
 from tests.sources.debezium.messages import Table
 from tests.sources.debezium.receiving import Receiving, Topics
 
@@ -182,6 +184,26 @@ def test_a_message_that_cannot_be_read_stops_the_receiver_or_is_skipped(
     receiver.wait_until_level()
     assert ids(receiver) == [0, 1, 2, 3]
     assert "secret" not in receiver.errors.read_text() and "It is skipped" in receiver.errors.read_text()
+
+
+def test_messages_in_avro_are_read_with_their_registry_also_after_a_restart(
+    topics: Topics, table: Table, receivers: Any
+) -> None:
+    topics.create(table.topic)
+    with fake_registry(failures=[503]) as registry:
+        binary = InAvro(registry)
+        pairs = [(binary.converted(key), binary.converted(value)) for key, value in created(table, range(6))]
+        receiver = receivers(table.topic, registry={"url": registry.url})
+        topics.send(table.topic, pairs[:3])
+        receiver.start()
+        receiver.wait_until_level()
+        receiver.kill()
+        topics.send(table.topic, pairs[3:])
+        receiver.start()
+        receiver.wait_until_level()
+        assert ids(receiver) == list(range(6))
+        asked = [one for one in registry.asked if one.startswith("GET /schemas/ids/")]
+        assert len(asked) == 2 * 2 + 1  # key and value, in each run, and once more after 503
 
 
 @pytest.mark.slow

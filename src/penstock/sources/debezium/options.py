@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from penstock.config import PipelineConfig, Secret
+from penstock.encode.registry_access import RegistryAccess
 from penstock.errors import ConfigError
 from penstock.model.units import Milliseconds
 from penstock.sources.kind import SourceOptions
@@ -26,6 +27,10 @@ Texts = Annotated[tuple[str, ...], BeforeValidator(_as_list, json_schema_input_t
 Hidden = Annotated[Secret, BeforeValidator(_as_text, json_schema_input_type=str | bool | int | float)]
 
 
+class SourceRegistry(RegistryAccess):
+    """A schema registry with the REST API of Confluent's, for messages in Avro."""
+
+
 class DebeziumOptions(SourceOptions):
     """Topics of Kafka that a connector of Debezium fills (docs/debezium-topics.md)."""
 
@@ -35,6 +40,7 @@ class DebeziumOptions(SourceOptions):
     """Addresses of some brokers: `host:9092,host:9092`."""
     topics: Texts = Field(min_length=1)
     """Names of topics, with `*` and `?`. Topics that are created later are followed, too."""
+    registry: SourceRegistry | None = None
     start: Literal["earliest", "latest"] = "earliest"
     """Where a new relay log begins in each topic. With `latest`, tables have only the rows that change from
     then on."""

@@ -42,6 +42,7 @@ from penstock.relaylog.writer import DiskFull, RelayLogWriter
 from penstock.sources.debezium import positions
 from penstock.sources.debezium.connection import Batch, Place, Topics
 from penstock.sources.debezium.options import DebeziumOptions, options_of
+from penstock.sources.debezium.topic_schemas import TopicSchemas
 from penstock.sources.stop_signals import Stopping, ensure_end
 
 log = logging.getLogger(__name__)
@@ -107,6 +108,7 @@ class Receiver:
         self.place = LogPlace.of(config)
         self.folder = config.relay_log_path
         self.upkeep = Upkeep(self.place, config.relay_log, lambda: bool(stopping))
+        self._schemas = TopicSchemas(source.registry) if source.registry is not None else None
         self._skipped = 0
         self._connected_once = False
 
@@ -288,6 +290,7 @@ class Receiver:
     def _take(self, session: _Session, batch: Batch) -> None:
         translator = session.translator
         if batch.messages:
+            self._learn_schemas(translator, batch)
             packets, faults = translator.translate(batch.messages)
             self._put(session, packets)
             for topic, partition, offset, reason in faults:
@@ -299,6 +302,11 @@ class Receiver:
             # Behind the last message are the borders of transactions, or messages that were compacted.
             self._put(session, translator.advance(topic, partition, end, _now_ms()))
             session.reached[(topic, partition)] = max(end, session.reached[(topic, partition)])
+
+    def _learn_schemas(self, translator: TopicTranslator, batch: Batch) -> None:
+        if self._schemas is not None:
+            for number in translator.unknown_schemas(batch.messages):
+                self._schemas.teach(translator, number)
 
     def _refused(self, session: _Session, topic: str, partition: int, offset: int, reason: str) -> None:
         message = f"The message at offset {offset} of {topic}[{partition}] cannot be read: {reason}."

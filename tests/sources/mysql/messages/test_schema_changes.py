@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from penstock.commands.encode import encode
-from penstock.sources.mysql.messages.schema_changes import heartbeat
 from penstock.testing.servers import MySqlServer
 
 TABLE = (
@@ -97,7 +96,3 @@ def test_debezium_writes_what_a_statement_changed(messages: Callable[..., list[t
     }  # fmt: skip
     assert (by_name["torvalds"]["typeName"], by_name["torvalds"]["position"]) == ("BIGINT UNSIGNED", 3)
     assert (by_name["comment"]["length"], by_name["comment"]["charsetName"]) == (255, "latin1")
-
-
-def test_a_heartbeat_has_its_servers_name() -> None:
-    assert heartbeat("shop", at_ms=5) == (b'{"serverName":"shop"}', b'{"ts_ms":5}')

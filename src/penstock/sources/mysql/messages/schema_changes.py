@@ -1,4 +1,4 @@
-"""Messages that are not about rows: of changed definitions (Maxwell, Debezium), and Debezium's heartbeats.
+"""Messages of changed definitions (Maxwell, Debezium).
 
 The core gives statements in their place in the log (`LogEncoder.read`); who knows the definitions before and
 after one makes `TableChange`s, and gets its messages here. They were compared with the examples in the
@@ -36,11 +36,6 @@ class TableChange:
     after: TableSchema | None
     auto_increment: frozenset[str] = frozenset()
     """The columns that the server numbers."""
-
-
-def heartbeat(topic_prefix: str, *, at_ms: int) -> Keyed:
-    """Debezium's message in the topic `__debezium-heartbeat.PREFIX`."""
-    return _dumps({"serverName": topic_prefix}), _dumps({"ts_ms": at_ms})
 
 
 # Maxwell

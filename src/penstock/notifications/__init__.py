@@ -1,0 +1,1 @@
+"""Tells others, in topics of Kafka, how snapshots go and that the pipeline lives."""
