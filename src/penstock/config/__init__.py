@@ -123,7 +123,7 @@ class PipelineConfig(Section):
     exits, whatever it is doing. Service managers usually kill after 30 s or more."""
     report_interval: Milliseconds = Field(1000, ge=100, le=60_000)
     """How often a run writes `status.json`, which `penstock status` and the live screen show. It also
-    writes after each epoch, unless that would take more than a twentieth of the time. A run without a
+    writes after each epoch, unless that would take more than a fiftieth of the time. A run without a
     report for ten intervals counts as stuck."""
     relay_log: RelayLogConfig = RelayLogConfig()
     snapshot: SnapshotConfig = SnapshotConfig()

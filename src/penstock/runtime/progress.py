@@ -49,9 +49,8 @@ STALE_INTERVALS = 10
 overloaded."""
 RECEIVER_SECONDS_MAX = 10.0
 """The same for the receiver in seconds. It reports every second."""
-REPORT_SHARE = 0.05
-"""Largest share of the time that reports directly after epochs may take, so that they do not slow down the
-epochs."""
+REPORT_SHARE = 0.02
+"""Largest share of the time that reports directly after epochs may take: nothing is planned meanwhile."""
 
 
 class Progress:

@@ -59,7 +59,12 @@ log = logging.getLogger(__name__)
 
 QUEUE_MESSAGES = 500_000
 LOOK_SECONDS = 0.2
-"""How often is looked whether brokers still acknowledge something. It ends earlier when they have all."""
+"""How often is looked whether brokers still acknowledge something."""
+FLUSH_SECONDS = 0.001
+"""Pause between two looks at the client while an epoch ends. By itself it looks every 10 ms whether brokers
+have acknowledged everything, because only errors are reported."""
+SHORT_SECONDS = 0.2
+"""How long an epoch is looked at so often. A small one has ended by then."""
 ROOM_SECONDS = 0.01
 """Pause while the client's queue is full."""
 QUEUE_KIB = 128 * 1024
@@ -314,10 +319,12 @@ class KafkaSink:
     def _wait_below(self, producer: Producer, count: int) -> None:
         """Waits until brokers have acknowledged all but fewer than `count` messages. A large epoch may take
         long, but something of it must be acknowledged within `request_timeout`."""
-        left, since = len(producer), time.monotonic()
+        left, began = len(producer), time.monotonic()
+        since = began
         while left >= count:
             if count == 1:
-                producer.flush(LOOK_SECONDS)
+                is_short = time.monotonic() - began < SHORT_SECONDS
+                producer.flush(FLUSH_SECONDS if is_short else LOOK_SECONDS)
             else:
                 producer.poll(ROOM_SECONDS)
             self._raise_failed()
