@@ -46,6 +46,7 @@ def test_short_forms_are_understood() -> None:
     ]
 
 
+VIEW = {"v": {"sql": "SELECT 1"}}
 RULE = {"tables": "shop.*", "exclude": "note"}
 
 
@@ -64,13 +65,20 @@ RULE = {"tables": "shop.*", "exclude": "note"}
         ),
         ({"history": {"other.*": "scd2"}}, "no table"),
         ({"history": {"orders": "scd2"}}, "database.table"),
-        ({"history": "changelog"}, "scd2"),
+        ({"history": "all"}, "scd2"),
         ({"history": "scd2", "sink": {"type": "parquet", "path": "/tmp/x"}}, "iceberg"),
         ({"history": "scd2", "cascades": "apply"}, "cascades"),
         ({"history": "scd2", "transforms": [{**RULE, "to": "x.{table}"}]}, "`to`"),
         ({"views": {"a b": {"sql": "SELECT 1"}}}, "plain name"),
         ({"views": {"shop.a": {"sql": "SELECT 1"}}}, "captured"),
         ({"views": {"v": {"sql": "SELECT 1"}}, "sink": {"type": "console"}}, "iceberg"),
+        ({"views": {"v": {"sql": "SELECT 1", "functions": {"f": "module"}}}}, "module:object"),
+        ({"dimensions": {"d": {"file": "a.csv"}}}, "there are none"),
+        ({"views": VIEW, "dimensions": {"d": {}}}, "one of table, file and jdbc"),
+        ({"views": VIEW, "dimensions": {"d": {"file": "a.csv", "table": "b"}}}, "one of table"),
+        ({"views": VIEW, "dimensions": {"d": {"table": "a", "format": "csv"}}}, "only with file"),
+        ({"views": VIEW, "dimensions": {"d": {"jdbc": {"url": "x:y", "query": "SELECT 1"}}}}, "no URL"),
+        ({"views": VIEW, "dimensions": {"d": {"table": "a"}}, "tables": ["dimensions.*"]}, "captures"),
         ({"completeness": {"table": "a.b"}, "sink": {"type": "console"}}, "completeness.table"),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`history: scd2` in a whole pipeline. The judge is a table that triggers fill at the source."""
+"""`history` in a whole pipeline. The judge is a table that triggers fill at the source."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from penstock.sinks.base import COMPLETE_UNTIL
 from penstock.testing.scenario import Scenario
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -136,3 +137,60 @@ def test_target_has_the_versions_that_triggers_have_seen_through_kills(scenario:
         case.drain(pipeline)
         assert case.target("accounts").where("_is_current OR _valid_to IS NULL").count() == 0
         assert pipeline.stop() == 0
+
+
+def changes_differ(case: Scenario) -> str:
+    """Compares the target's changes with what the triggers have seen. Empty: equal."""
+    expected: dict[int, list[Any]] = defaultdict(list)
+    sql = f"SELECT id, kind, amount FROM {case.database}.log ORDER BY n"
+    for key, kind, amount in case.server.query(sql):
+        expected[key].append((kind, amount if kind == "begin" else None))
+    found: dict[int, list[Any]] = defaultdict(list)
+    kinds = {"insert": "begin", "update_postimage": "begin", "update_preimage": "end", "delete": "end"}
+    rows = case.target("accounts").collect()
+    for row in sorted(rows, key=lambda row: (row["_sequence"], kinds[row["_change_type"]] == "begin")):
+        kind = kinds[row["_change_type"]]
+        assert row["_commit_timestamp"] is not None
+        found[row["id"]].append((kind, row["amount"] if kind == "begin" else None))
+    if found.keys() - expected.keys():
+        return f"keys {found.keys() - expected.keys()}"
+    wrong = [key for key, seen in expected.items() if found[key] != seen]
+    return f"{wrong[0]}: {found[wrong[0]]} instead of {expected[wrong[0]]}" if wrong else ""
+
+
+@pytest.mark.parametrize("sink", ["iceberg", "delta"])
+def test_target_has_every_change_once_through_kills(scenario: Make, sink: str) -> None:
+    case = scenario(sink, tables={"include": [], "exclude": []}, history={"*.accounts": "changelog"})
+    d = case.database
+    case.write_file(tables={"include": [f"{d}.*"], "exclude": [f"{d}.log"]})
+    case.server.execute(f"USE {d}", *TABLES)
+    chance = random.Random(4)
+    with case.running() as pipeline:
+        pipeline.wait_until(lambda s: s["snapshot"]["done"], "the snapshot", seconds=400)
+        for _ in range(3):
+            write(case, chance, 40)
+            pipeline.kill("driver")
+            pipeline.start()
+            write(case, chance, 40)
+        case.drain(pipeline, restart=True)
+        assert changes_differ(case) == ""
+        until = complete_until(case)
+        write(case, chance, 5)
+        case.server.execute(f"UPDATE {d}.plain SET v = v + 1")
+        case.drain(pipeline)
+        last = case.server.query(f"SELECT max(at) FROM {d}.log")[0][0].replace(tzinfo=timezone.utc)
+        assert until < complete_until(case) <= last + timedelta(seconds=20)
+        assert changes_differ(case) == ""
+        done = case.command("verify", "--json")
+        assert {one["equal"] for one in json.loads(done.stdout)["tables"]} == {True}, done.stdout
+        assert pipeline.stop() == 0
+
+
+def complete_until(case: Scenario) -> datetime:
+    """What the target `plain` says."""
+    if case.sink == "iceberg":
+        sql = f"SHOW TBLPROPERTIES lake.{case.namespace}.plain ('{COMPLETE_UNTIL}')"
+        return datetime.fromisoformat(case.spark.sql(sql).collect()[0]["value"])
+    history = case.spark.sql(f"DESCRIBE HISTORY delta.`{case.sink_path / case.namespace / 'plain'}`")
+    said = [json.loads(row[0]) for row in history.select("userMetadata").collect() if row[0]]
+    return max(datetime.fromisoformat(one[COMPLETE_UNTIL]) for one in said)

@@ -57,7 +57,8 @@ def events(size: int, *, newer: bool = True) -> ApplyEvents:
 def test_a_change_log_has_every_image_so_each_split_is_a_task_whatever_its_size() -> None:
     for size in (1, WHOLE_RANGE_BYTES_MAX + 1):
         step = replace(events(size), mode="changes")
-        assert for_events(step) == TaskPerSplit()
+        assert for_events(replace(step, newer=False)) == TaskPerSplit()
+        assert for_events(step) == TaskPerSplit(newer=True, driver_side=size == 1)
         assert mode_of(step, partial_images=True) == "changes"
 
 

@@ -4,7 +4,7 @@ the rows that the test remembers."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import udtf
 from tests.sinks.conftest import Place, iceberg_first
 from tests.sinks.conftest import place as place  # a fixture
 
@@ -21,6 +22,7 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Reading, Streaming, TableState
 from penstock.model.views import ViewRule, view_table
 from penstock.sinks.base import Commit
+from penstock.spark.dimensions import Dimensions
 from penstock.spark.view_plans import ByKeys, Whole, way_of
 from penstock.spark.view_sql import tables_in
 from penstock.spark.views import Views
@@ -49,6 +51,9 @@ QUERIES = {
         "FROM shop.orders o LEFT JOIN shop.customers c ON o.customer = c.id "
         "GROUP BY upper(c.name), o.amount % 3",
         "of_one": "SELECT customer, avg(amount) AS mean FROM shop.orders GROUP BY customer",
+        "items": "SELECT item, count(*) AS n, count(DISTINCT name) AS names FROM shop.customers LATERAL VIEW "
+        "explode(from_json(concat('[\"', replace(tags, ',', '\",\"'), '\"]'), 'array<string>')) AS item "
+        "GROUP BY item",
         "words": "SELECT word, count(*) AS n FROM shop.customers LATERAL VIEW explode(split(tags, ',')) "
         "AS word GROUP BY word",
     },
@@ -62,10 +67,27 @@ QUERIES = {
         "twice": "SELECT a.id, b.id AS other FROM shop.orders a JOIN shop.orders b ON a.amount = b.customer",
         "above": "SELECT n, count(*) AS customers FROM (SELECT customer, count(*) AS n FROM shop.orders "
         "GROUP BY customer) GROUP BY n",
+        "lateral": "SELECT c.id, t.word FROM shop.customers c, "
+        "LATERAL explode(split(c.tags, ',')) AS t(word)",
+        "pieces": "SELECT c.id, p.piece FROM shop.customers c, LATERAL pieces(c.tags) AS p",
         "each": "SELECT id, word FROM shop.customers LATERAL VIEW explode(split(tags, ',')) AS word",
     },
 }
-ALL = {name: ViewRule(sql=sql) for group in QUERIES.values() for name, sql in group.items()}
+ALL = {
+    name: ViewRule(sql=sql, functions={"pieces": f"{__name__}:Pieces"} if "pieces(" in sql else {})
+    for group in QUERIES.values()
+    for name, sql in group.items()
+}
+
+
+class _Pieces:
+    def eval(self, tags: str) -> Iterator[tuple[str]]:
+        for piece in (tags or "").split(","):
+            yield (piece * 2,)
+
+
+Pieces: Any = udtf(_Pieces, returnType="piece STRING")
+Pieces.asDeterministic()
 
 
 @dataclass
@@ -82,7 +104,8 @@ class Lake:
     def __post_init__(self) -> None:
         self.state = StateStore(self.folder)
         self.sink = self.it.sink
-        self.views = Views(self.it.spark, self.sink, self.sink, self.state, ALL)
+        dimensions = Dimensions(self.it.spark, self.state, {}, self.folder / "dimensions")
+        self.views = Views(self.it.spark, self.sink, self.sink, self.state, ALL, dimensions)
         self.it.pipeline = self.sink._pipeline = self.state.uuid
         for table in self.rows:
             self.sink.create(self.schema(table), FIELDS[table])
@@ -150,11 +173,17 @@ def lake(place: Make, tmp_path: Path) -> Callable[..., Lake]:
     return lambda kind="iceberg": Lake(place(kind), tmp_path)
 
 
+UNFOLDING = ["items", "lateral", "pieces"]
+"""Several rows of one: JSON arrays, `LATERAL`, table functions in Python."""
 SOME = ["joined", "outer", "sums", "words", "total"]
 
 
 @iceberg_first
-@pytest.mark.parametrize("names", [SOME, pytest.param([*ALL], marks=pytest.mark.slow)], ids=["some", "all"])
+@pytest.mark.parametrize(
+    "names",
+    [SOME, *(pytest.param(names, marks=pytest.mark.slow) for names in (UNFOLDING, [*ALL]))],
+    ids=["some", "unfolding", "all"],
+)
 def test_views_equal_their_queries_after_any_changes(
     lake: Callable[..., Lake], kind: str, names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -229,6 +258,7 @@ def test_a_query_that_cannot_be_kept_right_is_refused_with_the_reason(
 def test_ways_are_found_in_the_query(spark: SparkSession) -> None:
     for table, fields in FIELDS.items():
         spark.createDataFrame(pa.Table.from_pylist([], fields)).createOrReplaceTempView(table.table)
+    spark.udtf.register("pieces", Pieces)
     keys = {table.table: ("id",) for table in FIELDS}
     for group, queries in QUERIES.items():
         for name, sql in queries.items():

@@ -20,6 +20,7 @@ import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from penstock.config import changed_rows, several
+from penstock.config.dimensions import DimensionRule
 from penstock.config.sections import (
     CompletenessConfig,
     EpochConfig,
@@ -99,12 +100,14 @@ class PipelineConfig(Section):
     """The secret for `hash` and `tokenize` in `transforms`, at least 16 characters. Use `${NAME}` to take it
     from the environment. With another key, the same values become other texts."""
     history: Versions = Field({})
-    """Targets that keep every version of a row (iceberg, delta): `scd2` for all tables, or patterns of
-    tables, each with `scd2`. They have the columns `_valid_from`, `_valid_to` and `_is_current`
-    (docs/history.md)."""
+    """Targets that keep every version of a row (iceberg, delta): `scd2` or `changelog` for all tables, or
+    patterns of tables, each with one of them. With `scd2` they have the columns `_valid_from`, `_valid_to`
+    and `_is_current`, with `changelog` a row for each change (docs/history.md)."""
     views: dict[str, ViewRule] = Field({})
     """Tables at the target that are kept equal to a query over the others, by name: `database.table`, or a
     name in the database `views` (iceberg, delta; docs/views.md)."""
+    dimensions: dict[str, DimensionRule] = Field({})
+    """Small tables that are not captured, which queries of `views` may join as `dimensions.NAME`."""
     sink: SinkSection = registry.DEFAULT.options()
     sinks: tuple[SinkSection, ...] = ()
     """Several sinks instead of `sink`: sections like it, each with a `name` if two have one type. Each has
@@ -393,6 +396,10 @@ def _rooted(config: PipelineConfig, base: Path) -> PipelineConfig:
             "relay_log": config.relay_log.model_copy(update=relay_log),
             "source": config.source.model_copy(update=paths_of(config.source)),
             "sink": config.sink.model_copy(update=paths_of(config.sink)),
+            "dimensions": {
+                name: rule.model_copy(update={"file": rooted(rule.file)})
+                for name, rule in config.dimensions.items()
+            },
             "signals": config.signals.model_copy(update={"file": absolute(config.signals.file)}),
         }
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from penstock.config.dimensions import dimension_table
 from penstock.model.pattern import matches, overlap
 from penstock.model.transforms import contradiction
 from penstock.model.views import view_table
 from penstock.sinks import registry
+from penstock.sinks.sql.address import parsed
 
 if TYPE_CHECKING:
     from penstock.config import PipelineConfig
@@ -18,6 +20,7 @@ def check(config: PipelineConfig) -> None:
     """Raises `ValueError` for options that contradict each other."""
     _check_transforms(config)
     _check_views(config)
+    _check_dimensions(config)
     _check_history(config)
     if config.completeness.table is not None and not config.sink_kind.keeps_tables:
         able = registry.own_names(lambda kind: kind.keeps_tables)
@@ -55,6 +58,21 @@ def _check_views(config: PipelineConfig) -> None:
             raise ValueError(f"`views`: {name!r} is no plain name; write name or database.name")
         if any(matches(pattern, view_table(name)) for pattern in config.tables.include):
             raise ValueError(f"`views`: {name} has the name of a captured table; name another database")
+
+
+def _check_dimensions(config: PipelineConfig) -> None:
+    for name, rule in config.dimensions.items():
+        if not re.fullmatch(r"\w+", name):
+            raise ValueError(f"`dimensions`: {name!r} is no plain name")
+        if not config.views:
+            raise ValueError("`dimensions` are for the queries of `views`, and there are none")
+        if any(matches(pattern, dimension_table(name)) for pattern in config.tables.include):
+            raise ValueError(f"`dimensions`: `tables` captures a table {dimension_table(name)}, too")
+        if rule.jdbc is not None:
+            try:
+                parsed(rule.jdbc.url)
+            except ValueError as error:
+                raise ValueError(f"`dimensions`: {name}: {error}") from None
 
 
 def _check_history(config: PipelineConfig) -> None:

@@ -12,7 +12,9 @@ from penstock.model.name import split_name
 from penstock.model.pattern import TablePattern
 from penstock.model.schema import TableId
 
-HistoryKind = Literal["scd2"]
+HistoryKind = Literal["scd2", "changelog"]
+"""`scd2`: the target's rows are versions, with the times from which and up to which each was valid.
+`changelog`: its rows are changes."""
 
 VALID_FROM, VALID_TO, IS_CURRENT = "_valid_from", "_valid_to", "_is_current"
 HISTORY_COLUMNS = (VALID_FROM, VALID_TO, IS_CURRENT)
@@ -51,8 +53,14 @@ class History:
         return bool(self.rules)
 
     @cached_property
-    def _compiled(self) -> list[TablePattern]:
-        return [TablePattern.of(pattern) for pattern in self.rules]
+    def _compiled(self) -> list[tuple[TablePattern, HistoryKind]]:
+        return [(TablePattern.of(pattern), kind) for pattern, kind in self.rules.items()]
+
+    def kind(self, table: TableId) -> HistoryKind | None:
+        """What the target keeps: by the first pattern that matches. None: present rows only."""
+        if table in self._untouched:
+            return None
+        return next((kind for pattern, kind in self._compiled if pattern.matches(table)), None)
 
     def __contains__(self, table: TableId) -> bool:
-        return table not in self._untouched and any(pattern.matches(table) for pattern in self._compiled)
+        return self.kind(table) is not None

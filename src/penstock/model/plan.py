@@ -236,6 +236,9 @@ class EpochPlan:
     moves: tuple[Move, ...] = ()
     catch_up_later: tuple[TableSchema, ...] = ()
     definitions: tuple[DefinitionChange, ...] = ()
+    complete_until_us: int | None = None
+    """What was committed at the source up to this time is in the log up to the epoch's end. None: it is not
+    known, or the epoch is one of a table that catches up."""
 
     @property
     def moved(self) -> set[TableId]:

@@ -64,6 +64,7 @@ def plan_to_text(plan: EpochPlan, number_of: NumberOf) -> str:
             [None if one is None else number_of(one) for one in (change.before, change.after)]
             for change in plan.definitions
         ],
+        "complete_until_us": plan.complete_until_us,
     }
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
@@ -94,6 +95,7 @@ def plan_from_text(text: str, schema_of: SchemaOf) -> EpochPlan:
             DefinitionChange(*(None if one is None else schema(one) for one in change))
             for change in document.get("definitions", ())
         ),
+        complete_until_us=document.get("complete_until_us"),
     )
 
 

@@ -27,6 +27,19 @@ class ViewRule(Section):
     """Columns of the result that identify its rows. Usually the query tells them: what it groups by, or
     the keys of all tables that it joins."""
 
+    functions: dict[str, str] = Field({})
+    """Python functions and table functions of the query, by the names that it gives them: `module:object`,
+    made with `udf` or `udtf` of PySpark."""
+
+    @field_validator("functions")
+    @classmethod
+    def _importable(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, path in value.items():
+            module, colon, attribute = path.partition(":")
+            if not (name.isidentifier() and colon and module and attribute.isidentifier()):
+                raise ValueError(f"{name}: {path!r} is no function; write name: module:object")
+        return value
+
     @field_validator("sql")
     @classmethod
     def _one_statement(cls, value: str) -> str:
@@ -35,7 +48,8 @@ class ViewRule(Section):
     @property
     def digest(self) -> str:
         """Identifies the query."""
-        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:32]
+        text = self.model_dump_json(exclude=None if self.functions else {"functions"})
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def view_table(name: str) -> TableId:

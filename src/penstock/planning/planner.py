@@ -159,7 +159,9 @@ class Planner:
         plans = self._table_plans(reach, tables, verdicts)
         later = catching_up_later(reach, tables, self._log) if self._cascades is not None else ()
         told = self._definitions(found, tables)
-        plan = EpochPlan(epoch, reach, tuple(plans), moves, later, told) if plans or moves or told else None
+        plan = None
+        if plans or moves or told:
+            plan = EpochPlan(epoch, reach, tuple(plans), moves, later, told, self._complete_until(end))
         with self._state.transaction():
             if statement is not None:
                 self._record(statement, found, verdicts)
@@ -168,6 +170,12 @@ class Planner:
             elif end > start:
                 self._state.advance(end)
         return plan
+
+    def _complete_until(self, end: Offset) -> int | None:
+        """The last transaction may have had its time for a while before it came to the log. So all that was
+        committed before that time is in the log before it."""
+        at = self._log.commit_time_us_at(end)
+        return None if at is None else at - 1
 
     def _definitions(
         self, effects: list[TableEffect], tables: dict[TableId, TableState]
@@ -420,7 +428,8 @@ class Planner:
             return []
         if self._append_only or self._keeps_versions(state.table):
             splits = self._log.splits(part, state.table, bytes_aim=self._limits.task_bytes // 2)
-            return [ApplyEvents(tuple(splits), "changes", size)] if splits else []
+            newer = not alone and not self._append_only
+            return [ApplyEvents(tuple(splits), "changes", size, newer=newer)] if splits else []
         splits = self._log.splits(part, state.table, bytes_aim=self._limits.task_bytes)
         mode: Mode = "merge" if state.written or state.replaces else "append"
         return [ApplyEvents(tuple(splits), mode, size, newer=not alone)] if splits else []

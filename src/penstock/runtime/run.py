@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.backoff import Backoff, Schedule
 from penstock.cascades.keys import is_unfinished, refers_to_itself
@@ -61,6 +61,9 @@ from penstock.sources.receiver import Receiver
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 from penstock.store.folder import StoreFolder
+
+if TYPE_CHECKING:
+    from penstock.spark.views import Views
 
 log = logging.getLogger(__name__)
 
@@ -255,7 +258,7 @@ class Run:
             EpochSettings.of(config), self._split_sources(), self._applied,
             may_write=lambda: None if self.lease is None else self.lease.check(),
             log_place=self.log_place, schema_ids=schema_ids(self.sink),
-            refresh_views=self._open_views(),
+            views=self._open_views(),
         )  # fmt: skip
         self.chunks = SnapshotReader(
             SparkJobs(self.spark),
@@ -275,15 +278,13 @@ class Run:
         )
         self.chunks.limits(**limits_by_signal(self.state))
 
-    def _open_views(self) -> Callable[[], None]:
-        """Returns the function that brings views up to date."""
+    def _open_views(self) -> Views | None:
         from penstock.spark.opened_sink import open_views
 
         views = open_views(self.config, self.spark, self.sink, self.state)
-        if views is None:
-            return lambda: None
-        self.closing.callback(views.close)
-        return views.refresh
+        if views is not None:
+            self.closing.callback(views.close)
+        return views
 
     def _split_sources(self) -> SplitSources:
         """Where tasks find the log. On one machine that is the relay log itself."""

@@ -70,9 +70,9 @@ class Shape:
     def of(cls, config: PipelineConfig) -> Shape:
         return cls(Transforms(config.transforms), History(config.history))
 
-    def digest(self, table: TableId) -> tuple[str, bool]:
+    def digest(self, table: TableId) -> tuple[str, str | None]:
         """Identifies it for one table."""
-        return self.transforms.digest(table), table in self.history
+        return self.transforms.digest(table), self.history.kind(table)
 
     def to_json(self) -> dict[str, Any]:
         rules = [rule.model_dump(mode="json") for rule in self.transforms.rules]

@@ -37,6 +37,9 @@ SOURCE = "penstock.source"
 FORMAT = "1"
 """Version of the table properties and marker files that sinks write beside the rows."""
 
+COMPLETE_UNTIL = "penstock.complete_until"
+"""Property of a target: what was committed at the source up to this time is in it."""
+
 SHARDS_BY = "penstock.shards_by"
 """Property of a target that several source tables share: the column that tells their rows apart."""
 
@@ -54,6 +57,9 @@ class Commit:
     step: int = 0
     source: str = ""
     """The source table, in a target that several tables share: each has its own commits there. Else empty."""
+    complete_until: str | None = field(default=None, compare=False)
+    """The property `COMPLETE_UNTIL` of the target after the write, for sinks that can set it with the rows.
+    Empty: none. None: as before."""
 
     def __str__(self) -> str:
         source = f"/{self.source}" if self.source else ""

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
@@ -92,6 +92,16 @@ class EpochSettings:
         )
 
 
+class Refreshed(Protocol):
+    """What follows the targets after each epoch (`views.py`)."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it needs a refresh although no epoch was applied."""
+
+    def refresh(self) -> None: ...
+
+
 class EpochRunner:
     """Executes plans. A running pipeline has one; `foreachBatch` calls its `run_next`. `store`: where tasks'
     files are staged. `on_applied` is called when an epoch has been recorded. `may_write` is called before
@@ -112,7 +122,7 @@ class EpochRunner:
         may_write: Callable[[], None] = lambda: None,
         log_place: LogPlace | None = None,
         schema_ids: Callable[[dict[str, Any]], int] | None = None,
-        refresh_views: Callable[[], None] = lambda: None,
+        views: Refreshed | None = None,
     ) -> None:
         self._spark = spark
         self._sink = sink
@@ -124,7 +134,7 @@ class EpochRunner:
         self._schedule = settings.retries.schedule(RETRY_FIRST_S)
         self._on_applied = on_applied
         self._may_write = may_write
-        self._refresh_views, self._has_refreshed = refresh_views, False
+        self._views, self._has_refreshed = views, False
         self._begun = state.last_epoch()
         """The newest epoch that may have been executed before, in this run or an earlier one."""
         rows = StepRows(
@@ -194,9 +204,8 @@ class EpochRunner:
         with self._busy:
             plans = self._state.pending() if self._started and not self._ended else []
             try:
-                if self._started and not self._ended and not self._has_refreshed:
-                    self._refresh_views()  # an earlier run may have been killed before it did
-                    self._has_refreshed = True
+                if self._started and not self._ended:
+                    self._refresh_without_epoch(waits=bool(plans))
                 for plan in plans:
                     self._on_applied(plan, self._run(plan))
                     self._refresh_views()
@@ -204,6 +213,17 @@ class EpochRunner:
                 self.failure = returned(error)
                 raise
             return bool(plans)
+
+    def _refresh_without_epoch(self, *, waits: bool) -> None:
+        """Brings views up to date after the start, since an earlier run may have been killed before it did,
+        and when they are due while no epoch `waits`."""
+        if self._views is not None and (not self._has_refreshed or (not waits and self._views.is_due)):
+            self._refresh_views()
+            self._has_refreshed = True
+
+    def _refresh_views(self) -> None:
+        if self._views is not None:
+            self._views.refresh()
 
     def _run(self, plan: EpochPlan) -> list[TableOutcome]:
         self._wait_until_ours()

@@ -13,6 +13,8 @@ from penstock.sinks.base import Sink, readable
 from penstock.sinks.lake.history import HistorySink
 from penstock.sinks.lake.sink import LakeSink
 from penstock.spark.dead_letters import FOLDER
+from penstock.spark.dimensions import FOLDER as COPIES
+from penstock.spark.dimensions import Dimensions
 from penstock.spark.transformed_sink import transformed
 from penstock.spark.views import Views
 from penstock.state import StateStore
@@ -38,4 +40,5 @@ def open_views(config: PipelineConfig, spark: SparkSession, sink: Sink, state: S
     lake = registry.open_sink(config.sink, spark, state.uuid)
     assert isinstance(lake, LakeSink), "the configuration refuses other sinks"
     lake.begin(state.generation)
-    return Views(spark, readable(sink), lake, state, config.views)
+    dimensions = Dimensions(spark, state, config.dimensions, config.state / COPIES)
+    return Views(spark, readable(sink), lake, state, config.views, dimensions)

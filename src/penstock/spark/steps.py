@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from typing_extensions import assert_never
 
@@ -98,7 +99,8 @@ class Steps:
         changes nothing, because the sink recognises its commit. Raises `TableError` for errors of this
         table."""
         plan, consequences, step = epoch.plan, epoch.consequences, table.steps[number]
-        commit = Commit(self._state.uuid, plan.epoch, number)
+        until = self._complete_until(plan, table) if number == len(table.steps) - 1 else None
+        commit = Commit(self._state.uuid, plan.epoch, number, complete_until=until)
         sets_wrote = CreateTarget | AdoptTarget | RecreateTarget | ApplyCascades | PlaceChunks | DeleteOlder
         outcome.wrote |= not isinstance(step, sets_wrote)
         outcome.was_recorded = False
@@ -145,6 +147,13 @@ class Steps:
                 raise TableError(step.reason, hint=step.hint, table=str(table.table), offset=step.offset)
             case _:
                 assert_never(step)
+
+    def _complete_until(self, plan: EpochPlan, table: TablePlan) -> str:
+        """See `Commit.complete_until`."""
+        known = self._state.table(table.table)
+        if known is None or plan.complete_until_us is None or not (known.streaming and known.complete):
+            return ""
+        return datetime.fromtimestamp(plan.complete_until_us / 1_000_000, timezone.utc).isoformat()
 
     def _place(
         self, epoch: Epoch, table: TablePlan, step: PlaceChunks, commit: Commit, outcome: TableOutcome

@@ -36,6 +36,11 @@ memory. Elsewhere each fetches all bytes, so more tasks get a part of the log ea
 class TaskPerSplit:
     """Each task decodes one split and returns every row image. For change logs."""
 
+    newer: bool = False
+    """The target has none of these changes."""
+    driver_side: bool = False
+    """As in `SharesOfRange`."""
+
 
 @dataclass(frozen=True)
 class SharesOfRange:
@@ -82,7 +87,7 @@ def for_events(
     those of the target. `driver_bytes_max`: see `config.EpochConfig`. `fetched`: tasks run on other machines,
     and fetch the log."""
     if step.mode == "changes":
-        return TaskPerSplit()
+        return TaskPerSplit(step.newer, step.newer and step.bytes <= driver_bytes_max)
     newer = step.newer and not partial_images
     if step.bytes > WHOLE_RANGE_BYTES_MAX:
         return ShuffleByKey(max(cores, step.bytes // (2 * SHARE_BYTES)), newer)
@@ -110,8 +115,14 @@ def kind_of(
     if incomplete is not None:
         return incomplete
     match way:
-        case SharesOfRange(newer=True, driver_side=True) | SharesOfChunks(newer=True, driver_side=True):
+        case (
+            SharesOfRange(newer=True, driver_side=True)
+            | SharesOfChunks(newer=True, driver_side=True)
+            | TaskPerSplit(newer=True, driver_side=True)
+        ):
             return Newer(in_driver)
+        case TaskPerSplit(newer=True):
+            return Newer()
         case SharesOfRange(newer=True) | SharesOfChunks(newer=True) | ShuffleByKey(newer=True):
             return Newer()
         case _:

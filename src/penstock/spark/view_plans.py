@@ -114,6 +114,8 @@ def _joined(
     found: list[str] = []
     for view in (node for node in nodes if node.nodeName() == "View"):
         ids = {one.name().lower(): _id(one) for one in _seq(view.output())}
+        if not keys[_name_of(view)]:
+            return Whole(f"nothing says what identifies the rows of {_name_of(view)}")
         for name in keys[_name_of(view)]:
             shown = results.get(ids.get(name.lower(), ""))
             if shown is None:

@@ -15,9 +15,10 @@ first time, read again, parked or catching up, its views stay as they are.
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -26,7 +27,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.udtf import UserDefinedTableFunction
 
+from penstock.config.dimensions import DATABASE, dimension_table
 from penstock.errors import ConfigError, PenstockError
 from penstock.failures.messages import first_line, one_sentence
 from penstock.model.change import SEQUENCE
@@ -38,6 +41,7 @@ from penstock.sinks.base import Commit, Missing, Readable
 from penstock.sinks.lake.sessions import shared_view
 from penstock.sinks.lake.sink import LakeSink
 from penstock.sinks.spark_sql import quoted
+from penstock.spark.dimensions import Dimensions
 from penstock.spark.view_plans import ByKeys, rows_before_having, way_of
 from penstock.spark.view_sql import tables_in
 from penstock.state import StateStore
@@ -53,7 +57,7 @@ Versions = dict[str, str | None]
 
 @dataclass(frozen=True)
 class _View:
-    """A view, and what it reads. `sql` has the bare names of `tables`."""
+    """A view, and what it reads. `sql` has the bare names of `tables`. `keys`: of each by its bare name."""
 
     name: str
     rule: ViewRule
@@ -61,6 +65,8 @@ class _View:
     sql: str
     tables: tuple[TableId, ...]
     keys: Mapping[str, tuple[str, ...]]
+    dimensions: Mapping[TableId, str]
+    """Those of `tables` that are not captured, and their names."""
 
 
 class Views:
@@ -73,24 +79,41 @@ class Views:
         lake: LakeSink,
         state: StateStore,
         rules: Mapping[str, ViewRule],
+        dimensions: Dimensions,
     ) -> None:
         self._spark = spark
         self._sink = sink
         self._lake = lake
         self._state = state
         self._rules = rules
+        self._dimensions = dimensions
+        self._registered: set[tuple[str, str]] = set()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether they need a refresh although no epoch was applied."""
+        return self._dimensions.is_due
 
     def refresh(self) -> None:
         """Brings all views to what the targets have now. A view that fails stays as it is. The state says
         why, and it is tried again after the next epoch."""
+        self._dimensions.refresh()
         for name, rule in self._rules.items():
             try:
-                self._refresh(name, rule)
-                self._note(name, "")
+                self._note(name, self._refresh(name, rule))
             except Exception as error:
                 reason = error.message if isinstance(error, PenstockError) else one_sentence(error)
                 self._note(name, reason)
                 log.warning("the view %s is not up to date: %s", name, reason)
+        self._dimensions.keep(self._copies())
+
+    def _copies(self) -> Iterator[str]:
+        """The copies of dimensions for which views are true."""
+        for name in self._rules:
+            versions = json.loads(self._state.meta(VIEW + name) or "{}").get("versions", {})
+            for table, version in versions.items():
+                if TableId.parse(table).database == DATABASE:
+                    yield version
 
     def close(self) -> None:
         """Ends background work at the tables of views."""
@@ -101,29 +124,38 @@ class Views:
         if (self._state.meta(key) or "") != reason:
             self._state.set_meta(key, reason)
 
-    def _refresh(self, name: str, rule: ViewRule) -> None:
+    def _refresh(self, name: str, rule: ViewRule) -> str:
+        """Returns what is wrong although the view is what it can be: a dimension cannot be read any more."""
         known = self._state.tables()
-        sql, tables = tables_in(rule.sql, known)
+        rules = {dimension_table(one): (one, rule) for one, rule in self._dimensions.rules.items()}
+        sql, read = tables_in(rule.sql, [*known, *rules])
+        tables = [table for table in read if table not in rules]
         states = [known[table] for table in tables]
         if not tables or not all(map(_is_whole, states)):
             if not tables and known:
                 raise ConfigError(
                     "Its query names no captured table.", hint="Write tables as database.table."
                 )
-            return
-        keys = {table.table: known[table].schema.key for table in tables}
-        if len(keys) < len(tables):
+            return ""
+        keys = {
+            table.table: rules[table][1].key if table in rules else known[table].schema.key for table in read
+        }
+        if len(keys) < len(read):
             raise ConfigError("Its query reads two tables with one name, of different databases.")
-        view = _View(name, rule, view_table(name), sql, tuple(tables), keys)
+        dimensions = {table: rules[table][0] for table in read if table in rules}
+        view = _View(name, rule, view_table(name), sql, tuple(read), keys, dimensions)
         versions: Versions = {str(table): self._sink.version(table) for table in tables}
+        versions |= {str(table): self._dimensions.version(one) for table, one in dimensions.items()}
+        wrong = " ".join(filter(None, map(self._dimensions.errors.get, dimensions.values())))
         before = json.loads(self._state.meta(VIEW + name) or "{}")
         if before == (now := {"rule": rule.digest, "versions": versions}):
-            return
+            return wrong
         epoch = max(state.last_epoch for state in states)
-        commit = Commit(self._state.uuid, epoch)
+        commit = Commit(self._state.uuid, epoch, self._dimensions.count if dimensions else 0)
         at = self._state.applied_offset() or Offset(0)
         self._write(view, before, versions, commit, at)
         self._state.set_meta(VIEW + name, json.dumps(now))
+        return wrong
 
     def _write(
         self, view: _View, before: dict[str, Any], versions: Versions, commit: Commit, at: Offset
@@ -146,10 +178,16 @@ class Views:
     # what the query says ------------------------------------------------------------------------------------
 
     def _frames(self, view: _View, versions: Versions) -> dict[TableId, DataFrame]:
-        return {table: self._sink.read(table, versions[str(table)]) for table in view.tables}
+        return {
+            table: self._dimensions.frame(str(versions[str(table)]))
+            if table in view.dimensions
+            else self._sink.read(table, versions[str(table)])
+            for table in view.tables
+        }
 
     def _query(self, view: _View, frames: Mapping[TableId, DataFrame]) -> DataFrame:
         """The result over these rows of the tables. The plan keeps them, so names may be used again."""
+        self._register(view.rule.functions)
         try:
             for table, frame in frames.items():
                 frame.drop(SEQUENCE).createOrReplaceTempView(quoted(table.table))
@@ -160,6 +198,20 @@ class Views:
             for table in frames:
                 self._spark.catalog.dropTempView(table.table)
 
+    def _register(self, functions: Mapping[str, str]) -> None:
+        """Makes Python functions known to Spark."""
+        for name, path in functions.items():
+            if (name, path) in self._registered:
+                continue
+            module, _, attribute = path.partition(":")
+            try:
+                found = getattr(importlib.import_module(module), attribute)
+            except (ImportError, AttributeError) as error:
+                raise ConfigError(f"Its function {name} is not to be found: {one_sentence(error)}") from None
+            registry = self._spark.udtf if isinstance(found, UserDefinedTableFunction) else self._spark.udf
+            registry.register(name, found)
+            self._registered.add((name, path))
+
     def _concerned(self, view: _View, way: ByKeys, before: Versions, now: Versions) -> DataFrame | None:
         """The keys of the result that may have changed. None: that cannot be said."""
         old, new = self._frames(view, before), self._frames(view, now)
@@ -169,9 +221,13 @@ class Views:
         for table in view.tables:
             if before[str(table)] == now[str(table)]:
                 continue
-            key = view.keys[table.table]
+            if (name := view.dimensions.get(table)) and self._dimensions.rules[name].recompute == "whole":
+                return None
             for rows, others in ((old, new), (new, old)):
-                changed = _only_in(rows[table], others[table], key)
+                if table in view.dimensions:
+                    changed = rows[table].exceptAll(others[table])
+                else:
+                    changed = _only_in(rows[table], others[table], view.keys[table.table])
                 made = rows_before_having(self._query(view, {**rows, table: changed}))
                 parts.append(made.select(*[
                     f.col(quoted(name)).alias(f"_k{number}") for number, name in enumerate(way.made_as)

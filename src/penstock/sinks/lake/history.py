@@ -1,4 +1,6 @@
-"""Targets that keep every version of a row (`history: scd2`), in front of a `LakeSink`.
+"""Targets that keep every version of a row (`history`), in front of a `LakeSink`.
+
+With `changelog`, their rows are changes: `kept_changes.py`. The rest is about `scd2`.
 
 To its callers, such a target is a copy of its table, of which this sink wants every change. Its rows are
 *versions*: the columns of the source, `_sequence` of the change that began the version, and
@@ -22,6 +24,7 @@ read, and rows that a resnapshot does not find. It is written once, because the 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -35,6 +38,7 @@ from penstock.model.history import HISTORY_COLUMNS, IS_CURRENT, VALID_FROM, VALI
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import Commit, Compacted, EvolvedColumn, Narrowing, Ours, TargetState
+from penstock.sinks.lake import kept_changes
 from penstock.sinks.lake.sessions import shared_view
 from penstock.sinks.lake.sink import LakeSink
 from penstock.sinks.names import source_columns
@@ -46,6 +50,8 @@ _FIELDS = (
     pa.field(VALID_TO, pa.timestamp("us", "UTC")),
     pa.field(IS_CURRENT, pa.bool_()),
 )
+KEY = "penstock.key"
+"""Property of a target that keeps changes: the source's key, as a JSON list."""
 _ACTION, _AT = "_penstock_action", "_penstock_at"
 _BEGINS = ("insert", "update_postimage", "read")
 
@@ -64,24 +70,34 @@ class HistorySink:
 
     def open(self, table: TableId) -> TargetState:
         found = self._lake.open(table)
-        if table in self._history and isinstance(found, Ours):
+        if self._history.kind(table) == "scd2" and isinstance(found, Ours):
             return replace(found, columns=_without_history(found.columns))
         return found
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
-        if schema.table not in self._history:
+        kind = self._history.kind(schema.table)
+        if kind is None:
             self._lake.create(schema, arrow)
+            return
+        # A key has several versions, so it identifies no row of the target.
+        if kind == "changelog":
+            key = {KEY: json.dumps(schema.key, ensure_ascii=False)}
+            self._lake.create(replace(schema, key=()), arrow, own=kept_changes.FIELDS, properties=key)
             return
         _refuse_names(schema.table, arrow.names)
         fields = [arrow.field(name) for name in source_columns(tuple(arrow.names))]
-        # A key has several versions, so it identifies no row of the target.
         self._lake.create(replace(schema, key=()), pa.schema([*fields, *_FIELDS]))
 
     def evolve(
         self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
     ) -> bool:
-        if table not in self._history:
+        kind = self._history.kind(table)
+        if kind is None:
             return self._lake.evolve(table, columns, commit, narrowing=narrowing)
+        if kind == "changelog":
+            key = [one.field.name for one in columns if one.key]
+            properties = {KEY: json.dumps(key, ensure_ascii=False)} if key else {}
+            return self._lake.evolve(table, columns, commit, narrowing=narrowing, properties=properties)
         _refuse_names(table, [one.field.name for one in columns])
         own = [EvolvedColumn(field, field.name) for field in _FIELDS]
         return self._lake.evolve(table, [*columns, *own], commit, narrowing=narrowing)
@@ -122,7 +138,17 @@ class HistorySink:
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
         """The present rows."""
         frame = self._lake.read(table, version)
-        return frame.where(IS_CURRENT).drop(*HISTORY_COLUMNS) if table in self._history else frame
+        match self._history.kind(table):
+            case "scd2":
+                return frame.where(IS_CURRENT).drop(*HISTORY_COLUMNS)
+            case "changelog":
+                return kept_changes.present_rows(frame, self._key(table))
+            case _:
+                return frame
+
+    def _key(self, table: TableId) -> tuple[str, ...]:
+        """The columns that identify a row at the source."""
+        return tuple(json.loads(self._lake.properties(table)[KEY]))
 
     def read_whole(self, table: TableId) -> DataFrame:
         """All versions."""
@@ -139,14 +165,20 @@ class HistorySink:
     def truncate(
         self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
     ) -> bool:
-        if table not in self._history:
+        kind = self._history.kind(table)
+        if kind is None:
             return self._lake.truncate(table, commit, sequence=sequence, timestamp_us=timestamp_us)
+        if kind == "changelog":
+            return kept_changes.truncate(self._lake, table, commit, sequence, timestamp_us)
         at = "current_timestamp()" if timestamp_us is None else f"timestamp_micros({int(timestamp_us)})"
         return self._close(table, commit, "true", at)
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
-        if table not in self._history:
+        kind = self._history.kind(table)
+        if kind is None:
             return self._lake.delete_older(table, sequence, commit)
+        if kind == "changelog":
+            return kept_changes.delete_older(self._lake, table, self._key(table), sequence, commit)
         return self._close(table, commit, f"{SEQUENCE} < {int(sequence)}", "current_timestamp()")
 
     def _close(self, table: TableId, commit: Commit, condition: str, at: str) -> bool:
@@ -161,6 +193,9 @@ class HistorySink:
         return self._lake.write_by_sql(table, commit, update)
 
     def write_versions(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
+        if self._history.kind(table) == "changelog":
+            return kept_changes.write_changes(self._lake, table, rows, commit)
+
         def write(session: SparkSession, target: str) -> None:
             # They are used several times. Not `persist`: Delta's MERGE refuses a source that is cached.
             with shared_view(rows.frame.localCheckpoint()) as view:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from penstock.errors import InternalError
 from penstock.model.change import SEQUENCE
@@ -38,6 +38,7 @@ from penstock.sinks.base import (
 from penstock.sinks.evolve import changes
 from penstock.sinks.lake.format import AdoptingFormat, LakeFormat, MovableFormat
 from penstock.sinks.lake.merge import merge
+from penstock.sinks.lake.sessions import shared_view
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.refusals import (
     check_pipeline,
@@ -50,7 +51,7 @@ from penstock.sinks.refusals import (
     unfit_target,
 )
 from penstock.sinks.rows import Rows
-from penstock.sinks.spark_sql import target_type
+from penstock.sinks.spark_sql import quoted, spark_type, target_type
 
 
 class LakeSink:
@@ -79,13 +80,24 @@ class LakeSink:
         columns = source_columns(self.format.column_names(target))
         return Ours(self.format.last_commit(target, ""), columns, self.format.is_empty(target))
 
-    def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
+    def create(
+        self,
+        schema: TableSchema,
+        arrow: pa.Schema,
+        *,
+        own: Sequence[pa.Field] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """See `Sink.create`. `own`: more columns that Penstock adds. `properties`: more of the target."""
         table = schema.table
         refuse_own_names(schema)
         found = self.open(table)
         refuse_foreign(table, found)
         if isinstance(found, Missing) and self.format.create(
-            table, target_type(arrow), self._identifying(schema), self._own_properties(table)
+            table,
+            StructType([*target_type(arrow), *(StructField(one.name, spark_type(one)) for one in own)]),
+            self._identifying(schema),
+            {**self._own_properties(table), **(properties or {})},
         ):
             return
         refuse_foreign(table, self.open(table))
@@ -200,6 +212,25 @@ class LakeSink:
         if self.format.append_files(table, target, rows, commit):
             return True
         self.format.append_by_spark(table, rows, commit)
+        self.format.record(table, commit)
+        return True
+
+    def append_whole(self, table: TableId, rows: Rows, commit: Commit) -> bool:
+        """Adds rows that have all columns of the target, also those that Penstock adds."""
+        if (target := self._target_unless_recorded(table, commit)) is None:
+            return False
+        if self.format.commit_small(table, target, rows, (), commit):
+            return True
+        if self.format.append_files(table, target, rows, commit):
+            return True
+        names = ", ".join(quoted(name) for name in self.format.column_names(target))
+        form = self.format
+        with (
+            form.exclusive(table),
+            form.session(table, commit) as session,
+            shared_view(rows.frame) as view,
+        ):
+            session.sql(f"INSERT INTO {form.name_for_writes(table)} ({names}) SELECT {names} FROM {view}")
         self.format.record(table, commit)
         return True
 

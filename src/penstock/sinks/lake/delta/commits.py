@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from penstock.errors import InternalError
-from penstock.sinks.base import Commit
+from penstock.sinks.base import COMPLETE_UNTIL, Commit
 from penstock.sinks.lake.delta.checksum import Checksums
 
 COMMIT = "penstock.commit"
@@ -73,7 +73,16 @@ class Commits:
         """The operation that DESCRIBE HISTORY shows."""
         streaming = getattr(self._jvm.org.apache.spark.sql.delta, "DeltaOperations$StreamingUpdate")
         mode = self._jvm.org.apache.spark.sql.streaming.OutputMode.Update()
-        return streaming(mode, commit.pipeline, commit.epoch, self._jvm.scala.Option.empty())
+        said = self._jvm.scala.Option.apply(metadata_of(commit))
+        return streaming(mode, commit.pipeline, commit.epoch, said)
+
+
+def metadata_of(commit: Commit) -> str | None:
+    """What the table's history shows as `userMetadata`. A property of the table would make each commit
+    conflict with those of others."""
+    if not commit.complete_until or commit.source:
+        return None
+    return json.dumps({COMPLETE_UNTIL: commit.complete_until})
 
 
 def transaction_version(commit: Commit) -> int:

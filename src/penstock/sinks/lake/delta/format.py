@@ -36,7 +36,13 @@ from penstock.sinks.base import GENERATION, Commit, Compacted, Foreign, Missing
 from penstock.sinks.evolve import Change, assignments
 from penstock.sinks.files import WRITTEN, written
 from penstock.sinks.lake.access import Access
-from penstock.sinks.lake.delta.commits import Commits, application, property_of, transaction_version
+from penstock.sinks.lake.delta.commits import (
+    Commits,
+    application,
+    metadata_of,
+    property_of,
+    transaction_version,
+)
 from penstock.sinks.lake.delta.files import (
     PHYSICAL_NAME,
     added,
@@ -207,10 +213,11 @@ class DeltaFormat:
         return nullcontext()  # Delta itself refuses commits that conflict
 
     def session(self, table: TableId, commit: Commit) -> AbstractContextManager[SparkSession]:
-        prefix = "spark.databricks.delta.write."
-        return self._sessions.lend(
-            {prefix + name: value for name, value in self._transaction(commit).items()}
-        )
+        prefix = "spark.databricks.delta."
+        options = {f"{prefix}write.{name}": value for name, value in self._transaction(commit).items()}
+        if (said := metadata_of(commit)) is not None:
+            options[f"{prefix}commitInfo.userMetadata"] = said
+        return self._sessions.lend(options)
 
     def commit_small(
         self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
@@ -242,6 +249,8 @@ class DeltaFormat:
         by_spark = self._in_target_types(table, live_rows(rows.frame)).write.format("delta").mode("append")
         for name, value in self._transaction(commit).items():
             by_spark = by_spark.option(name, value)
+        if (said := metadata_of(commit)) is not None:
+            by_spark = by_spark.option("userMetadata", said)
         by_spark.save(self.place(table))
 
     def _in_target_types(self, table: TableId, frame: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.sinks.base import Commit
+from penstock.sinks.base import COMPLETE_UNTIL, Commit
 from penstock.sinks.lake.iceberg.catalog import may_remove_files
 
 COMMIT = "penstock.commit"
@@ -67,6 +67,10 @@ class Commits:
             snapshot = target.currentSnapshot()
             at = 0 if snapshot is None else snapshot.snapshotId()
             change.set(property_of(commit.source), f"{commit}@{at}")
+            if commit.complete_until and not commit.source:
+                change.set(COMPLETE_UNTIL, commit.complete_until)
+            elif commit.complete_until == "" and target.properties().get(COMPLETE_UNTIL) is not None:
+                change.remove(COMPLETE_UNTIL)
         for name, value in (properties or {}).items():
             if value is not None:
                 change.set(name, value)
