@@ -17,8 +17,8 @@ from penstock.datasource.options import CdcOptions
 from penstock.datasource.partitions import SOURCE_FIELDS, Batches, Surveys, read, singles, table_of
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.schema import TableSchema
+from penstock.sinks.documents import texts as values_of
 from penstock.sinks.names import source_columns
-from penstock.sinks.redis.values import texts as values_of
 from penstock.sinks.sql.arrow_text import pieces
 
 DATABASE = "_database"
