@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -49,8 +50,16 @@ class Target:
 
             listed = ", ".join(_shown_by_duckdb(one) for one in columns)
             sql = f'SELECT {listed} FROM "{case.database}"."{table}"'
-            with duckdb.connect(self.file, read_only=True) as database:
-                found = database.execute(sql).fetchall()
+            opened: list[Any] = []
+
+            def is_free() -> bool:  # the pipeline has it open while it writes
+                with contextlib.suppress(duckdb.IOException):
+                    opened.append(duckdb.connect(self.file, read_only=True))
+                return bool(opened)
+
+            wait_for(is_free, "the file", seconds=30)
+            found = opened[0].execute(sql).fetchall()
+            opened[0].close()
         elif self.product == "postgresql":
             import psycopg
 

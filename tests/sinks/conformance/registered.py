@@ -24,6 +24,7 @@ ON_SERVERS = (
     "redis-json",
     "opensearch",
     "clickhouse",
+    "clickhouse-modern",
     "jdbc-duckdb",
     "jdbc-postgresql",
     "jdbc-mysql80",

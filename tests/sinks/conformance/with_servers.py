@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
+import importlib.util
+import socket
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +23,7 @@ from penstock.sinks.opensearch.registration import OpenSearchOptions
 from penstock.sinks.redis.registration import RedisOptions
 from penstock.sinks.sql.registration import JdbcOptions
 from penstock.testing import servers
+from penstock.testing.servers.process import free_port
 
 OTHERS: dict[str, Callable[[], Any]] = {
     "clickhouse": servers.clickhouse,
@@ -36,6 +43,24 @@ def server(product: str) -> Any:
     return made
 
 
+@functools.cache
+def modern_clickhouse() -> str:
+    """The URL of a ClickHouse of today."""
+    if importlib.util.find_spec("chdb") is None:
+        pytest.skip("pip install chdb")
+    port, place = free_port(), folder() / "clickhouse"
+    place.mkdir()
+    front = Path(__file__).parent.with_name("clickhouse") / "chdb_front.py"
+    process = subprocess.Popen([sys.executable, str(front), str(port), str(place)])
+    atexit.register(process.kill)
+    deadline = time.monotonic() + 120
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
+            return f"http://127.0.0.1:{port}"
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def options_of(made: Any) -> JdbcOptions:
     postgresql = isinstance(made, servers.PostgreSqlServer)
     url = f"jdbc:{made.url}" if postgresql else f"mysql://{made.host}:{made.port}"
@@ -53,6 +78,8 @@ def folder() -> Path:
 def options(name: str) -> Any:
     """Options for `jdbc-postgresql`, `redis-json` and their like."""
     sink, _, detail = name.partition("-")
+    if detail == "modern":
+        return ClickHouseOptions(type="clickhouse", url=modern_clickhouse())
     if sink == "clickhouse":
         old = server("clickhouse")
         return ClickHouseOptions(type="clickhouse", url=old.url, user=old.user, password=Secret(old.password))
