@@ -18,7 +18,12 @@ from pathlib import Path
 import pyspark
 
 from penstock.artifacts.maven import fetch, java
-from penstock.sinks.lake.delta.location import LOG_STORE, LOG_STORE_JAR
+from penstock.sinks.lake.delta.location import (
+    DIRECTORY_LOG_STORE,
+    DIRECTORY_LOG_STORE_JAR,
+    LOG_STORE,
+    LOG_STORE_JAR,
+)
 from penstock.sinks.lake.delta.registration import DELTA
 from penstock.sinks.lake.iceberg.catalog_options import METADATA_CACHE
 from penstock.sinks.lake.iceberg.registration import ICEBERG, METADATA_CACHE_JAR
@@ -30,7 +35,8 @@ _LONG_AGO = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Jar:
-    """A jar with one class. `uses`: coordinates of the jars that the class uses, beside Spark's."""
+    """A jar with one class and those inside it. `uses`: coordinates of the jars that the class uses, beside
+    Spark's."""
 
     path: Path
     name: str
@@ -41,8 +47,11 @@ class Jar:
         return self.path.parent / "java" / f"{self.name.rpartition('.')[2]}.java"
 
 
+_DELTA_STORAGE = [one for one in DELTA.jars if ":delta-storage:" in one]
+
 JARS = (
-    Jar(LOG_STORE_JAR, LOG_STORE, [one for one in DELTA.jars if ":delta-storage:" in one]),
+    Jar(LOG_STORE_JAR, LOG_STORE, _DELTA_STORAGE),
+    Jar(DIRECTORY_LOG_STORE_JAR, DIRECTORY_LOG_STORE, _DELTA_STORAGE),
     Jar(METADATA_CACHE_JAR, METADATA_CACHE, ICEBERG.jars),
     Jar(CLIENT_JAR, CLIENT, CLIENT_JARS),
 )

@@ -20,7 +20,9 @@ from penstock.testing.servers.s3 import KEY_ID, SECRET, Moto, S3Proxy
 
 DIRECTORY, JDBC_S3, REST_S3, HIVE, FAULTY_S3 = "directory", "jdbc-s3", "rest-s3", "hive", "faulty-s3"
 DELTA_S3, FAULTY_DELTA_S3 = "delta-s3", "faulty-delta-s3"
-PLACES = (DIRECTORY, JDBC_S3, REST_S3, HIVE, FAULTY_S3, DELTA_S3, FAULTY_DELTA_S3)
+S3 = "s3"
+"""Iceberg as in `jdbc-s3` and Delta as in `delta-s3`, in one session."""
+PLACES = (DIRECTORY, JDBC_S3, REST_S3, HIVE, FAULTY_S3, DELTA_S3, FAULTY_DELTA_S3, S3)
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -63,13 +65,13 @@ def iceberg_in(place: str, root: Path) -> Iterator[IcebergOptions]:
 @contextmanager
 def delta_in(place: str, root: Path) -> Iterator[DeltaOptions]:
     """The same for the sink `delta`."""
-    if place not in (DELTA_S3, FAULTY_DELTA_S3):
+    if place not in (DELTA_S3, FAULTY_DELTA_S3, S3):
         yield DeltaOptions(type="delta", path=root)
         return
     # Moto compares the condition of a put before the put, not with it.
     with S3Proxy() as store:
         store.make_bucket("lake")
-        if place == DELTA_S3:
+        if place in (DELTA_S3, S3):
             yield delta_at(store.url)
             return
         with FaultyProxy(store.host, store.port) as proxy:

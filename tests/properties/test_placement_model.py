@@ -12,7 +12,7 @@ from tests.models.placement_values import (
 )
 
 STEPS = 60
-HISTORIES = 5_000
+HISTORIES = 3_000
 HISTORIES_SLOW = 400_000
 HISTORIES_BROKEN = 20_000
 """Enough for every weakened form to be caught; most take a few hundred."""

@@ -151,6 +151,7 @@ def none_is_parked(case: Scenario) -> None:
     assert not parked, parked
 
 
+@pytest.mark.slow  # tests/cascades and tests/properties/test_cascades.py have quick ones
 def test_what_foreign_keys_change_is_changed_at_the_target(scenario: Callable[..., Scenario]) -> None:
     case = scenario(cascades="apply")
     load(case.server, case.database, 60)

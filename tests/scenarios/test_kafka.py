@@ -44,6 +44,7 @@ def values(case: Scenario, kafka: KafkaCluster, table: str) -> list[dict[str, An
     return [json.loads(one.value) for one in found if one.value is not None]
 
 
+@pytest.mark.slow  # tests/sinks/kafka has quick ones of the sink, with kills
 def test_tables_are_rebuilt_from_their_topics(scenario: Make, kafka: KafkaCluster) -> None:
     """Snapshot, stream, changed keys and definitions, TRUNCATE, and a kill of the driver."""
     case = to_topics(scenario, kafka, partitions=3)

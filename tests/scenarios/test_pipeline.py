@@ -148,6 +148,7 @@ def test_a_table_without_a_key_is_parked_with_the_sql_that_adds_one(seen: Seen) 
     seen.case.assert_equal("keyed")
 
 
+@pytest.mark.slow  # tests/sinks/conformance/test_changes.py has quick ones of the sink
 def test_a_change_log_holds_every_change_once_also_of_a_table_without_a_key(scenario: Make) -> None:
     case = scenario("parquet")
     case.server.execute("CREATE TABLE t (v INT)", "INSERT INTO t VALUES (1), (1)")

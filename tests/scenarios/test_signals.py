@@ -250,9 +250,8 @@ def say_by_rest(case: Scenario, pipeline: RunningPipeline, signal_id: str, kind:
 CHANNELS = {"file": say_by_file, "table": say_by_table, "rest": say_by_rest}
 
 
-@pytest.mark.parametrize(
-    "channel", ["table", *(pytest.param(name, marks=pytest.mark.slow) for name in ("file", "rest"))]
-)
+@pytest.mark.slow  # tests/signals has quick ones of each channel
+@pytest.mark.parametrize("channel", [*CHANNELS])
 def test_signals_come_by_each_channel_once_though_the_driver_is_killed(
     channel: str, scenario: Callable[..., Scenario]
 ) -> None:

@@ -257,7 +257,7 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
     it = place("iceberg", arrow=pa.schema([("id", pa.int64()), ("part", pa.string()), ("v", pa.string())]),
                key=("id", "part")).create()  # fmt: skip
     model: dict[tuple[int, str], tuple[str, int]] = {}
-    for epoch in range(1, 25):
+    for epoch in range(1, 25 if seed else 13):
         keys = choose.sample([(n, p) for n in range(8) for p in "ab"], choose.randint(1, 8))
         rows = [(*key, f"{epoch}", choose.random() < 0.3, epoch * 10) for key in keys]
         way = choose.choice(["files", "files", "small", "spark", "by keys", "compact"])

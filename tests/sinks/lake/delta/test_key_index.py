@@ -109,8 +109,8 @@ def params(acts: Sequence[Any], *quick: Any) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("stranger", marked)
 
 
-strangers = params(STRANGERS, compact, delete)
-during = params(STRANGERS[:-1], restore)
+strangers = params(STRANGERS, compact)
+during = params(STRANGERS[:-1], insert)
 """A VACUUM that keeps nothing would remove the files of any commit that is under way."""
 
 CHANGED = [

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.artifacts.pinned import SHA256
 from penstock.sinks.lake.access import S3Options, hadoop_options
-from penstock.sinks.lake.delta.location import LOG_STORE_JAR, S3_JARS, hadoop_url
+from penstock.sinks.lake.delta.location import DIRECTORY_LOG_STORE_JAR, LOG_STORE_JAR, S3_JARS, hadoop_url
 from penstock.sinks.lake.delta.registration import DELTA, DeltaOptions
 from penstock.spark.session import at_launch
 
@@ -35,7 +35,9 @@ def reached(options: DeltaOptions) -> S3Options | None:
 
 def test_only_paths_on_s3_need_the_jars_for_s3() -> None:
     for options in (delta("lake"), delta("/lake"), delta("hdfs://namenode/lake"), delta("gs://bucket/lake")):
-        assert DELTA.jars_for(options) == () and DELTA.own_jars(options) == () and s3a(options) == {}
+        assert DELTA.jars_for(options) == () and s3a(options) == {}
+    assert DELTA.own_jars(delta("hdfs://namenode/lake")) == ()
+    assert DELTA.own_jars(delta("lake")) == (DIRECTORY_LOG_STORE_JAR,)
     assert DELTA.jars_for(delta("s3://lake/x")) == S3_JARS
     assert DELTA.own_jars(delta("s3://lake/x")) == (LOG_STORE_JAR,)
     names = ["-".join(jar.split(":")[1:]) + ".jar" for jar in S3_JARS]

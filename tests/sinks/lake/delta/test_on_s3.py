@@ -1,4 +1,4 @@
-"""Delta tables on a real S3 server, in a process of their own."""
+"""Delta tables on a real S3 server, in a process of their own. `tests/sinks/lake/test_on_s3.py` is quick."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ CONFORMANCE = "tests/sinks/conformance"
 ON_S3 = str(Path(__file__).with_name("on_s3.py"))
 
 
+@pytest.mark.slow
 def test_a_table_on_s3_lives_through_every_kind_of_write() -> None:
     writes = f"{CONFORMANCE}/test_tables.py::test_a_table_lives_through_every_kind_of_write[delta]"
     run_in(DELTA_S3, writes, seconds=400, quick=True)

@@ -38,17 +38,18 @@ def row(key: int, sequence: int, chance: random.Random, *, deleted: bool = False
 
 
 @pytest.mark.parametrize(
-    "shape",
+    ("shape", "epochs"),
     [
-        pytest.param({"partition_by": ["day", "N"]}, id="partitions"),
-        pytest.param({"cluster_by": ["at", "name"]}, id="clustered", marks=pytest.mark.slow),
+        pytest.param({"partition_by": ["day", "N"]}, 3, id="partitions"),
+        pytest.param({"partition_by": ["day", "N"]}, 6, id="partitions, compacted", marks=pytest.mark.slow),
+        pytest.param({"cluster_by": ["at", "name"]}, 6, id="clustered", marks=pytest.mark.slow),
     ],
 )
 def test_rows_that_move_between_partitions_are_right_after_any_number_of_merges(
-    place: Make, shape: dict[str, Any]
+    place: Make, shape: dict[str, Any], epochs: int
 ) -> None:
     it, chance, expected = laid_out(place, **shape), random.Random(7), dict[int, tuple[Any, ...]]()
-    for epoch in range(1, 7):
+    for epoch in range(1, epochs + 1):
         keys = chance.sample(range(60), 25)
         rows = [row(key, epoch, chance, deleted=chance.random() < 0.2) for key in keys]
         make = few if epoch % 2 else newer

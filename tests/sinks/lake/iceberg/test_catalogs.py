@@ -8,16 +8,6 @@ import pytest
 from tests.lake_catalogs import FAULTY_S3, HIVE, JDBC_S3, REST_S3, run_in
 
 CONFORMANCE = "tests/sinks/conformance"
-TABLES = f"{CONFORMANCE}/test_tables.py"
-METADATA = str(Path(__file__).with_name("metadata_on_s3.py"))
-
-
-def test_a_table_in_a_jdbc_catalog_on_s3_lives_through_every_kind_of_write() -> None:
-    """And its metadata files are in the store before the catalog names them."""
-    writes = f"{TABLES}::test_a_table_lives_through_every_kind_of_write[iceberg]"
-    said = run_in(JDBC_S3, writes, METADATA, seconds=200, quick=True)
-    assert "7 passed" in said
-
 
 WITHOUT: dict[str, str] = {
     # Nessie has no older snapshots of a table, and gives `@` and `#` in names a meaning of its own.

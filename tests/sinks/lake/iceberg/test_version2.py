@@ -83,7 +83,7 @@ def test_where_older_snapshots_are_not_kept_small_epochs_need_no_spark_either(pl
 def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None:
     chance, model = random.Random(seed), dict[int, tuple[Any, ...]]()
     it = version2(place, partition_by="region" if seed % 2 else ())
-    for epoch in range(1, 25):
+    for epoch in range(1, 25 if seed else 13):
         rows = []
         for key in chance.sample(range(12), 4):
             deleted, region = chance.random() < 0.3, chance.choice(["eu", "us", "ap"])

@@ -5,7 +5,8 @@ the jars with which Spark and Delta reach it.
 writers may create it. For S3, Delta brings a log store for one driver only: it looks whether the file exists
 and then writes it. With it, a second pipeline, or an OPTIMIZE by somebody else, would replace commits,
 unnoticed.
-`java/ConditionalLogStore.java` creates the file with a conditional put instead (decision 27).
+`java/ConditionalLogStore.java` creates the file with a conditional put instead (decision 27). For directories, Delta's
+log store looks first, too; `java/DirectoryLogStore.java` makes a hard link instead.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _SCHEMES = (*S3_SCHEMES, "gs", "abfs", "abfss", "hdfs")
 
 LOG_STORE_JAR = Path(__file__).with_name("log_store.jar")
 LOG_STORE = "penstock.delta.ConditionalLogStore"
+DIRECTORY_LOG_STORE_JAR = Path(__file__).with_name("directory_log_store.jar")
+DIRECTORY_LOG_STORE = "penstock.delta.DirectoryLogStore"
 
 HADOOP_AWS = "org.apache.hadoop:hadoop-aws:3.4.2"
 """Of the same version as Spark's Hadoop."""
@@ -102,6 +105,13 @@ def is_s3(place: Path | str) -> bool:
     return isinstance(place, str) and urlsplit(place).scheme in S3_SCHEMES
 
 
+def log_store_jar(place: Path | str) -> Path | None:
+    """The jar with the log store for it. None: Delta's own serves it."""
+    if isinstance(place, Path):
+        return DIRECTORY_LOG_STORE_JAR
+    return LOG_STORE_JAR if is_s3(place) else None
+
+
 def hadoop_url(place: str) -> str:
     """The URL as Hadoop's file systems take it. For S3 that is s3a://."""
     url = urlsplit(place)
@@ -110,6 +120,8 @@ def hadoop_url(place: str) -> str:
 
 def spark_options(place: Path | str, store: StoreSection) -> dict[str, str]:
     """The options of the Spark session. Contains secrets as text."""
+    if isinstance(place, Path):
+        return {"spark.delta.logStore.file.impl": DIRECTORY_LOG_STORE}
     if not is_s3(place):
         return {}
     bucket = urlsplit(str(place)).netloc

@@ -12,7 +12,7 @@ from penstock.model.schema import TableId
 from penstock.model.shards import Shards
 from penstock.model.units import Bytes
 from penstock.sinks.kind import NamespaceOptions, Probe, Probed, SinkKind
-from penstock.sinks.lake.delta.location import LOG_STORE_JAR, S3_JARS, DeltaPlace, is_s3, spark_options
+from penstock.sinks.lake.delta.location import S3_JARS, DeltaPlace, is_s3, log_store_jar, spark_options
 from penstock.sinks.lake.delta.table_options import DeltaShape
 from penstock.sinks.lake.index.place import KEY_INDEX_MEMORY, index_option
 from penstock.store.section import StoreSection
@@ -82,7 +82,8 @@ def _jars_for(options: DeltaOptions) -> tuple[str, ...]:
 
 
 def _own_jars(options: DeltaOptions) -> tuple[Path, ...]:
-    return (LOG_STORE_JAR,) if is_s3(options.path) else ()
+    jar = log_store_jar(options.path)
+    return () if jar is None else (jar,)
 
 
 def _open(options: DeltaOptions, spark: SparkSession, pipeline: str, shards: Shards) -> Sink:
