@@ -1,7 +1,8 @@
 """The sink's own table: what each target is, and its last commit.
 
-A change adds a row. The newest one counts: of the latest making of the target, there of the latest driver's
-generation, and there the last. So what a driver adds that was replaced is never seen.
+A change adds a row, and merges remove the older ones. The newest one counts: of the latest making of the
+target, there of the latest driver's generation, and there the last. So what a driver adds that was replaced
+is never seen.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Records:
         self._client.run(f"CREATE DATABASE IF NOT EXISTS {quoted(self._database)}")
         self._client.run(
             f"CREATE TABLE IF NOT EXISTS {self._table} (target String, era UInt64, generation UInt64, "
-            "serial UInt64, record String) ENGINE = MergeTree ORDER BY (target, era, generation, serial)"
+            "serial UInt64, record String) ENGINE = ReplacingMergeTree(serial) "
+            "ORDER BY (target, era, generation)"
         )
 
     def find(self, target: str) -> Record | None:

@@ -122,8 +122,9 @@ class ClickHouseSink:
             before = self._records.newest(self._key(table))
             if not isinstance(found, Missing) and before is not None:
                 refuse_shared(table, f"{database}.{name}", before.source)
-                if self._tables.exists(database, name):
-                    return
+                if not self._tables.exists(database, name):  # the process was killed before it was made
+                    self._tables.show(database, name, before.rows, before.columns)
+                return
             rows = rows_name(name, secrets.token_hex(4))
             era = 0 if before is None else before.era + 1
             record = Record(self._pipeline, str(table), rows, target_type(arrow), schema.key,
@@ -311,11 +312,12 @@ class ClickHouseSink:
                 tables.fill(database, record.rows, new, after.columns, fill)
             tables.show(database, name, new, after.columns)
             tables.drop(database, record.rows)
-        elif new not in (done := tables.versions_of(database, name)):
-            if not done:
-                raise self._gone(table)
-            new = done[0]  # made by a driver that was replaced
-        return replace(after, rows=new)
+            return replace(after, rows=new)
+        made = rows_name(name, f"{commit.epoch}_{commit.step}_")  # maybe by a driver that was replaced
+        done = [one for one in tables.versions_of(database, name) if one.startswith(made)]
+        if not done:
+            raise self._gone(table)
+        return replace(after, rows=done[0])
 
     @contextlib.contextmanager
     def _writing(self, table: TableId, commit: Commit) -> Iterator[Record | None]:

@@ -95,8 +95,11 @@ class DuckDb(Dialect):
                 f"{what}: another program has opened {self._path}.",
                 hint="It is tried again until that program closes the file.",
             )
-        if isinstance(error, (duckdb.TransactionException, duckdb.OutOfMemoryException)):
-            return TransientError(f"{what}: {kind} of DuckDB.", hint="It is tried again.")
+        passing = (duckdb.TransactionException, duckdb.OutOfMemoryException, duckdb.FatalException)
+        if isinstance(error, passing) or "space" in str(error):
+            return TransientError(
+                f"{what}: {kind} of DuckDB.", hint="It is tried again. Look at memory and disk."
+            )
         if table is not None and isinstance(error, (duckdb.DataError, duckdb.IntegrityError)):
             return TableError(
                 f"{what}: DuckDB refuses it ({kind}).",
