@@ -63,7 +63,7 @@ RETRY_FIRST_S = 1.0
 """Pause before the first retry of a step."""
 BATCH_SECONDS = 60.0
 """How long one micro-batch takes plans. Spark's own work between two micro-batches takes longer than many
-small epochs: at a latency of some milliseconds, changes that wait for it must be less than one in a hundred."""
+small epochs: at a latency of some milliseconds, fewer than one change in a hundred may wait for it."""
 WAIT_SECONDS = 1.0
 """How often a waiting batch checks for a plan without being woken."""
 

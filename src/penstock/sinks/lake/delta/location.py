@@ -5,8 +5,8 @@ the jars with which Spark and Delta reach it.
 writers may create it. For S3, Delta brings a log store for one driver only: it looks whether the file exists
 and then writes it. With it, a second pipeline, or an OPTIMIZE by somebody else, would replace commits,
 unnoticed.
-`java/ConditionalLogStore.java` creates the file with a conditional put instead (decision 27). For directories, Delta's
-log store looks first, too; `java/DirectoryLogStore.java` makes a hard link instead.
+`java/ConditionalLogStore.java` creates the file with a conditional put instead (decision 27). Delta's own for
+directories looks first, too; `java/DirectoryLogStore.java` makes a hard link instead.
 """
 
 from __future__ import annotations
