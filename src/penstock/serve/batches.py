@@ -22,8 +22,7 @@ from penstock.model.offset import Offset
 T = TypeVar("T")
 
 BATCH_BYTES_MAX = 4 * 1024**2
-"""The most bytes of entries in a batch, whatever the client asks for. Only a single entry may be larger.
-Server and client hold a batch about three times in memory while it is sent."""
+"""The most bytes of entries in a batch, whatever the client asks for. Only a single entry may be larger."""
 OUTSTANDING_MAX = 10_000
 """Batches without acknowledgement: a client that never acknowledges must not fill the memory."""
 

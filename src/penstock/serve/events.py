@@ -17,7 +17,7 @@ from penstock.serve import websocket
 from penstock.serve.batches import Block
 from penstock.serve.reader import Reader
 
-READ_BYTES = 512 * 1024
+READ_BYTES = 128 * 1024
 """Bytes of changes that are read at once."""
 WRITE_S = 60.0
 """How long a reader may take for some MiB of changes before its connection is closed; it can come back."""

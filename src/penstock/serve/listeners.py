@@ -21,7 +21,7 @@ BACKLOG = 128
 """Connections that the kernel keeps until they are accepted."""
 KEEPALIVE_S, KEEPALIVE_PROBES = (15, 5), 3
 """Seconds of silence before a dead client is looked for, and between two probes. It is found after 30 s."""
-WRITE_BYTES = 1024**2
+WRITE_BYTES = 64 * 1024
 """Bytes of answers that wait in this process for a client, before the session waits for it."""
 STOP_S = 5.0
 """How long sessions may take to end."""

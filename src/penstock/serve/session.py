@@ -156,8 +156,11 @@ class Session:
         return packet
 
     async def _send(self, *parts: bytes) -> None:
-        self._writer.writelines(parts)
-        await asyncio.wait_for(self._writer.drain(), WRITE_S)
+        transport = self._writer.transport
+        for part in parts:  # each is sent from where it is, if the client keeps up
+            self._writer.write(part)
+            if transport.get_write_buffer_size():
+                await asyncio.wait_for(self._writer.drain(), WRITE_S)
 
     # login --------------------------------------------------------------------------------------------------
 

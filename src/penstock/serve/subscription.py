@@ -32,15 +32,15 @@ from penstock.serve.log import ServedLog
 from penstock.serve.positions import Subscribed
 from penstock.serve.reader import Reader
 from penstock.serve.settings import DestinationSection
-from penstock.serve.tails import Tails
+from penstock.serve.tails import Share, Tails
 
 log = logging.getLogger(__name__)
 
-AHEAD_BYTES = 1024**2
+BATCHES = Share(total=32 * 1024**2, most=BATCH_BYTES_MAX, least=128 * 1024)
+"""Bytes of entries in a batch: each client may leave one unread."""
+AHEAD = Share(total=16 * 1024**2, most=1024**2, least=64 * 1024)
 """Bytes that are read ahead while a client works on a batch, if its place is not among the newest entries. A
 batch that is larger is read when it is asked for."""
-READ_BYTES = 512 * 1024
-"""Bytes of entries that are read at once, and those of one event more."""
 ITEMS_DEFAULT = 1000
 """Size of a batch for clients that ask for none, as in Canal."""
 KIB = 1024
@@ -123,6 +123,7 @@ class Subscription:
             except asyncio.TimeoutError:
                 continue
         if self.owner is not owner:
+            self._tails.connected += self.owner is None
             self.owner = owner
             if not self._options.faithful:
                 self.roll_back()
@@ -130,6 +131,7 @@ class Subscription:
     def release(self, owner: Owner) -> None:
         if self.owner is owner:
             self.owner = None
+            self._tails.connected -= 1
             self._drop_ahead()
             self._freed.set()
 
@@ -179,9 +181,10 @@ class Subscription:
 
     def _limit(self, size: int) -> Limit:
         size = size if size > 0 else ITEMS_DEFAULT
+        most = BATCHES.of(self._tails.connected)
         if self._options.batch == "items" or self._format == "json":
-            return Limit(items=size)
-        return Limit(size=min(size * KIB, BATCH_BYTES_MAX))
+            return Limit(items=size, size=most)
+        return Limit(size=min(size * KIB, most))
 
     def acknowledge(self, batch_id: int) -> None:
         """Raises `Refused`."""
@@ -251,14 +254,15 @@ class Subscription:
             return
         if self._reader.shares or self._reader.level:
             return
-        if self._ahead.bytes <= max(AHEAD_BYTES, wanted):
-            self._reading = asyncio.get_running_loop().create_task(self._read(self._reader))
+        most = AHEAD.of(self._tails.connected)
+        if self._ahead.bytes <= max(most, wanted):
+            self._reading = asyncio.get_running_loop().create_task(self._read(self._reader, most // 2))
 
-    async def _read(self, reader: Reader) -> None:
+    async def _read(self, reader: Reader, size: int) -> None:
         block: Block | None = None
         failed: PenstockError | None = None
         try:
-            block = await reader.read(READ_BYTES)
+            block = await reader.read(size)
         except PenstockError as error:
             failed = error
         except Exception as error:  # a bug must not look like an empty log

@@ -40,6 +40,18 @@ UNUSED_S = 5.0
 back."""
 
 
+@dataclass(frozen=True)
+class Share:
+    """What each of several clients may have of a total, between two bounds."""
+
+    total: int
+    most: int
+    least: int
+
+    def of(self, clients: int) -> int:
+        return max(self.least, min(self.most, self.total // max(1, clients)))
+
+
 class Tail:
     def __init__(self, view: View, feed: Feed, start: Offset) -> None:
         self.view = view
@@ -77,6 +89,8 @@ class Tails:
         self._places = threading.Semaphore(STEPS_MAX)
         self._stopping = threading.Event()
         self.waiting: set[asyncio.Future[None]] = set()
+        self.connected = 0
+        """Clients that use a subscription: they share what may be in memory."""
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
