@@ -35,6 +35,15 @@ def test_a_get_is_read_as_it_was_written(
     assert found.timeout == expected
 
 
+def test_a_unit_that_does_not_exist_counts_only_with_a_timeout() -> None:
+    """canal-python sends -1 for both."""
+    asked = CanalEntry.Get(destination="d", client_id="1", fetch_size=9, timeout=-1, unit=-1)
+    assert packets.parse_get(asked.SerializeToString()).timeout is None
+    asked.timeout = 5
+    with pytest.raises(BadPacket, match="unit"):
+        packets.parse_get(asked.SerializeToString())
+
+
 def test_a_get_without_timeout_and_unit_does_not_wait() -> None:
     data = b"\x0a\x01d\x12\x011\x18\x05"
     assert packets.parse_get(data) == packets.Get("d", "1", 5, None, False)

@@ -117,12 +117,13 @@ def parse_get(body: bytes) -> Get:
     numbers, texts = _fields(body)
     timeout = _signed(numbers.get(4, -1), 64)
     unit = _signed(numbers.get(5, _MILLISECONDS), 32)
-    if not 0 <= unit < len(_UNIT_S):
-        raise BadPacket(f"there is no unit of time {unit}")
-    return Get(
-        _text(texts, 1), _text(texts, 2), _signed(numbers.get(3, 0), 32),
-        None if timeout < 0 else min(timeout * _UNIT_S[unit], TIMEOUT_S_MAX), bool(numbers.get(6, 0)),
-    )  # fmt: skip
+    seconds = None
+    if timeout >= 0:  # without one, some clients send no unit that exists
+        if not 0 <= unit < len(_UNIT_S):
+            raise BadPacket(f"there is no unit of time {unit}")
+        seconds = min(timeout * _UNIT_S[unit], TIMEOUT_S_MAX)
+    size, auto_ack = _signed(numbers.get(3, 0), 32), bool(numbers.get(6, 0))
+    return Get(_text(texts, 1), _text(texts, 2), size, seconds, auto_ack)
 
 
 def parse_batch(body: bytes) -> BatchOf:
