@@ -56,6 +56,7 @@ LAYERS: list[set[str]] = [
     {"testing"},
     {"commands"},
     {"cli_file", "cli_offline"},
+    {"cli_cluster"},
     {"cli"},
     {"__main__", "__init__"},  # the package's own: the public API
 ]

@@ -23,6 +23,7 @@ import typer
 
 from penstock import __version__
 from penstock import config as configuration
+from penstock.cli_cluster import cluster
 from penstock.cli_file import File, pipeline_file
 from penstock.cli_offline import Json, encode, inspect, schema
 from penstock.errors import LeaseHeld, PenstockError, TablesParked
@@ -292,6 +293,7 @@ def wait_until(
 
 for offline in (inspect, encode, schema):
     app.command()(offline)
+app.add_typer(cluster, name="cluster")
 
 
 @app.command()

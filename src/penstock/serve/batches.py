@@ -223,11 +223,12 @@ class ReadAhead:
 
 
 class Outstanding:
-    """The batches of a client that it has not acknowledged, oldest first."""
+    """The batches of a client that it has not acknowledged, oldest first. The first one has the number behind
+    `given`."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: int = 0) -> None:
         self._batches: deque[Batch] = deque()
-        self.given = 0
+        self.given = given
         """The number of the newest batch."""
 
     def __len__(self) -> int:

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 CLIENTS_MAX = 1000
 """Client ids of one destination. Each costs a line in its file, and a place up to which the log is kept."""
+BATCHES_MAX = 1_000_000_000
+"""Batches that one server gives to a client before another one serves it. Numbers may have 63 bits."""
 OF_FLIGHT = "flight:"
 """Before the ids of clients that get rows as JSON. They are not those of Canal's clients: a place inside of a
 transaction counts other entries."""
@@ -53,8 +55,10 @@ class Destination:
         *,
         alive: Callable[[], bool] = lambda: True,
         unplaced: Mapping[str, str] | None = None,
+        generation: int = 0,
     ) -> None:
         """`alive`: whether this server still serves it. `unplaced`: clients that cannot go on yet, and why.
+        `generation`: how often another server has begun to serve it; a batch of one has no number of another.
         Raises `ConfigError` if the stored positions cannot be used."""
         self.name = name
         self.options = options
@@ -64,6 +68,7 @@ class Destination:
         self._threads = threads
         self._alive = alive
         self._unplaced = dict(unplaced or {})
+        self._given = generation * BATCHES_MAX
         self.takeover_seconds = takeover_seconds
         self._stored: dict[str, Subscribed] = {}
         self._safe: dict[str, Subscribed] | None = None
@@ -81,6 +86,7 @@ class Destination:
         return Subscription(
             self._served, self.options, client, tails=self._tails, threads=self._threads, stored=self.store,
             format="json" if client_id.startswith(OF_FLIGHT) else "canal-entry", check=self.check,
+            given=self._given,
         )  # fmt: skip
 
     def check(self) -> None:

@@ -173,6 +173,12 @@ class ServedLog:
         changes = [one for one in self._definitions.changes(reach) if one.table in tables]
         return Part(reach, tables, schemas, tuple(changes), tuple(parts_of(self._log, reach)))
 
+    @property
+    def end_position(self) -> str:
+        """Up to where the source's log was received."""
+        with self._lock:
+            return str(self._log.position_at(self._end))
+
     def place_of(self, place: SourcePlace) -> Place:
         """Raises `source_places.NotReached`, `LogPurged` and `ConfigError`."""
         with self._lock:

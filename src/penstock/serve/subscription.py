@@ -84,6 +84,7 @@ class Subscription:
         stored: Callable[[], None],
         format: FeedFormat = "canal-entry",
         check: Callable[[], None] = lambda: None,
+        given: int = 0,
     ) -> None:
         self._served = served
         self._options = options
@@ -94,7 +95,7 @@ class Subscription:
         self._format: FeedFormat = format
         self.client = client
         self.tables: Filter = options.tables.narrowed(client.filter)
-        self.outstanding = Outstanding()
+        self.outstanding = Outstanding(given)
         self._ahead = ReadAhead()
         self._next = client.place
         """Behind everything that was given."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,10 +117,10 @@ class Group:
 
 @pytest.fixture
 def group(source: MySqlServer, zookeeper: ZooKeeperEnsemble, tmp_path: Path) -> Iterator[Group]:
-    yield from _group(source, zookeeper, tmp_path)
+    yield from group_of(source, zookeeper, tmp_path)
 
 
-def _group(source: MySqlServer, ensemble: ZooKeeperEnsemble, folder: Path) -> Iterator[Group]:
+def group_of(source: MySqlServer, ensemble: ZooKeeperEnsemble, folder: Path) -> Iterator[Group]:
     number = next(_NUMBERS)
     database = Database(source, f"group_{number}_{time.time_ns()}")
     database.execute("CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(2000))")
@@ -134,6 +134,3 @@ def _group(source: MySqlServer, ensemble: ZooKeeperEnsemble, folder: Path) -> It
         made = Group(database, ensemble, name, Nodes(client, name), folder, stack, source)
         made.file = source.binlog_files()[-1].name
         yield made
-
-
-GroupOf = Callable[[ZooKeeperEnsemble], Group]

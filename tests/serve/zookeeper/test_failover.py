@@ -6,7 +6,10 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
+from typing import Any
 
 import pytest
 from tests.serve.raw_client import Failed, RawClient
@@ -160,3 +163,39 @@ def test_destinations_are_spread_over_servers_and_move_when_one_joins(group: Gro
         client = RawClient(address, destination=name)
         client.subscribe()
         assert read(client, 1) == [2]
+
+
+@pytest.mark.slow
+def test_the_status_says_who_serves_and_how_far_behind_clients_are(group: Group) -> None:
+    one = group.server(1)
+    one.start()
+    client = group.connect(one)
+    group.insert(1)
+    assert read(client, 1) == [1]
+    [(file, position, *_)] = group.source.query("SHOW MASTER STATUS")
+
+    def status() -> dict[str, Any]:
+        command = [sys.executable, "-m", "penstock", "cluster", "status", str(one.file), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    found = status()
+    assert found["source_position"] == f"{file}:{position}"
+    assert found["servers"][one.address]["name"] == "serve"
+    destination = found["destinations"][group.destination]
+    assert destination["server"] == one.address and destination["ready"] == [one.address]
+    known = destination["clients"]["1001"]
+    assert (known["position"], known["files_behind"], known["position_behind"]) == (
+        f"{file}:{position}",
+        0,
+        0,
+    )
+    group.source.execute("FLUSH BINARY LOGS")
+    group.insert(2, 4)
+
+    def lag() -> tuple[int, int]:
+        known = status()["destinations"][group.destination]["clients"]["1001"]
+        return known["files_behind"], known["behind_transactions"]
+
+    eventually(lambda: lag() == (1, 3), "report of three transactions", 30)

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from penstock.errors import LogPurged, PenstockError, TransientError
@@ -63,7 +64,9 @@ class Serving:
 class Host(Protocol):
     """The server, as the thread sees it. Each call returns when it is done."""
 
-    def enter(self, name: str, alive: Callable[[], bool], unplaced: Mapping[str, str]) -> None:
+    def enter(
+        self, name: str, generation: int, alive: Callable[[], bool], unplaced: Mapping[str, str]
+    ) -> None:
         """Serves a destination. `unplaced`: clients that cannot go on yet, and why."""
 
     def place(self, name: str, client_id: str, client: Subscribed) -> None:
@@ -240,6 +243,9 @@ class Cluster:
         if time.monotonic() < self._looked + STORED_S:
             return
         self._looked = time.monotonic()
+        about = {**self._about, "log": self._served.end_position}
+        path = nodes.our_server(self._address)
+        self._zookeeper.answer(self._client.set_async(path, nodes.report_data(about)))
         for name in self._names:
             if name in self._serving:
                 self._place_rest(name)
@@ -356,8 +362,13 @@ class Cluster:
         self._positions.begin(term, placed)
         session = self._session
         self._unplaced[name] = set(unplaced)
-        self._host.enter(name, lambda: self._zookeeper.alive_in(session), unplaced)
+        alive = partial(self._zookeeper.alive_in, session)
         self._serving[name] = Serving(term, running.czxid)
+        try:
+            self._host.enter(name, term.generation, alive, unplaced)
+        except PenstockError:
+            self._drop(name)  # and the node is removed at the next look
+            raise
         self._free_since.pop(name, None)
         log.info("serving %s (generation %d)", name, term.generation)
 

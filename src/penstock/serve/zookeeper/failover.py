@@ -128,11 +128,14 @@ class LoopHost:
         self._tails = tails
         self._threads = threads
 
-    def enter(self, name: str, alive: Callable[[], bool], unplaced: Mapping[str, str]) -> None:
+    def enter(
+        self, name: str, generation: int, alive: Callable[[], bool], unplaced: Mapping[str, str]
+    ) -> None:
         def enter() -> None:
             self._destinations[name] = Destination(
                 name, self._config.destinations[name], self._served, self._positions, self._tails,
                 self._threads, self._config.takeover_after / 1000, alive=alive, unplaced=unplaced,
+                generation=generation,
             )  # fmt: skip
 
         self._call(enter)

@@ -50,6 +50,10 @@ class Rebuilt:
     def acknowledged(self, batch: Sequence[Sequence[Any]]) -> None:
         self._acknowledged = max([self._acknowledged, *((row[3], row[4]) for row in batch)])
 
+    def acknowledged_up_to(self, place: Place) -> None:
+        """A row before this place must not come again."""
+        self._acknowledged = max(self._acknowledged, (place[0], place[1] - 1))
+
     def _key(self, name: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
         return tuple(row[one.name] for one in self.columns[name] if one.key_part is not None)
 

@@ -57,6 +57,7 @@ public final class CanalClient {
                 (ClusterCanalConnector) CanalConnectors.newClusterConnector(args[1], args[2], args[3], args[4]);
         connector.setRetryTimes(150);
         connector.setRetryInterval(200);
+        connector.setSoTimeout(10000); // a server that was suspended closes no connection
         return connector;
     }
 

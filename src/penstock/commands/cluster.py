@@ -1,0 +1,82 @@
+"""`penstock cluster status FILE`: the servers that share destinations, and how far behind clients are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from penstock.commands.consumers import age_text
+from penstock.commands.terminal import cell, console, say, say_json
+from penstock.errors import ConfigError, PenstockError
+from penstock.model.offset import SourcePosition
+from penstock.printable import size_text
+from penstock.serve import settings
+from penstock.serve.zookeeper.status import status_of
+from penstock.sources import open_source
+
+
+def status(file: Path, *, as_json: bool) -> None:
+    """Raises `PenstockError`."""
+    config = settings.load(file)
+    if not config.zookeeper:
+        raise ConfigError(
+            f"{file} has no `zookeeper`, so its server is alone.",
+            hint="`GET /destinations` of its HTTP address says how far behind clients are.",
+        )
+    end, wrong = _end(config)
+    found = status_of(config, end)
+    if as_json:
+        say_json(found | ({"warning": wrong} if wrong else {}))
+        return
+    if wrong:
+        say(f"The source does not say where its log ends: {wrong}")
+    _print(found)
+
+
+def _end(config: settings.ServerConfig) -> tuple[SourcePosition | None, str]:
+    """The end of the source's log, or why it is not known."""
+    if config.source is None:
+        return None, ""
+    try:
+        source = open_source(config.pipeline)
+        try:
+            return source.end_position(), ""
+        finally:
+            source.close()
+    except PenstockError as error:
+        return None, str(error)
+
+
+def _print(found: dict[str, Any]) -> None:
+    servers = Table(title="servers")
+    for name in ("address", "name", "log received up to", "serves"):
+        servers.add_column(name, overflow="fold")
+    for address, about in sorted(found["servers"].items()):
+        served = [name for name, one in found["destinations"].items() if one["server"] == address]
+        name = about.get("name", "not ours")
+        servers.add_row(*map(cell, (address, name, about.get("log", ""), ", ".join(served))))
+    clients = Table(title="clients")
+    for name in ("destination", "server", "client", "position", "behind", "files", "connected from"):
+        clients.add_column(name, overflow="fold")
+    for name, one in found["destinations"].items():
+        server = one["server"] or "nobody"
+        if not one["clients"]:
+            clients.add_row(*map(cell, (name, server, "none", "", "", "", "")))
+        for client_id, client in one["clients"].items():
+            files = client.get("files_behind")
+            texts = (
+                name, server, client_id, client["position"] or client["wrong"], _lag(client),
+                "" if files is None else str(files), client["address"] or "",
+            )  # fmt: skip
+            clients.add_row(*map(cell, texts))
+    for table in (servers, clients):
+        console().print(table)
+
+
+def _lag(client: dict[str, Any]) -> str:
+    if client["behind_seconds"] is None:
+        return "not known"
+    seconds, transactions = client["behind_seconds"], client["behind_transactions"]
+    return f"{age_text(seconds)}, {size_text(client['behind_bytes'])}, {transactions} transactions"
