@@ -49,7 +49,9 @@ class HttpConnection:
             with self._guard:
                 connection, reused = (self._idle.pop(), True) if self._idle else (self._new(), False)
             try:
-                connection.request(method, self._prefix + path, body, wanted)
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    connection.request(method, self._prefix + path, body, wanted)
+                # A server that does not want all of a large body answers, and closes the connection.
                 answer = connection.getresponse()
                 found = answer.status, answer.read()
             except TimeoutError:

@@ -16,21 +16,21 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks import registry
 from penstock.sinks.base import Commit, Foreign, Ours
 from penstock.sinks.opensearch import bulk
-from penstock.sinks.opensearch.client import Client, Refused
+from penstock.sinks.opensearch.client import Client
 from penstock.sinks.opensearch.registration import OpenSearchOptions
 from penstock.sinks.rows import Newer, Rows
+from penstock.testing import servers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 FIELDS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 
 
 class Place:
-    def __init__(self, table: TableId, pipeline: str | None = None, **options: Any) -> None:
+    def __init__(self, table: TableId, pipeline: str | None = None, url: str = "") -> None:
         self.table = table
         self.pipeline = pipeline or str(uuid.uuid4())
-        self.options = OpenSearchOptions(
-            type="opensearch", url=with_servers.server("opensearch").url, **options
-        )
+        url = url or with_servers.server("opensearch").url
+        self.options = OpenSearchOptions(type="opensearch", url=url)
         self.client = Client(self.options)
         self.sink: Any = registry.open_sink(self.options, None, self.pipeline)  # type: ignore[arg-type]
 
@@ -126,24 +126,19 @@ def test_an_index_that_takes_no_writes_is_waited_for(place: Place, monkeypatch: 
     assert place.merge(1, (1, "a", False)) and place.rows() == {"1": "a"}
 
 
-def test_requests_that_are_too_large_are_divided_and_a_row_that_is_stops_its_table(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent = []
-    whole = Client.bulk
-
-    def limited(self: Client, index: str, lines: bytes, *, alias: bool) -> Any:
-        if len(lines) > 300:
-            raise Refused(413, "")
-        sent.append(len(lines))
-        return whole(self, index, lines, alias=alias)
-
-    monkeypatch.setattr(Client, "bulk", limited)
-    place.merge(1, *[(number, "a" * 20, False) for number in range(7)])
-    assert len(place.rows()) == 7 and len(sent) > 3
-    with pytest.raises(TableError, match="larger than the server takes") as refused:
-        place.merge(2, (8, "secret" * 80, False))
-    assert "secret" not in str(refused.value)
+def test_requests_that_are_too_large_are_divided_and_a_row_that_is_stops_its_table() -> None:
+    with servers.opensearch({"http.max_content_length": "1mb"}) as server:
+        place = Place(TableId("shop", "orders"), url=server.url)
+        place.create()
+        place.merge(1, *[(number, "a" * 200_000, False) for number in range(20)])
+        assert len(place.rows()) == 20
+        with pytest.raises(TableError, match="larger than the server takes") as refused:
+            place.merge(2, (21, "secret" * 500_000, False))
+        assert "secret" not in str(refused.value)
+        server.kill9()
+        server.start()
+        assert len(place.rows()) == 20 and place.merge(2, (0, None, True)) and len(place.rows()) == 19
+        place.sink.close()
 
 
 def test_operations_that_a_busy_server_refuses_are_sent_again(
