@@ -11,6 +11,7 @@ import contextlib
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -21,7 +22,7 @@ import psutil
 
 from bench import measure, report, warm
 from bench.measure import Figure, Outcome
-from bench.object_store import BUCKET, ObjectStore, dollars, far_away
+from bench.object_store import BUCKET, dollars, far_away
 from bench.ours import Workplace, tried
 from penstock.testing.servers.spark_cluster import SparkCluster
 
@@ -80,16 +81,16 @@ def _in_store(place: Workplace, epoch: str) -> Figure:
         file = place.pipeline_file(relay=place.relay_log(), epoch_bytes=epoch, sections=sections)
         warm.prepare_spark(file)
         store.forget()
-        window: list[float] = []
+        seen: dict[str, Any] = {}
 
-        def remember(*times: float) -> float:
-            window.extend(times)
+        def remember(*window: float) -> float:
+            seen.update(store_cpu_s=round(used.between(*window), 1), requests=store.requests())
             return 0.0  # the store's time is not Penstock's
 
         with ProcessTime(store.processes) as used:
             figure = place.merged(in_store(epoch), file, beside=remember)
-        details = {**figure.details, "store_cpu_s": round(used.between(*window), 1)}
-        return _with_requests(replace(figure, details=details), store)
+        details = {**figure.details, "store_cpu_s": seen["store_cpu_s"]}
+        return _with_requests(replace(figure, details=details), seen["requests"])
 
 
 def _by_executors(place: Workplace, count: int) -> Figure:
@@ -113,20 +114,25 @@ def _by_executors(place: Workplace, count: int) -> Figure:
         file = place.pipeline_file(sections=sections)
         place.receive(file)
         store.forget()
+        seen: list[Counter[str]] = []
+
+        def elsewhere(*window: float) -> float:
+            seen.append(store.requests())
+            return executors.between(*window)
+
         with ProcessTime(lambda: _trees(cluster.executors())) as executors:
-            figure = place.merged(by_executors(count), file, beside=executors.between)
+            figure = place.merged(by_executors(count), file, beside=elsewhere)
         read = store.bytes_read(_ARCHIVE) / place.log.log_bytes
         details = {
             **figure.details,
             "executor_cpu_s": round(executors.total, 1),
             "read_per_byte": round(read, 2),
         }
-        return _with_requests(replace(figure, details=details), store)
+        return _with_requests(replace(figure, details=details), seen[0])
 
 
-def _with_requests(figure: Figure, store: ObjectStore) -> Figure:
+def _with_requests(figure: Figure, requests: Counter[str]) -> Figure:
     """Start and end of the pipeline are in it, too."""
-    requests = store.requests()
     details = {
         **figure.details,
         "requests": dict(requests),

@@ -11,70 +11,68 @@ from typing import Any
 
 import psutil
 
-from penstock.testing.faulty_proxy import Fault, FaultyProxy, Request, always
-from penstock.testing.servers.s3 import KEY_ID, SECRET, S3Proxy
+from bench.light_store import LightStore
+from penstock.testing.faulty_proxy import Request
 
 REQUEST_S = 0.02
-"""How much longer each request takes."""
+"""How long each request takes at least."""
 BUCKET = "lake"
 DOLLARS = {"PUT": 5e-6, "POST": 5e-6, "LIST": 5e-6, "GET": 4e-7, "HEAD": 4e-7, "DELETE": 0.0}
 """Of one request to S3 Standard in us-east-1, by its public price list."""
-_FOREVER = 10**9
+_KEY_ID, _SECRET = "any", "any"  # the server checks none
 
 
 class ObjectStore:
     """`sink`: the section of a pipeline file for Iceberg tables there, in a catalog in SQLite. `shared`: the
     sections that put there what tasks on other machines need."""
 
-    def __init__(self, proxy: FaultyProxy, server: S3Proxy, folder: Path) -> None:
-        self._proxy = proxy
+    def __init__(self, server: LightStore, folder: Path) -> None:
         self._server = server
-        properties = {**server.iceberg_properties, "s3.endpoint": proxy.url}
         self.sink: dict[str, Any] = {
             "type": "iceberg",
             "catalog": {
                 "type": "jdbc",
                 "uri": f"jdbc:sqlite:{folder}/catalog.sqlite",
                 "warehouse": f"s3://{BUCKET}/warehouse",
-                "properties": properties,
+                "properties": {
+                    "s3.endpoint": server.url,
+                    "s3.path-style-access": "true",
+                    "s3.access-key-id": _KEY_ID,
+                    "s3.secret-access-key": _SECRET,
+                    "client.region": "us-east-1",
+                },
             },
         }
-        keys = {"access_key_id": KEY_ID, "secret_access_key": SECRET}
+        keys = {"access_key_id": _KEY_ID, "secret_access_key": _SECRET}
         self.shared: dict[str, Any] = {
-            "store": {"endpoint": proxy.url, **keys},
+            "store": {"endpoint": server.url, **keys},
             "staging": f"s3://{BUCKET}/staging",
         }
 
     def processes(self) -> list[psutil.Process]:
-        """The processes of the store: the server, and this process, in which the proxy runs."""
-        return [psutil.Process(self._server.pid), psutil.Process()]
+        """The process in which the store runs: this one."""
+        return [psutil.Process()]
 
     def forget(self) -> None:
         """Counts from now on."""
-        self._proxy.requests.clear()
+        self._server.requests.clear()
 
     def bytes_read(self, folder: str) -> int:
         """Of the objects in a folder of the bucket, by requests for ranges."""
         below = f"/{BUCKET}/{folder}/"
         return sum(
-            _range(request) for request in list(self._proxy.requests) if request.path.startswith(below)
+            _range(request) for request in list(self._server.requests) if request.path.startswith(below)
         )
 
     def requests(self) -> Counter[str]:
         """How many there were of each kind, so far."""
-        return Counter(kind_of(request) for request in list(self._proxy.requests))
+        return Counter(kind_of(request) for request in list(self._server.requests))
 
 
 @contextmanager
 def far_away(folder: Path) -> Iterator[ObjectStore]:
-    server = S3Proxy()
-    try:
-        server.make_bucket(BUCKET)
-        with FaultyProxy(server.host, server.port) as proxy:
-            proxy.plan(Fault("slow", seconds=REQUEST_S), when=always, times=_FOREVER)
-            yield ObjectStore(proxy, server, folder)
-    finally:
-        server.close()
+    with LightStore(REQUEST_S) as server:
+        yield ObjectStore(server, folder)
 
 
 def kind_of(request: Request) -> str:

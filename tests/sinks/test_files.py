@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.sinks import files
-from penstock.sinks.files import FileWriter, MergeWriter, WrittenFile, side_by_side
+from penstock.sinks.files import FileWriter, MergeWriter, WrittenFile, side_by_side, with_keys
 from penstock.store.files import Folder
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -166,3 +166,32 @@ def test_only_columns_with_few_values_get_a_dictionary(tmp_path: Path) -> None:
     numbers, states = (group.column(place) for place in range(2))
     assert numbers.total_uncompressed_size < 1.1 * 8 * rows
     assert states.total_uncompressed_size < 0.5 * rows
+
+
+def test_keys_of_each_file_are_known_without_reading_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are in several files, some of them are deleted, and the key has another type in the files."""
+    monkeypatch.setattr(files, "ROW_GROUP_BYTES", 2000)
+    monkeypatch.setattr(files, "FILE_BYTES_MAX", 3000)
+    fields = pa.schema([pa.field("a", pa.string()), pa.field("b", pa.int64())])
+    rows = FileWriter(Folder.local(tmp_path), fields, sources=("text", "number"), compression="none")
+    keys = FileWriter(Folder.local(tmp_path), pa.schema([fields.field("b")]), sources=("number",))
+    batches = []
+    for start in range(0, 1000, 100):
+        numbers = range(start, start + 100)
+        columns = [
+            pa.array([f"text {number}" for number in numbers]), pa.array(numbers, pa.int32()),
+            pa.array([number % 3 == 0 or 400 <= number < 500 for number in numbers]),
+        ]  # fmt: skip
+        batches.append(pa.RecordBatch.from_arrays(columns, ["text", "number", "_deleted"]))
+    found = with_keys(rows, keys, batches)
+    assert found is not None and len(found.files) > 2
+    known = found.by_file(keys)
+    assert list(known) == [file.location for file in found.files]
+    for location, some in known.items():
+        assert pa.Table.from_batches(some, keys.fields) == pq.read_table(location, columns=["b"])
+    everything = [number for batch in found.all_keys(keys) for number in batch["number"].to_pylist()]
+    assert everything == list(range(1000)), "also those of deleted rows"
+    none_left = with_keys(rows, keys, [batches[4]])
+    assert none_left is not None and none_left.by_file(keys) == {} and none_left.files == []

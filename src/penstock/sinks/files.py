@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from penstock.model.change import DELETED
 from penstock.sinks.names import source_columns
 from penstock.sinks.rows import Batches
 from penstock.store.files import Files, Folder, remove_quietly
+from penstock.store.late_files import LateFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -164,10 +166,16 @@ class FileWriter:
         return tuple(self.fields.names) if self.sources is None else self.sources
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = [file.to_row() for file in self.files(batches)]
+        with LateFiles(self.folder.files) as late:
+            found = [file.to_row() for file in self.late(late).files(batches)]
+            late.settle()
         kinds = (pa.string(), pa.int64(), pa.string())
         arrays = [pa.array([one[place] for one in found], kind) for place, kind in enumerate(kinds)]
         yield pa.RecordBatch.from_arrays(arrays, ["location", "size", "stats"])
+
+    def late(self, files: LateFiles) -> FileWriter:
+        """The same, except that its files are durable after `files.settle`."""
+        return replace(self, folder=files.in_folder(self.folder))
 
     def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[WrittenFile]:
         """Writes the files. Yields each when its content is durable."""
@@ -297,14 +305,17 @@ class MergeWriter:
 
     def files(self, batches: Iterable[pa.RecordBatch]) -> Merged | None:
         """The files. None: a key contains NULL, and there are no files."""
-        found = with_keys(self.rows, self.keys, batches)
-        if found is None:
-            return None
-        try:
-            return Merged(found[0], list(self.keys.files(found[1])))
-        except Exception:
-            remove_quietly(self.rows.folder.files, [file.location for file in found[0]])
-            raise
+        with LateFiles(self.rows.folder.files) as late:
+            found = with_keys(self.rows.late(late), self.keys, batches)
+            if found is None:
+                return None
+            try:
+                keys = list(self.keys.late(late).files(found.all_keys(self.keys)))
+            except Exception:
+                late.remove([file.location for file in found.files])
+                raise
+            late.settle()
+            return Merged(found.files, keys)
 
     def remove(self, found: Merged) -> None:
         """Removes files that nobody needs."""
@@ -319,19 +330,45 @@ class Merged:
     keys: Sequence[WrittenFile]
 
 
-def with_keys(
-    writer: FileWriter, keys: FileWriter, batches: Iterable[pa.RecordBatch]
-) -> tuple[list[WrittenFile], list[pa.RecordBatch]] | None:
-    """Writes files of rows. Returns them, and the columns of the key of all rows,
-    also of deleted ones. None: a key contains NULL, and there are no files. `keys`: a writer of the key."""
+@dataclass(frozen=True)
+class Keyed:
+    """Files of rows. `keys`: for each batch of the rows, the columns of the key, and `_deleted` if the rows
+    have it. `in_order`: the files have the rows in the order of the batches."""
+
+    files: list[WrittenFile]
+    keys: list[pa.RecordBatch]
+    in_order: bool
+
+    def all_keys(self, keys: FileWriter) -> list[pa.RecordBatch]:
+        """The keys of all rows, also of deleted ones."""
+        return [batch.select(list(keys.columns)) for batch in self.keys]
+
+    def by_file(self, keys: FileWriter) -> dict[str, list[pa.RecordBatch]]:
+        """The keys of the rows of each file, by its location, in their order. Empty: they have to be read
+        from the files."""
+        if not self.in_order:
+            return {}
+        whole = pa.Table.from_batches([keys.in_fields(batch) for batch in self.keys], keys.fields)
+        starts = accumulate((file.rows for file in self.files), initial=0)
+        return {
+            file.location: whole.slice(start, file.rows).to_batches()
+            for file, start in zip(self.files, starts, strict=False)
+        }
+
+
+def with_keys(writer: FileWriter, keys: FileWriter, batches: Iterable[pa.RecordBatch]) -> Keyed | None:
+    """Writes files of rows. None: a key contains NULL, and there are no files. `keys`: a writer of the
+    key."""
     found: list[pa.RecordBatch] = []
     has_null = False
 
     def collecting_keys() -> Iterator[pa.RecordBatch]:
         nonlocal has_null
         for batch in batches:
-            found.append(batch.select(list(keys.columns)))
-            has_null = has_null or any(column.null_count for column in found[-1].columns)
+            key = [batch.column(name) for name in keys.columns]
+            names = [*keys.columns, *([DELETED] if DELETED in batch.schema.names else [])]
+            found.append(batch.select(names))
+            has_null = has_null or any(column.null_count for column in key)
             if has_null:
                 return
             yield batch
@@ -340,7 +377,7 @@ def with_keys(
     if has_null:
         writer.remove(files)
         return None
-    return files, found
+    return Keyed(files, found, writer.layout is None)
 
 
 def side_by_side(

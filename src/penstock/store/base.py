@@ -66,9 +66,9 @@ class Content:
 class Upload(Protocol):
     """An object that is written piece by piece, and whose length is not known beforehand.
 
-    It appears when `finish` returns. `abort`, or an exception that leaves the `with` block, removes what was
-    sent so far. Leaving the block otherwise finishes the upload. Memory holds a few parts, whatever the
-    length (`StoreOptions.part_bytes`). One thread uses it at a time.
+    It appears when `finish` or `complete` returns. `abort`, or an exception that leaves the `with` block,
+    removes what was sent so far. Leaving the block otherwise completes the upload. Memory holds a few parts,
+    whatever the length (`StoreOptions.part_bytes`). One thread uses it at a time.
 
     A process that is killed leaves parts behind which no listing shows. In object stores a life-cycle rule
     of the bucket removes them ("abort incomplete multipart uploads"); a local store removes them a day later.
@@ -77,6 +77,9 @@ class Upload(Protocol):
     def write(self, data: Data) -> None: ...
 
     def finish(self) -> Version: ...
+
+    def complete(self) -> None:
+        """As `finish`, for who needs no version: that may save a request."""
 
     def abort(self) -> None:
         """Does nothing if the upload has ended."""

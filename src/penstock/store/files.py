@@ -243,7 +243,7 @@ class _NewObject:
         if self._upload is None:
             self._store.put(self._key, self._first)
         else:
-            self._upload.finish()
+            self._upload.complete()
 
     def abort(self) -> None:
         self.closed = True

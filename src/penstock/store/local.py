@@ -285,6 +285,9 @@ class LocalUpload(Draft):
                 self.ended = True
         return self._version
 
+    def complete(self) -> None:
+        self.finish()
+
     def abort(self) -> None:
         self.remove()
 

@@ -45,6 +45,7 @@ class MultipartUpload:
         self._part_bytes = options.part_bytes
         self._version: Version | None = None
         self._ended = False
+        self._complete = False
         self._writer: Any = obstore.open_writer(
             client,
             path,
@@ -67,21 +68,35 @@ class MultipartUpload:
         raise fault.error
 
     def finish(self) -> Version:
-        if self._version is not None:
-            return self._version
+        if self._version is None:
+            self._version = self._learned(None if self._complete else self._closed())
+        return self._version
+
+    def complete(self) -> None:
+        if self._complete:
+            return
+        if (fault := self._closed()) is not None:
+            self._version = self._learned(fault)
+        self._ended = self._complete = True
+
+    def _closed(self) -> Fault | None:
+        """What went wrong when the parts were made an object."""
         self._check_open()
-        fault: Fault | None = None
         try:
             self._writer.close()
         except Exception as error:
-            fault = self._fault(error)
+            return self._fault(error)
+        return None
+
+    def _learned(self, fault: Fault | None) -> Version:
+        """The object's version. Raises the error of `fault` if this upload did not write it."""
         try:
-            self._version = self._written()[1].version
+            version = self._written()[1].version
         except PenstockError as error:
             self.abort()
             raise (error if fault is None else fault.error) from None
-        self._ended = True
-        return self._version
+        self._ended = self._complete = True
+        return version
 
     def abort(self) -> None:
         if self._ended:
@@ -104,4 +119,4 @@ class MultipartUpload:
         if error is not None:
             self.abort()
         elif not self._ended:
-            self.finish()
+            self.complete()

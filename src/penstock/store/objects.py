@@ -22,7 +22,7 @@ Bytes and ETag would not do in place of the number: two writers may write equal 
 believe that they won.
 
 **Requests.** One per call. A conditional put that fails needs one more, an upload needs one per part, two
-around them and one to learn its version, and `delete_many` needs one per 1,000 keys.
+around them and one if its version is wanted, and `delete_many` needs one per 1,000 keys.
 """
 
 from __future__ import annotations

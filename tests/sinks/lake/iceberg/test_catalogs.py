@@ -37,3 +37,9 @@ def test_kills_and_faults_of_the_store_together_lose_and_double_nothing() -> Non
 @pytest.mark.slow
 def test_a_partitioned_target_may_be_anywhere_in_an_object_store() -> None:
     run_in(JDBC_S3, str(Path(__file__).with_name("catalog_locations.py")), seconds=300)
+
+
+@pytest.mark.slow
+def test_few_requests_follow_each_other_and_metadata_files_are_there_before_the_catalog_names_them() -> None:
+    files = (str(Path(__file__).with_name(name)) for name in ("metadata_on_s3.py", "requests_on_s3.py"))
+    assert "8 passed" in run_in(JDBC_S3, *files, seconds=600)

@@ -190,9 +190,9 @@ def test_an_index_is_used_again_by_the_next_process(
     read: list[str] = []
     cover = TableKeys.cover
 
-    def covers(self: TableKeys[Any], files: list[Content]) -> None:
+    def covers(self: TableKeys[Any], files: list[Content], *known: Any) -> None:
         read.extend(file.location for file in files)
-        cover(self, files)
+        cover(self, files, *known)
 
     monkeypatch.setattr(TableKeys, "cover", covers)
     form._small._indexes = indexes(tmp_path, form)

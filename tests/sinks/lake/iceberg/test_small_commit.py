@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable
@@ -110,6 +111,26 @@ def test_rows_and_deletes_of_one_commit_do_not_meet(place: Make) -> None:
     for epoch in range(1, 6):
         it.sink.merge(it.table, few(it, (1, f"v{epoch}", False, epoch)), it.key, it.commit(epoch))
         assert it.rows() == [(1, f"v{epoch}", epoch)]
+
+
+def test_a_file_that_cannot_be_written_is_in_no_commit(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files become durable while the commit is prepared, so the error comes late."""
+    it = place("iceberg").create()
+    it.sink.append(it.table, few(it, (1, "a", False, 1), (2, "b", False, 2)), it.commit(1))
+    before, changed = files(it), few(it, (1, "A", False, 3), (3, "c", False, 4))
+
+    def full(descriptor: int) -> None:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            it.sink.merge(it.table, changed, it.key, it.commit(2))
+        with pytest.raises(OSError, match="No space left"):
+            it.sink.append(it.table, changed, it.commit(2))
+    assert files(it) == before and it.rows() == [(1, "a", 1), (2, "b", 2)]
+    assert it.sink.merge(it.table, changed, it.key, it.commit(2))
+    assert it.rows() == [(1, "A", 3), (2, "b", 2), (3, "c", 4)]
 
 
 def test_turned_off_every_commit_has_a_spark_job(place: Make) -> None:

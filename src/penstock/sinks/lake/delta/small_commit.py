@@ -41,6 +41,7 @@ from penstock.sinks.lake.lookup import Unsearchable
 from penstock.sinks.refusals import is_recorded, refuse_replaced
 from penstock.sinks.rows import Rows
 from penstock.store.files import Folder, remove_quietly
+from penstock.store.late_files import LateFiles
 
 log = logging.getLogger(__name__)
 
@@ -56,12 +57,10 @@ class _New:
     files: Sequence[Action]
     keys: Sequence[pa.RecordBatch]
     commit: Commit
+    late: LateFiles
 
     def stored(self) -> list[File]:
         return [File.of(action["add"], self.folder) for action in self.files]
-
-    def locations(self) -> list[str]:
-        return [one.path for one in self.stored()]
 
 
 @dataclass(frozen=True)
@@ -126,15 +125,22 @@ class SmallCommits:
         ready = self._ready(table, snapshot)
         if ready is None:
             return False
-        written = with_keys(writer, keys, rows())
-        if written is None:
-            return False  # a zero date arrives as NULL, and two NULLs may be different dates
-        clustered = clustering(self._spark, snapshot)
-        files = [added(file, writer, clustered) for file in written[0]]
-        named = [keys.in_fields(batch) for batch in written[1]]
-        new = _New(writer.folder, files, named, commit)
-        table.index.add(new.stored())
-        with _removed_if_refused(new.folder, new.locations()):
+        locations: list[str] = []
+        with _removed_if_refused(table.folder, locations), LateFiles(table.folder.files) as late:
+            writer = writer.late(late)
+            written = with_keys(writer, keys, rows())
+            if written is None:
+                return False  # a zero date arrives as NULL, and two NULLs may be different dates
+            locations += [file.location for file in written.files]
+            clustered = clustering(self._spark, snapshot)
+            files = [added(file, writer, clustered) for file in written.files]
+            named = [keys.in_fields(batch) for batch in written.all_keys(keys)]
+            new = _New(writer.folder, files, named, commit, late)
+            known = written.by_file(keys)
+            if not known:
+                late.settle()
+            stored = new.stored()
+            table.index.add(stored, {one.location: known[one.path] for one in stored if one.path in known})
             while ready is not None:
                 try:
                     marked = table.index.rows_of(new.keys, ready[1])
@@ -148,7 +154,7 @@ class SmallCommits:
                     return True
                 except Py4JJavaError as error:
                     ready = self._once_more(table, ready, commit, error)
-        remove_quietly(new.folder.files, new.locations())
+        remove_quietly(table.folder.files, locations)
         return False
 
     def _commit(
@@ -161,6 +167,7 @@ class SmallCommits:
         marked: Sequence[Marked],
     ) -> None:
         actions = [*changes.actions, *new.files]
+        new.late.settle()
         version = self._commits.write(snapshot, new.commit, actions, reads=True)
         if version == live.version + 1:  # nothing else was committed in between
             after = live.after(version, [*changes.changed, *new.stored()], changes.removed)

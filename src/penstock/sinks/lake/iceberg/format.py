@@ -75,7 +75,7 @@ from penstock.sinks.lake.index.tables import Indexes, index_directory
 from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.sessions import Sessions, activate, java_map
 from penstock.sinks.refusals import check_directory, refuse_replaced
-from penstock.sinks.rows import Rows
+from penstock.sinks.rows import Newer, Rows
 from penstock.sinks.spark_sql import constant, holds, literal_form, quoted
 
 log = logging.getLogger(__name__)
@@ -88,6 +88,7 @@ class IcebergFormat:
     def __init__(self, options: IcebergOptions, spark: SparkSession, pipeline: str) -> None:
         self._options = options
         self._spark = spark
+        self._jvm: Any = spark._jvm
         self._commits = Commits(pipeline)
         self._catalog = Catalog(spark, options.catalog_name)
         self._access = Access(spark)
@@ -287,6 +288,8 @@ class IcebergFormat:
         fenced = self.generation(target)
         target = self.load(table)  # again, now that nobody else changes its files
         refuse_replaced(table, self.generation(target), fenced)
+        if isinstance(rows.kind, Newer) and self.is_empty(target):
+            return self.append_files(table, target, rows, commit)  # there is nothing to replace
         if self._classes.format_version(target) < 2 or not self._merges.write(
             table, target, rows, key, commit
         ):
@@ -447,10 +450,6 @@ class IcebergFormat:
         return self._spark.sql(f"SELECT * FROM {name}")
 
     # --------------------------------------------------------------------------------------------------------
-
-    @property
-    def _jvm(self) -> Any:
-        return self._spark._jvm
 
     def _path(self, table: TableId) -> Path:
         assert self._options.path is not None

@@ -41,6 +41,7 @@ from penstock.sinks.lake.lookup import Unsearchable
 from penstock.sinks.refusals import is_recorded, refuse_replaced
 from penstock.sinks.rows import Rows
 from penstock.store.files import remove_quietly
+from penstock.store.late_files import LateFiles
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ class _New:
     files: Sequence[WrittenFile]
     keys: Sequence[pa.RecordBatch]
     commit: Commit
+    late: LateFiles
 
 
 Ready = tuple[Any, Live]
@@ -95,9 +97,7 @@ class SmallCommits:
         if keys is None:
             return False
         if not key:
-            new = _New(writer, list(writer.files(rows.driver_side())), (), commit)
-            with removed_if_refused(writer.folder.files, _locations(new)):
-                self._add(target, None, new)
+            self._append(target, rows.driver_side, writer, commit)
             return True
         index = table_keys(self._indexes, self._classes, table, target, keys)
         one = _Table(table, index, generation(target))
@@ -108,6 +108,17 @@ class SmallCommits:
             return self._replace(one, target, rows.driver_side, writer, keys, commit)
         finally:
             index.changing.release()
+
+    def _append(
+        self, target: Any, rows: Callable[[], Iterable[pa.RecordBatch]], writer: FileWriter, commit: Commit
+    ) -> None:
+        locations: list[str] = []
+        files = writer.folder.files
+        with removed_if_refused(files, locations), LateFiles(files) as late:
+            writer = writer.late(late)
+            new = _New(writer, list(writer.files(rows())), (), commit, late)
+            locations += _locations(new)
+            self._add(target, None, new)
 
     def _replace(
         self,
@@ -121,12 +132,20 @@ class SmallCommits:
         index, ready = table.index, self._ready(table, target)
         if ready is None:
             return False
-        written = with_keys(writer, keys, rows())
-        if written is None:
-            return False  # a zero date arrives as NULL, and two NULLs may be different dates
-        new = _New(writer, written[0], [keys.in_fields(batch) for batch in written[1]], commit)
-        index.add(_described(target, new))
-        with removed_if_refused(writer.folder.files, _locations(new)):
+        locations: list[str] = []
+        files = writer.folder.files
+        with removed_if_refused(files, locations), LateFiles(files) as late:
+            writer = writer.late(late)
+            written = with_keys(writer, keys, rows())
+            if written is None:
+                return False  # a zero date arrives as NULL, and two NULLs may be different dates
+            locations += [file.location for file in written.files]
+            named = [keys.in_fields(batch) for batch in written.all_keys(keys)]
+            new = _New(writer, written.files, named, commit, late)
+            known = written.by_file(keys)
+            if not known:
+                late.settle()
+            index.add(_described(target, new), known)
             while ready is not None:
                 try:
                     marked = index.rows_of(new.keys, ready[1])
@@ -138,7 +157,7 @@ class SmallCommits:
                     return True
                 except Py4JJavaError as error:
                     ready = self._once_more(table, ready, commit, error)
-        remove_quietly(writer.folder.files, _locations(new))
+        remove_quietly(files, locations)
         return False
 
     def _once_more(self, table: _Table, before: Ready, commit: Commit, error: Py4JJavaError) -> Ready | None:
@@ -204,6 +223,7 @@ class SmallCommits:
                     index.live.expect(after)
                     index.remember(after, marked)
             self._commits.record(transaction, transaction.table(), new.commit)
+            new.late.settle()
             transaction.commitTransaction()
         if index is not None:
             index.committed()

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
@@ -77,6 +78,8 @@ class KeyReader(Protocol):
 
 
 L = TypeVar("L", bound=Lives)
+Keys = Mapping[str, Sequence[pa.RecordBatch]]
+"""The keys of all rows of data files, in their order and in the types of the index, by location."""
 
 
 class Indexes(Generic[L]):
@@ -224,22 +227,24 @@ class TableKeys(Generic[L]):
             for _ in pool.map(self.cover, parts(files, BUILD_ROWS)):
                 self.index.save()
 
-    def cover(self, files: Sequence[Stored]) -> None:
-        """Adds the rows of these files to the index."""
+    def cover(self, files: Sequence[Stored], known: Keys = MappingProxyType({})) -> None:
+        """Adds the rows of these files to the index. `known`: keys that need not be read."""
         reader, by_location = self.reader, {file.location: file for file in files}
         assert reader is not None, "the columns are known"
         for file in files:
-            if not reader.reads(file):
+            if file.location not in known and not reader.reads(file):
                 raise Unsearchable(f"{file.location} has columns of other types")
-        self.index.cover(
-            [Indexed(file.location, file.rows) for file in files],
-            lambda one: reader.batches(by_location[one.location]),
-        )
 
-    def add(self, files: Sequence[Stored]) -> None:
+        def keys(one: Indexed) -> Iterable[pa.RecordBatch]:
+            found = known.get(one.location)
+            return reader.batches(by_location[one.location]) if found is None else found
+
+        self.index.cover([Indexed(file.location, file.rows) for file in files], keys)
+
+    def add(self, files: Sequence[Stored], known: Keys) -> None:
         """Adds the rows of files that are about to be committed, while the caller goes on."""
         if files:
-            self._adding = self._adder.submit(self.cover, files)
+            self._adding = self._adder.submit(self.cover, files, known)
 
     def remember(self, live: Live, marked: Sequence[Marked]) -> None:
         """Keeps the vectors of `live`, which were just written, in memory."""
