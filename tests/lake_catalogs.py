@@ -16,13 +16,14 @@ from penstock.sinks.lake.iceberg.catalog_options import JdbcCatalog
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
 from penstock.testing.faulty_proxy import Fault, FaultyProxy
 from penstock.testing.servers.catalogs import HiveMetastore, Nessie
+from penstock.testing.servers.hdfs import HdfsCluster
 from penstock.testing.servers.s3 import KEY_ID, SECRET, Moto, S3Proxy
 
 DIRECTORY, JDBC_S3, REST_S3, HIVE, FAULTY_S3 = "directory", "jdbc-s3", "rest-s3", "hive", "faulty-s3"
-DELTA_S3, FAULTY_DELTA_S3 = "delta-s3", "faulty-delta-s3"
+DELTA_S3, FAULTY_DELTA_S3, HDFS = "delta-s3", "faulty-delta-s3", "hdfs"
 S3 = "s3"
 """Iceberg as in `jdbc-s3` and Delta as in `delta-s3`, in one session."""
-PLACES = (DIRECTORY, JDBC_S3, REST_S3, HIVE, FAULTY_S3, DELTA_S3, FAULTY_DELTA_S3, S3)
+PLACES = (DIRECTORY, JDBC_S3, REST_S3, HIVE, FAULTY_S3, DELTA_S3, FAULTY_DELTA_S3, S3, HDFS)
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -43,6 +44,9 @@ def iceberg_in(place: str, root: Path) -> Iterator[IcebergOptions]:
     is called `lake`. `root`: for what is on the local disk."""
     if place in (DIRECTORY, DELTA_S3, FAULTY_DELTA_S3):
         yield IcebergOptions(path=root / "iceberg")
+    elif place == HDFS:
+        with HdfsCluster() as hdfs:
+            yield catalog(type="hadoop", warehouse=f"{hdfs.url}/iceberg")
     elif place == HIVE:
         with HiveMetastore() as metastore:
             yield catalog(type="hive", uri=metastore.uri, warehouse=str(metastore.warehouse),

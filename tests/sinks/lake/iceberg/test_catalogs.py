@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.lake_catalogs import FAULTY_S3, HIVE, JDBC_S3, REST_S3, run_in
+from tests.lake_catalogs import FAULTY_S3, HDFS, HIVE, JDBC_S3, REST_S3, run_in
 
 CONFORMANCE = "tests/sinks/conformance"
 
@@ -18,7 +18,7 @@ WITHOUT: dict[str, str] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", [JDBC_S3, REST_S3, HIVE])
+@pytest.mark.parametrize("place", [JDBC_S3, REST_S3, HIVE, HDFS])
 def test_the_sink_keeps_its_promises_in_every_catalog(place: str) -> None:
     run_in(place, CONFORMANCE, "-k", f"iceberg{WITHOUT.get(place, '')}", seconds=3000)
 
