@@ -525,7 +525,8 @@ class LogEncoder:
     where the log begins. `tables`: only these (database and name); none: all but those of the server.
     `schema_ids`: of `avro` and `protobuf`, for example `penstock.encode.registry.SchemaIds`. Without it,
     schemas have ids from 1 on. `routes`: what decides the partitions of a table's messages (database, name,
-    route). An update that changes what decides is a deletion and an insertion."""
+    route). An update that changes what decides is a deletion and an insertion. `columns`: of a table
+    (database, name) only these columns (True, names), or all but these (False, names)."""
 
     def __init__(
         self,
@@ -537,6 +538,7 @@ class LogEncoder:
         tables: Sequence[tuple[str, str]] = (),
         schema_ids: SchemaIds | None = None,
         routes: Sequence[tuple[str, str, MessageRoute]] = (),
+        columns: Sequence[tuple[str, str, bool, Sequence[str]]] = (),
     ) -> None: ...
     def read(self, bytes: int = 1 << 20) -> EncodedMessages | list[dict[str, Any]] | None:
         """Messages, about `bytes` bytes and those of one event more; or the statements of one transaction

@@ -38,6 +38,14 @@ pub struct Table {
     pub map: TableMap,
     pub schema: Arc<TableSchema>,
     pub route: Option<Deciding>,
+    /// Columns that messages do not have.
+    pub omitted: Vec<usize>,
+}
+
+/// The columns of a table that messages have (`keep`), or that they do not have.
+pub struct Chosen {
+    pub keep: bool,
+    pub names: Vec<String>,
 }
 
 impl Table {
@@ -65,6 +73,7 @@ impl Table {
             map,
             schema,
             route: None,
+            omitted: Vec::new(),
         })
     }
 }
@@ -75,6 +84,18 @@ impl Table {
         let position =
             |name: &str| self.columns.iter().position(|column| column.schema.name.eq_ignore_ascii_case(name));
         self.route = route.map(|route| route.of(&self.key, position));
+        self
+    }
+
+    /// The same table, whose messages have the chosen columns.
+    pub fn choosing(mut self, chosen: Option<&Chosen>) -> Self {
+        let Some(chosen) = chosen else { return self };
+        let named = |index: &usize| {
+            let name = &self.columns[*index].schema.name;
+            chosen.names.iter().any(|one| one.eq_ignore_ascii_case(name))
+        };
+        self.omitted = (0..self.columns.len()).filter(|index| named(index) != chosen.keep).collect();
+        self.key.retain(|index| !self.omitted.contains(index));
         self
     }
 }

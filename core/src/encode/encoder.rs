@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::columns::Table;
+use super::columns::{Chosen, Table};
 use super::format::{is_whole, Change, EventFacts, Format};
 use super::image::Row;
 use super::json_form::whole_images_needed;
@@ -65,6 +65,7 @@ struct Tables {
     names: Vec<(String, String)>,
     numbers: HashMap<(String, String), u32>,
     routes: HashMap<(String, String), Route>,
+    chosen: HashMap<(String, String), Chosen>,
     /// By table id: the body of the map, and its table. None: it is not wanted.
     maps: HashMap<u64, (Vec<u8>, Option<Arc<Table>>)>,
 }
@@ -83,8 +84,9 @@ impl Tables {
         let table = match self.selection.has(map.database.as_bytes(), map.table.as_bytes()) {
             true => {
                 let table = self.table(map, event.offset)?;
-                let route = self.routes.get(&(table.database.clone(), table.name.clone()));
-                Some(Arc::new(table.routed(route)))
+                let name = (table.database.clone(), table.name.clone());
+                let (route, chosen) = (self.routes.get(&name), self.chosen.get(&name));
+                Some(Arc::new(table.routed(route).choosing(chosen)))
             }
             false => None,
         };
@@ -140,6 +142,11 @@ impl Encoder {
     /// What decides the partition of a table's messages. Before the first step.
     pub fn route(&mut self, database: &str, table: &str, route: Route) {
         self.tables.routes.insert((database.to_owned(), table.to_owned()), route);
+    }
+
+    /// The columns of a table's messages. Before the first step.
+    pub fn choose(&mut self, database: &str, table: &str, columns: Chosen) {
+        self.tables.chosen.insert((database.to_owned(), table.to_owned()), columns);
     }
 
     /// The schemas of the messages so far, and their ids.
@@ -322,6 +329,7 @@ fn rows(
     while !rows.images.is_empty() {
         let start = rows.images;
         row.read(&mut rows, &table.map)?;
+        row.omit(&table.omitted);
         if rows.images.position() == start.position() {
             return Err(start.fail(format!("a row event of {} with rows of no length", table.map.name())));
         }

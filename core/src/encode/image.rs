@@ -70,6 +70,17 @@ impl<'a> Image<'a> {
 }
 
 impl Row {
+    /// Leaves columns out, as if the log did not have them.
+    pub fn omit(&mut self, columns: &[usize]) {
+        for image in [&mut self.before, &mut self.after] {
+            for index in columns {
+                if let Some(place) = image.get_mut(*index) {
+                    *place = Place::Absent;
+                }
+            }
+        }
+    }
+
     /// Cuts the images of the next row. `rows.images` moves behind it. The cursor must be over the bytes that
     /// places count from, from its first byte on.
     pub fn read(&mut self, rows: &mut RowsEvent<'_>, map: &TableMap) -> Result<()> {

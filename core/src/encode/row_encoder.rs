@@ -199,5 +199,15 @@ fn table_of(schema: TableSchema) -> Result<Table> {
         columns: in_map,
         primary_key: Some(key.clone()),
     };
-    Ok(Table { number: 0, database, name, columns, key, map, schema: Arc::new(schema), route: None })
+    Ok(Table {
+        number: 0,
+        database,
+        name,
+        columns,
+        key,
+        map,
+        schema: Arc::new(schema),
+        route: None,
+        omitted: Vec::new(),
+    })
 }

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList};
 
 use super::segment_file::FileArgument;
+use crate::encode::columns::Chosen;
 use crate::encode::encoder::{Batch, Encoder, Step};
 use crate::encode::format::Format;
 use crate::encode::records::{records, Target};
@@ -65,8 +66,9 @@ impl LogEncoder {
     #[new]
     #[pyo3(signature = (
         parts, format, *, options = "{}", schemas = Vec::new(), tables = Vec::new(), schema_ids = None,
-        routes = Vec::new()
+        routes = Vec::new(), columns = Vec::new()
     ))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn new(
         parts: Vec<PartArgument>,
         format: &str,
@@ -75,6 +77,7 @@ impl LogEncoder {
         tables: Vec<(String, String)>,
         schema_ids: Option<Py<PyAny>>,
         routes: Vec<(String, String, RouteArgument)>,
+        columns: Vec<(String, String, bool, Vec<String>)>,
     ) -> PyResult<Self> {
         let schemas = schemas.iter().map(|json| TableSchema::from_json(json)).collect::<Result<_, _>>()?;
         let selection = Selection { tables: tables.into_iter().collect() };
@@ -83,6 +86,9 @@ impl LogEncoder {
         let mut encoder = Encoder::new(parts, format, schemas, selection);
         for (database, table, route) in routes {
             encoder.route(&database, &table, route_of(route)?);
+        }
+        for (database, table, keep, names) in columns {
+            encoder.choose(&database, &table, Chosen { keep, names });
         }
         Ok(Self(encoder))
     }

@@ -10,7 +10,7 @@ import json
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from penstock._core import DecodeError, EncodedMessages, LogEncoder, SchemaMismatch
 from penstock.errors import PenstockError, RelayLogCorrupt, TableError
@@ -44,13 +44,17 @@ class View:
     row_statements: bool
     transaction_entries: bool
     faithful: bool
+    columns: tuple[tuple[str, bool, tuple[str, ...]], ...]
+    """Of a table only these columns (True), or all but these."""
 
     @classmethod
     def of(cls, options: DestinationSection, tables: Filter, format: FeedFormat = "canal-entry") -> View:
         canal = format == "canal-entry"
+        pairs = ((True, options.columns), (False, options.exclude_columns))
+        columns = ((name, keep, tuple(names)) for keep, chosen in pairs for name, names in chosen.items())
         return cls(
             tables, format, options.ddl, options.row_statements, canal and options.transaction_entries,
-            canal and options.faithful,
+            canal and options.faithful, tuple(columns),
         )  # fmt: skip
 
 
@@ -61,6 +65,8 @@ class Feed:
         self._served = served
         self._view = view
         self._format_options = json.dumps({"faithful": view.faithful} if view.format == "canal-entry" else {})
+        columns = [(*name.split(".", 1), keep, names) for name, keep, names in view.columns]
+        self._columns: dict[str, Any] = {"columns": columns} if columns else {}
         self._skip = place.entries
         self._encoder: LogEncoder | None = None
         self._part_end = place.offset
@@ -86,7 +92,7 @@ class Feed:
             self._part_end, self._changes = part.range.end, deque(part.changes)
             self._encoder = LogEncoder(
                 part.parts, self._view.format, options=self._format_options, schemas=part.schemas,
-                tables=[(table.database, table.table) for table in part.tables] or _NO_TABLE,
+                tables=[(table.database, table.table) for table in part.tables] or _NO_TABLE, **self._columns,
             )  # fmt: skip
         try:
             step = self._encoder.read(size)

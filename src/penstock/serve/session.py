@@ -37,6 +37,8 @@ WAITING_MAX = 64
 """Requests that a client may send before it has read an answer. Clients send one, and an acknowledgement."""
 SEED_BYTES = 8
 """Bytes of the seed with which passwords are scrambled: what clients expect."""
+JOINED_BYTES_MAX = 16 * 1024
+"""Parts of an answer up to this size are sent together; larger ones from where they are, without a copy."""
 WRITE_S = 600.0
 """How long a client may take to read one answer. One that is stopped would keep the batch in memory."""
 
@@ -156,11 +158,20 @@ class Session:
         return packet
 
     async def _send(self, *parts: bytes) -> None:
-        transport = self._writer.transport
-        for part in parts:  # each is sent from where it is, if the client keeps up
-            self._writer.write(part)
-            if transport.get_write_buffer_size():
-                await asyncio.wait_for(self._writer.drain(), WRITE_S)
+        small: list[bytes] = []
+        for part in parts:
+            if len(part) < JOINED_BYTES_MAX:
+                small.append(part)
+                continue
+            await self._write(b"".join(small))
+            small = []
+            await self._write(part)
+        await self._write(b"".join(small))
+
+    async def _write(self, data: bytes) -> None:
+        self._writer.write(data)
+        if self._writer.transport.get_write_buffer_size():
+            await asyncio.wait_for(self._writer.drain(), WRITE_S)
 
     # login --------------------------------------------------------------------------------------------------
 

@@ -70,6 +70,10 @@ class DestinationSection(Section):
     can only narrow it."""
     exclude: str = ""
     """The same, for tables that are left out (Canal: the black filter)."""
+    columns: dict[str, list[str]] = Field({})
+    """By table, as `database.table`: the only columns that rows have."""
+    exclude_columns: dict[str, list[str]] = Field({})
+    """By table: columns that rows do not have."""
     start: StartAt = StartAt(at="latest")
     """Where a client begins that has not acknowledged anything yet."""
     batch: Literal["items", "bytes"] = "items"
@@ -90,6 +94,11 @@ class DestinationSection(Section):
             Filter((self.filter,), self.exclude)
         except BadFilter as error:
             raise ValueError(str(error)) from None
+        for name in (*self.columns, *self.exclude_columns):
+            if "." not in name:
+                raise ValueError(f"`{name}` is no table; write it as database.table")
+        if both := self.columns.keys() & self.exclude_columns.keys():
+            raise ValueError(f"`{min(both)}` has `columns` and `exclude_columns`; give one of them")
         return self
 
     @property
