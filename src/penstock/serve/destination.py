@@ -33,11 +33,50 @@ _CLIENT_ID = re.compile(r"^(?!running$|cluster$|parser?$|\.+$)[A-Za-z0-9._-]{1,6
 
 
 class Destinations(dict[str, "Destination"]):
-    """Those that this server serves. `elsewhere`: of the others in its file, what their clients are told."""
+    """Those that this server serves. `elsewhere`: of the others in its file, what their clients are told.
+    `stopped`: those that an operator has stopped; with other servers (`shared`), they come and go by
+    themselves."""
 
     def __init__(self) -> None:
         super().__init__()
         self.elsewhere: Mapping[str, str] = {}
+        self.stopped: dict[str, Destination | None] = {}
+        self.shared = False
+
+    def stop(self, name: str) -> None:
+        """Ends the connections of its clients, and serves it no more until `start`. Raises `KeyError`."""
+        if name in self.stopped:
+            return
+        if self.shared:
+            if name not in self and name not in self.elsewhere:
+                raise KeyError(name)
+            self.stopped[name] = None
+            return
+        one = self.pop(name)
+        self.stopped[name] = one
+        one.close()
+
+    def start(self, name: str) -> None:
+        """Raises `KeyError`."""
+        if name in self or (self.shared and name not in self.stopped and name in self.elsewhere):
+            return
+        one = self.stopped.pop(name)
+        if one is not None:
+            one.open()
+            self[name] = one
+
+    def absent(self, name: str) -> str | None:
+        """What clients of a destination are told that is not served here now. None: it does not exist."""
+        if name in self.elsewhere:
+            return self.elsewhere[name]
+        return f"{name} was stopped by an operator" if name in self.stopped else None
+
+    def states(self) -> dict[str, str]:
+        names = sorted({*self, *self.stopped, *self.elsewhere})
+        return {
+            name: "running" if name in self else "stopped" if name in self.stopped else self.elsewhere[name]
+            for name in names
+        }
 
 
 class Destination:
@@ -105,6 +144,10 @@ class Destination:
         for one in self.subscriptions.values():
             if one.owner is not None:
                 one.owner.dismiss()
+
+    def open(self) -> None:
+        """Serves it again behind `close`."""
+        self._alive = lambda: True
 
     async def settled(self) -> None:
         """Returns once what clients have acknowledged is stored. Raises `PenstockError`."""

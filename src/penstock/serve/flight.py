@@ -163,8 +163,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     def _allowed(self, context: Any, asked: Mapping[str, Any]) -> Destination:
         name = str(asked.get("destination", ""))
         rights = self._rights(context)
-        if name in rights and name not in self._destinations and name in self._destinations.elsewhere:
-            raise flight.FlightUnavailableError(self._destinations.elsewhere[name])
+        if name in rights and name not in self._destinations and (absent := self._destinations.absent(name)):
+            raise flight.FlightUnavailableError(absent)
         if name not in rights.of(self._destinations):
             raise flight.FlightUnauthorizedError(f"There is no destination {name[:100]!r} for this client.")
         try:

@@ -2,6 +2,7 @@
 
     GET /destinations/NAME/events?start=latest&filter=shop\\..*     as server-sent events, or by WebSocket
     GET /destinations/NAME/events?after=ID                         goes on behind a change; or Last-Event-ID
+    POST /destinations/NAME/stop, /destinations/NAME/start         of an operator; and GET /states, GET /logs
 
 Only what these requests need of HTTP/1.1 is here, with limits on everything that is read.
 """
@@ -20,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 from penstock.errors import PenstockError
 from penstock.serve import events, websocket
 from penstock.serve.access import EVERYTHING, Access, Denied, Rights
+from penstock.serve.admin import Admin, Forbidden
 from penstock.serve.batches import Place
 from penstock.serve.destination import Destination
 from penstock.serve.filters import BadFilter
@@ -44,6 +46,9 @@ _STATUS = {
 }  # fmt: skip
 
 
+_ADMIN = re.compile(r"/destinations/([^/]+)/(stop|start)")
+
+
 class _Refusal(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -53,9 +58,10 @@ class _Refusal(Exception):
 class Http:
     """`serve` is the callback of a listener."""
 
-    def __init__(self, destinations: Mapping[str, Destination], access: Access) -> None:
+    def __init__(self, destinations: Mapping[str, Destination], access: Access, admin: Admin) -> None:
         self._destinations = destinations
         self._access = access
+        self._admin = admin
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def end(self) -> None:
@@ -86,10 +92,17 @@ class Http:
         try:
             if len(head) > HEAD_BYTES_MAX:
                 raise _Refusal(400, "The request is too long.")
-            target, headers = _parsed(head)
+            method, target, headers = _parsed(head)
             url = urlsplit(target)
             query = {name: values[-1] for name, values in parse_qs(url.query).items()}
             address = (writer.get_extra_info("peername") or ("",))[0]
+            asked = _ADMIN.fullmatch(url.path) if method == "POST" else None
+            if asked is not None or (method == "GET" and url.path in ("/states", "/logs")):
+                self._admin.check(headers.get("authorization", ""))
+                await _send(writer, 200, self._administer(asked, url.path, query))
+                return
+            if method == "POST":
+                raise _Refusal(405, "Only GET is known here.")
             rights = EVERYTHING if url.path == "/health" else self._rights(headers, address)
             document = self._document(url.path, rights)
             if document is not None:
@@ -99,10 +112,21 @@ class Http:
             stream = events.WebSocket(headers) if websocket.wanted(headers) else events.ServerSent()
             changes = self._changes(url.path.split("/")[2], query, headers.get("last-event-id", ""))
             await events.send(changes, stream, reader, writer)
+        except Forbidden as error:
+            await _send(writer, 403, {"message": str(error)})
         except _Refusal as error:
             await _send(writer, error.status, {"message": str(error)})
         except (BadFilter, Refused, PenstockError, ValueError) as error:
             await _send(writer, 400, {"message": str(error)})
+
+    def _administer(self, asked: re.Match[str] | None, path: str, query: Mapping[str, str]) -> Any:
+        if asked is None:
+            lines = int(query.get("lines", 100))
+            return self._admin.states() if path == "/states" else self._admin.logs(lines)
+        try:
+            return self._admin.stop(asked[1]) if asked[2] == "stop" else self._admin.start(asked[1])
+        except KeyError:
+            raise _Refusal(404, "There is no such destination.") from None
 
     def _rights(self, headers: Mapping[str, str], address: str) -> Rights:
         if not self._access.needs_token:
@@ -135,19 +159,19 @@ class Http:
         return self._destinations[name].reader(query.get("filter", ""), start, "json")
 
 
-def _parsed(head: bytes) -> tuple[str, dict[str, str]]:
-    """The target of a request, and its headers by their names in small letters."""
+def _parsed(head: bytes) -> tuple[str, str, dict[str, str]]:
+    """The method and the target of a request, and its headers by their names in small letters."""
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
         raise _Refusal(400, "This is not HTTP/1.1.")
-    if words[0] != "GET":
-        raise _Refusal(405, "Only GET is known.")
+    if words[0] not in ("GET", "POST"):
+        raise _Refusal(405, "Only GET and POST are known.")
     headers = {}
     for line in lines[1:]:
         name, _, value = line.partition(":")
         headers[name.strip().lower()] = value.strip()
-    return words[1], headers
+    return words[0], words[1], headers
 
 
 async def _send(writer: asyncio.StreamWriter, status: int, document: Any) -> None:

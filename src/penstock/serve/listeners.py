@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
 from penstock.serve.access import Access
+from penstock.serve.admin import Admin
 from penstock.serve.destination import Destinations
 from penstock.serve.http import HEAD_BYTES_MAX, Http
 from penstock.serve.session import LOGIN_S, Session
@@ -48,6 +49,7 @@ class Listeners:
         self._destinations = Destinations()
         self._servers: list[asyncio.Server] = []
         self._http: Http | None = None
+        self._admin: Admin | None = None
         self._flight: FlightService | None = None
         self._sessions: dict[Session, asyncio.Task[None]] = {}
 
@@ -62,7 +64,10 @@ class Listeners:
     async def serve(self, destinations: Destinations) -> dict[str, str]:
         """Accepts clients from now on. Returns the addresses."""
         self._destinations = destinations
-        self._http = Http(destinations, self._access)
+        relay_log = self._config.relay_log.path
+        assert relay_log is not None
+        self._admin = Admin(destinations, self._config.admin_token, relay_log)
+        self._http = Http(destinations, self._access, self._admin)
         serving = {"canal": self._connected, "http": self._http.serve}
         addresses = {name: _address(listener) for name, listener in self._sockets.items()}
         for name, serve in serving.items():
@@ -95,6 +100,8 @@ class Listeners:
             server.close()
         if self._http is not None:
             self._http.end()
+        if self._admin is not None:
+            self._admin.close()
         for session in list(self._sessions):
             session.end()
         if self._flight is not None:

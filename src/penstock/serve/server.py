@@ -127,7 +127,7 @@ class Server:
 
     def _places(self) -> list[Offset]:
         """The offsets that clients go on from."""
-        known = list(self._destinations.values())
+        known = [*self._destinations.values(), *filter(None, self._destinations.stopped.values())]
         found = [one.place.offset for each in known for one in each.clients.values()]
         needs = None if self._failover is None else self._failover.needs
         return found if needs is None else [*found, needs]

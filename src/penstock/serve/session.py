@@ -307,8 +307,8 @@ class Session:
         if not name or not client_id:
             raise Refused("destination or clientId is null")
         found = self._destinations.get(name)
-        if found is None and name in self._rights and name in self._destinations.elsewhere:
-            raise Refused(self._destinations.elsewhere[name])
+        if found is None and name in self._rights and (absent := self._destinations.absent(name)):
+            raise Refused(absent)
         if found is None or name not in self._rights:
             raise Refused(f"there is no destination {name[:100]!r} for this user")
         return found

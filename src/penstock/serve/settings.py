@@ -201,6 +201,9 @@ class ServerConfig(Section):
     tokens: dict[str, TokenSection] = Field({})
     """By a name of your choice: what clients send as `Authorization: Bearer TOKEN` over HTTP and Arrow
     Flight. If there are any, HTTP needs one, but for `/health`. Flight needs one, or one of `users`."""
+    admin_token: Secret | None = None
+    """What HTTP requests of an operator send, who stops and starts destinations and reads logs. None: there
+    are no such requests."""
     tls: TlsSection | None = None
     """None: connections are not encrypted."""
     positions: PositionsSection

@@ -69,6 +69,9 @@ class Host(Protocol):
     ) -> None:
         """Serves a destination. `unplaced`: clients that cannot go on yet, and why."""
 
+    def stopped(self, name: str) -> bool:
+        """Whether an operator wants this server not to serve it."""
+
     def place(self, name: str, client_id: str, client: Subscribed) -> None:
         """A client can go on now."""
 
@@ -254,9 +257,9 @@ class Cluster:
             placed, unplaced = self._placed(name)
             places = [one.place.offset for one in placed.values()]
             self._needs[name] = min(places, default=self._served.end)
-            self._ready[name] = not unplaced
+            ready = self._ready[name] = not unplaced and not self._host.stopped(name)
             path = nodes.member(name, self._address)
-            self._unregister(path) if unplaced else self._register(path, b"")
+            self._register(path, b"") if ready else self._unregister(path)
 
     def _placed(self, name: str) -> tuple[dict[str, Subscribed], dict[str, str]]:
         """The clients that can go on here, and why others cannot."""
@@ -304,6 +307,11 @@ class Cluster:
             running = self._read_running(name)
             if running is not None and running.owner == self._session:  # its creation had no answer
                 self._zookeeper.answer(self._client.delete_async(nodes.running(name)))
+            return
+        if self._host.stopped(name):
+            if serving is not None:
+                self._unregister(nodes.member(name, self._address))
+                self._hand_over(name)
             return
         if serving is not None and running is not None and not running.active:
             self._yielded[name] = now

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from concurrent.futures import TimeoutError as NotDone
 from typing import Any, TypeVar
@@ -74,6 +74,7 @@ class Failover:
         self._cluster = Cluster(
             self._zookeeper, self.address, names, served, self._positions, self._host, about
         )
+        destinations.shared = True
         destinations.elsewhere = _Elsewhere(self._cluster, self._config, self.address)
         self._cluster.start()
 
@@ -99,6 +100,9 @@ class _Elsewhere(dict[str, str]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
 
     def __getitem__(self, name: str) -> str:
         address = self._cluster.running.get(name)
@@ -139,6 +143,9 @@ class LoopHost:
             )  # fmt: skip
 
         self._call(enter)
+
+    def stopped(self, name: str) -> bool:
+        return name in self._destinations.stopped
 
     def place(self, name: str, client_id: str, client: Subscribed) -> None:
         def place() -> None:

@@ -1,0 +1,82 @@
+"""What an operator may ask over HTTP: to stop and start destinations, and for the newest messages."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from penstock.failures.log_format import FORMAT
+from penstock.secret import Secret
+from penstock.serve.destination import Destinations
+from penstock.sources.supervisor import LOG_FILE
+
+LINES_MAX = 1000
+"""Messages that are kept in memory."""
+RECEIVER_BYTES = 64 * 1024
+"""Bytes of the receiver's log, from its end."""
+
+
+class Forbidden(Exception):
+    """With what the client is told."""
+
+
+class RecentLines(logging.Handler):
+    """Keeps the newest messages of this process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(asctime)s " + FORMAT))
+        self._lines: deque[str] = deque(maxlen=LINES_MAX)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(self.format(record))
+
+    def newest(self, count: int) -> list[str]:
+        return list(self._lines)[-count:] if count > 0 else []
+
+
+class Admin:
+    """`token`: what a request must have; None: all are refused. `relay_log`: where the receiver's log is."""
+
+    def __init__(self, destinations: Destinations, token: Secret | None, relay_log: Path) -> None:
+        self._destinations = destinations
+        self._token = token
+        self._relay_log = relay_log
+        self._lines = RecentLines()
+        logging.getLogger("penstock").addHandler(self._lines)
+
+    def close(self) -> None:
+        logging.getLogger("penstock").removeHandler(self._lines)
+
+    def check(self, authorization: str) -> None:
+        """Raises `Forbidden`."""
+        if self._token is None:
+            raise Forbidden("The server's file has no `admin_token`.")
+        expected = f"Bearer {self._token.reveal()}"
+        if not hmac.compare_digest(authorization.encode(), expected.encode()):
+            raise Forbidden("Send `Authorization: Bearer TOKEN` with `admin_token` of the server's file.")
+
+    def stop(self, name: str) -> dict[str, Any]:
+        """Raises `KeyError` for a name that this server does not have."""
+        self._destinations.stop(name)
+        return {"destination": name, "state": "stopped"}
+
+    def start(self, name: str) -> dict[str, Any]:
+        self._destinations.start(name)
+        return {"destination": name, "state": "running"}
+
+    def states(self) -> dict[str, str]:
+        """Of each destination: `running`, `stopped`, or what clients are told of it."""
+        return self._destinations.states()
+
+    def logs(self, count: int) -> dict[str, list[str]]:
+        path = self._relay_log / LOG_FILE
+        receiver: list[str] = []
+        if path.exists():
+            with path.open("rb") as file:
+                file.seek(max(0, path.stat().st_size - RECEIVER_BYTES))
+                receiver = file.read().decode(errors="replace").splitlines()[-count:]
+        return {"server": self._lines.newest(count), "receiver": receiver}
