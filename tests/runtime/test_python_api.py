@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -111,13 +108,3 @@ def test_an_error_in_the_background_is_raised_by_wait(shop: Database, tmp_path: 
     pipeline = Pipeline(wrong).run(background=True)
     with pytest.raises(PenstockError):
         pipeline.wait(60)
-
-
-@pytest.mark.slow
-def test_the_tutorial_runs_as_it_is() -> None:
-    script = Path(__file__).parents[2] / "examples" / "tutorial.py"
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "1 tables into jdbc" in done.stdout and "shop.orders" in done.stdout
-    left = Path(done.stdout.strip().rpartition("is in ")[2]).parent
-    shutil.rmtree(left)

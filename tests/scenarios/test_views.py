@@ -54,9 +54,9 @@ def shown(rows: list[Any]) -> list[tuple[str, ...]]:
     return sorted(tuple(str(value) for value in row) for row in rows)
 
 
-def difference(case: Scenario) -> str:
+def difference(case: Scenario, chosen: dict[str, str] | None = None) -> str:
     """The first view that differs from its query at the source."""
-    for name, sql in queries(case.database).items():
+    for name, sql in (chosen or queries(case.database)).items():
         expected = shown(case.server.query(sql))
         if case.sink == "iceberg":
             frame = case.spark.sql(f"SELECT * FROM lake.{case.namespace}.`{name}`")
