@@ -6,6 +6,7 @@ import com.zendesk.maxwell.producer.AbstractProducer;
 import com.zendesk.maxwell.producer.MaxwellKafkaProducer;
 import com.zendesk.maxwell.row.RowMap;
 import com.zendesk.maxwell.util.StoppableTask;
+import java.util.Map;
 
 /**
  * Maxwell with its own producer for Kafka, from a place of the log to the last message that the broker has
@@ -18,10 +19,11 @@ public final class MaxwellKafka {
             "--jdbc_options=useSSL=false", "--replica_server_id=94029", "--log_level=error",
             "--init_position=" + args[4] + ":" + args[5] + ":0", "--bootstrapper=none",
             "--filter=exclude: *.*, include: " + args[6] + ".*",
-            "--producer=kafka", "--kafka_topic=" + args[9], "--kafka.bootstrap.servers=" + args[8],
-            "--kafka.acks=all", "--kafka.compression.type=lz4", "--kafka.linger.ms=5",
-            "--kafka.batch.size=1000000", "--kafka.max.request.size=1048576", "--kafka.buffer.memory=67108864"
+            "--producer=kafka", "--kafka_topic=" + args[9], "--kafka.bootstrap.servers=" + args[8]
         });
+        config.getKafkaProperties().putAll(Map.of(
+                "acks", "all", "compression.type", "lz4", "linger.ms", "5", "batch.size", "1000000",
+                "max.request.size", "1048576", "buffer.memory", "67108864"));
         config.producerFactory = context -> new Watched(context, args);
         new Maxwell(config).run();
         System.err.println("Error: Maxwell ended before the log did");
