@@ -25,6 +25,7 @@ from penstock.sinks.lake.delta.registration import DELTA
 from penstock.sinks.lake.iceberg.registration import ICEBERG
 from penstock.sinks.opensearch.registration import OPENSEARCH
 from penstock.sinks.redis.registration import REDIS
+from penstock.sinks.redis_streams.registration import REDIS_STREAMS
 from penstock.sinks.sql.registration import JDBC
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ OWN: tuple[SinkKind[Any], ...] = (
     KAFKA,
     JDBC,
     REDIS,
+    REDIS_STREAMS,
     OPENSEARCH,
     CLICKHOUSE,
     PYTHON,

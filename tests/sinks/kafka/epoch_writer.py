@@ -1,11 +1,13 @@
-"""`python epoch_writer.py OPTIONS PIPELINE STATE EPOCHS SEED`: writes epochs 1 to EPOCHS to Kafka, as a
-pipeline does, and records each in the file STATE once it is written. Killed and started again, it continues.
+"""`python epoch_writer.py OPTIONS PIPELINE STATE EPOCHS SEED`: writes epochs 1 to EPOCHS to a sink that takes
+messages, as a pipeline does, and records each in the file STATE once it is written. Killed and started
+again, it continues.
 
 An epoch has the same messages whenever it is written: they depend on its number and the seed.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 from collections.abc import Iterator
@@ -17,6 +19,8 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks.base import Commit, LogMessage
 from penstock.sinks.kafka.registration import KafkaOptions
 from penstock.sinks.kafka.sink import KafkaSink
+from penstock.sinks.redis_streams.registration import RedisStreamsOptions
+from penstock.sinks.redis_streams.sink import RedisStreamsSink
 
 TABLES = ("one", "two", "three")
 
@@ -40,8 +44,22 @@ def messages(database: str, seed: int, epoch: int) -> Iterator[list[LogMessage]]
         ]
 
 
+def opened(options: str, pipeline: str) -> KafkaSink | RedisStreamsSink:
+    if json.loads(options)["type"] == "kafka":
+        return KafkaSink(KafkaOptions.model_validate_json(options), pipeline)
+    sink = RedisStreamsSink(RedisStreamsOptions.model_validate_json(options), pipeline)
+    backoff = Backoff(Schedule(first_s=0.1, max_s=1.0))
+    while True:
+        try:
+            sink.begin(0)
+            return sink
+        except TransientError:
+            backoff.failed()
+            backoff.wait()
+
+
 def main(options: str, pipeline: str, state: Path, epochs: int, seed: int) -> None:
-    sink = KafkaSink(KafkaOptions.model_validate_json(options), pipeline)
+    sink = opened(options, pipeline)
     database = f"d{pipeline[:8]}"
     schemas = [schema(database, table) for table in TABLES]
     backoff = Backoff(Schedule(first_s=0.1, max_s=1.0))

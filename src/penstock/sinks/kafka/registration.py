@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 from typing_extensions import Self
@@ -20,7 +19,8 @@ from penstock.sinks.kafka import canal_rules
 from penstock.sinks.kafka.names import TEMPLATE_NAMES, Renaming, safe_name, template_names, topic_name
 from penstock.sinks.kafka.routing import PartitionBy, Routing
 from penstock.sinks.kind import Probe, SinkKind, SinkOptions
-from penstock.sinks.schema_registry import BINARY_FORMATS, RegistryOptions
+from penstock.sinks.message_formats import check_format, format_options, tells_definitions
+from penstock.sinks.schema_registry import RegistryOptions
 from penstock.sinks.table_entries import Property, TableEntry, Texts, as_text
 
 if TYPE_CHECKING:
@@ -166,15 +166,7 @@ class KafkaOptions(SinkOptions):
 
     @model_validator(mode="after")
     def _format_is_known(self) -> Self:
-        from penstock._core import DecodeError, LogEncoder
-
-        try:
-            LogEncoder([], self.format, options=self.format_options)
-        except DecodeError as error:
-            raise ValueError(f"the {error.reason}; docs/formats.md lists formats and their options") from None
-        if (self.format in BINARY_FORMATS) != (self.registry is not None):
-            needs = "needs" if self.registry is None else "does not take"
-            raise ValueError(f"the format {self.format} {needs} a schema registry (`sink.registry`)")
+        check_format(self.format, self.format_options, self.registry)
         return self
 
     @model_validator(mode="after")
@@ -189,12 +181,7 @@ class KafkaOptions(SinkOptions):
     @property
     def format_options(self) -> str:
         """The format's options as the core takes them."""
-        fields: dict[str, Any] = {name.replace(".", "_"): value for name, value in self.options.items()}
-        if self.format in ("debezium", "cloudevents", *BINARY_FORMATS):
-            fields.setdefault("topic_prefix", self.source)
-        if self.single_rows:
-            fields["single_rows"] = True
-        return json.dumps(fields)
+        return format_options(self.format, self.options, self.source, single_rows=self.single_rows)
 
     @property
     def single_rows(self) -> bool:
@@ -227,9 +214,7 @@ class KafkaOptions(SinkOptions):
     @property
     def tells_definitions(self) -> bool:
         """Whether changed definitions have messages. Canal always tells them."""
-        options = {name.replace(".", "_"): value for name, value in self.options.items()}
-        wanted = {"maxwell": "output_ddl", "debezium": "include_schema_changes"}.get(self.format, "")
-        return self.format == "canal" or options.get(wanted) is True
+        return tells_definitions(self.format, self.options)
 
     @property
     def definitions_apart(self) -> bool:

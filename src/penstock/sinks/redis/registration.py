@@ -26,27 +26,22 @@ SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "
 KEY = "{key}"
 
 
-class RedisOptions(SinkOptions):
-    """Rows as keys of Redis or Valkey (docs/sinks-redis.md)."""
+class ServerOptions(SinkOptions):
+    """How the server is reached."""
 
-    type: Literal["redis"]
-    """Name of the sink."""
     url: str
     """The server: `redis://host:6379/0`, or `rediss://` for TLS. `valkey://`, `valkeys://`: the same."""
     user: str = ""
     """Account of the server's ACL. Empty: the default one."""
     password: Secret = Secret()
     """Its password; usually `${VARIABLE}`."""
-    key: str = "{database}:{table}:{key}"
-    """Name of a row's key. `{key}`, at its end, is the values of the table's key, joined by colons."""
-    value: Literal["hash", "json"] = "hash"
-    """`hash`: a hash with a field for each column that is not NULL. `json`: a text with one JSON object."""
     control: str = "penstock"
-    """Prefix of the sink's own keys, one for each table."""
+    """Prefix of the sink's own keys."""
     timeout: Milliseconds = Field(10_000, ge=100)
     """How long an answer of the server may take."""
     allow_eviction: bool = False
-    """Accept a server that removes keys when its memory is full. Rows are then missing without a word."""
+    """Accept a server that removes keys when its memory is full. What it removes is missing without a
+    word."""
 
     @field_validator("url")
     @classmethod
@@ -59,6 +54,32 @@ class RedisOptions(SinkOptions):
         if parts.path.strip("/") and not parts.path.strip("/").isdigit():
             raise ValueError("what follows the address is the number of a database: redis://host:6379/0")
         return value
+
+    def connection(self) -> dict[str, Any]:
+        """Arguments of the client. Contains the password as text."""
+        parts = urlsplit(self.url)
+        seconds = self.timeout / 1000
+        return {
+            "host": parts.hostname,
+            "port": parts.port or 6379,
+            "db": int(parts.path.strip("/") or 0),
+            "username": self.user or None,
+            "password": self.password.reveal() or None,
+            "ssl": SCHEMES[parts.scheme] == "rediss",
+            "socket_timeout": seconds,
+            "socket_connect_timeout": seconds,
+        }
+
+
+class RedisOptions(ServerOptions):
+    """Rows as keys of Redis or Valkey (docs/sinks-redis.md)."""
+
+    type: Literal["redis"]
+    """Name of the sink."""
+    key: str = "{database}:{table}:{key}"
+    """Name of a row's key. `{key}`, at its end, is the values of the table's key, joined by colons."""
+    value: Literal["hash", "json"] = "hash"
+    """`hash`: a hash with a field for each column that is not NULL. `json`: a text with one JSON object."""
 
     @field_validator("key")
     @classmethod
@@ -78,44 +99,29 @@ class RedisOptions(SinkOptions):
     def place(self, table: TableId) -> tuple[str, ...] | None:
         return (self.prefix(table),)
 
-    def connection(self) -> dict[str, Any]:
-        """Arguments of the client. Contains the password as text."""
-        parts = urlsplit(self.url)
-        seconds = self.timeout / 1000
-        return {
-            "host": parts.hostname,
-            "port": parts.port or 6379,
-            "db": int(parts.path.strip("/") or 0),
-            "username": self.user or None,
-            "password": self.password.reveal() or None,
-            "ssl": SCHEMES[parts.scheme] == "rediss",
-            "socket_timeout": seconds,
-            "socket_connect_timeout": seconds,
-        }
-
 
 def escaped(text: str) -> str:
     """A part of a key's name, in which colons mean nothing."""
     return text.replace("%", "%25").replace(":", "%3A")
 
 
-def _check_installed() -> None:
+def check_installed(sink: str) -> None:
     if importlib.util.find_spec("redis") is None:
         raise ConfigError(
-            "The sink redis needs the package redis, which is not installed.",
+            f"The sink {sink} needs the package redis, which is not installed.",
             hint="pip install 'penstock[redis]'",
         )
 
 
 def _open(options: RedisOptions, spark: SparkSession, pipeline: str, shards: Shards) -> Sink:
-    _check_installed()
+    check_installed("redis")
     from penstock.sinks.redis.sink import RedisSink
 
     return RedisSink(options, spark, pipeline)
 
 
 def _probe(options: RedisOptions, conf: Mapping[str, str]) -> Probe:
-    _check_installed()
+    check_installed("redis")
     from penstock.sinks.redis.probe import probe
 
     return probe(options)

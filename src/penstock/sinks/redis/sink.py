@@ -27,7 +27,7 @@ import redis
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.errors import ConfigError, DriverReplaced, TableError, TransientError
+from penstock.errors import DriverReplaced, TableError
 from penstock.model.change import DELETED, PRESENT, SEQUENCE
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
@@ -50,6 +50,7 @@ from penstock.sinks.redis import scripts, values
 from penstock.sinks.redis.evolve import evolved_hash, evolved_object
 from penstock.sinks.redis.faults import explained
 from penstock.sinks.redis.registration import RedisOptions, escaped
+from penstock.sinks.redis.server import check_server
 from penstock.sinks.refusals import (
     check_pipeline,
     is_recorded,
@@ -89,19 +90,7 @@ class RedisSink:
     # Sink ---------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        try:
-            with self._explained(f"The server {self._options.url} cannot be used"):
-                memory = self._client.info("memory")
-        except TransientError as error:
-            raise ConfigError(error.message, hint="Start it, or correct `sink.url`.") from None
-        policy = str(memory.get("maxmemory_policy", "noeviction"))
-        evicts = memory.get("maxmemory") and policy != "noeviction"
-        if evicts and not self._options.allow_eviction:
-            raise ConfigError(
-                f"The server {self._options.url} removes keys when its memory is full ({policy}). Rows would "
-                "be missing, and nobody would know.",
-                hint="Set its maxmemory-policy to noeviction, or accept that by `sink.allow_eviction: true`.",
-            )
+        check_server(self._client, self._options)
 
     def open(self, table: TableId) -> TargetState:
         prefix = self._options.prefix(table)

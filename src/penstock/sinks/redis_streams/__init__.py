@@ -1,0 +1,1 @@
+"""The sink `redis-streams`: messages in streams of Redis or Valkey."""
