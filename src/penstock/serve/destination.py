@@ -42,6 +42,22 @@ class Destinations(dict[str, "Destination"]):
         self.elsewhere: Mapping[str, str] = {}
         self.stopped: dict[str, Destination | None] = {}
         self.shared = False
+        self.mark = ""
+        """Of the relay log. With other servers, it is part of the places that readers keep themselves: in the
+        log of another server they mean something else."""
+
+    def text_of(self, place: Place) -> str:
+        return f"{place}@{self.mark}" if self.mark else str(place)
+
+    def place_of(self, text: str) -> Place:
+        """Raises `ValueError` for what is no place, and `Refused` for one of another server."""
+        place, _, mark = text.partition("@")
+        if mark != self.mark:
+            raise Refused(
+                f"the place {text[:64]!r} is not one of this server's relay log; begin at a `start`, or use "
+                "a client id, whose place all servers know"
+            )
+        return Place.parse(place)
 
     def stop(self, name: str) -> None:
         """Ends the connections of its clients, and serves it no more until `start`. Raises `KeyError`."""

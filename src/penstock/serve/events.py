@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from penstock.errors import PenstockError
@@ -27,11 +28,15 @@ UNREAD_BYTES_MAX = 64 * 1024
 """A client that has not read so much gets no answers to its pings."""
 
 
+Render = Callable[[Block], bytes]
+
+
 class Stream(Protocol):
     """How changes are written to a connection."""
 
     def begin(self) -> bytes: ...
-    def block(self, block: Block) -> bytes: ...
+    @property
+    def block(self) -> Render: ...
     def quiet(self) -> bytes: ...
     def failed(self, message: str) -> bytes: ...
 
@@ -66,28 +71,41 @@ async def send(
             await asyncio.wait_for(writer.drain(), WRITE_S)
 
 
-def _places(block: Block) -> Iterator[tuple[str, bytes]]:
-    """Each change with its id, the place behind it."""
+def _places(block: Block, mark: str) -> Iterator[tuple[str, bytes]]:
+    """Each change with its id, the place behind it (see `Destinations.mark`)."""
+    end = f"@{mark}" if mark else ""
     for piece in block.pieces:
         for number, value in enumerate(piece.entries, 1):
-            yield str(piece.place(number)), value
+            yield f"{piece.place(number)}{end}", value
 
 
-def _server_sent(block: Block) -> bytes:
-    return b"".join(b"id: %s\ndata: %s\n\n" % (place.encode(), value) for place, value in _places(block))
+@functools.cache
+def _server_sent(mark: str) -> Render:
+    """The same function for all readers: a block keeps what it returned."""
+
+    def render(block: Block) -> bytes:
+        found = _places(block, mark)
+        return b"".join(b"id: %s\ndata: %s\n\n" % (place.encode(), value) for place, value in found)
+
+    return render
 
 
-def _messages(block: Block) -> bytes:
-    return b"".join(
-        websocket.frame(websocket.TEXT, b'{"id":"%s","change":%s}' % (place.encode(), value))
-        for place, value in _places(block)
-    )
+@functools.cache
+def _messages(mark: str) -> Render:
+    def render(block: Block) -> bytes:
+        return b"".join(
+            websocket.frame(websocket.TEXT, b'{"id":"%s","change":%s}' % (place.encode(), value))
+            for place, value in _places(block, mark)
+        )
+
+    return render
 
 
 class ServerSent:
     """https://html.spec.whatwg.org/multipage/server-sent-events.html"""
 
-    block = staticmethod(_server_sent)
+    def __init__(self, mark: str) -> None:
+        self.block = _server_sent(mark)
 
     def begin(self) -> bytes:
         return (
@@ -106,10 +124,9 @@ class ServerSent:
 
 
 class WebSocket:
-    block = staticmethod(_messages)
-
-    def __init__(self, headers: Mapping[str, str]) -> None:
+    def __init__(self, headers: Mapping[str, str], mark: str) -> None:
         """Raises `ValueError`."""
+        self.block = _messages(mark)
         self._answer = websocket.handshake(headers)
 
     def begin(self) -> bytes:

@@ -28,7 +28,7 @@ from pyarrow import flight
 
 from penstock.errors import PenstockError
 from penstock.serve.access import EVERYTHING, Access, Denied
-from penstock.serve.batches import Block, Place
+from penstock.serve.batches import Block
 from penstock.serve.destination import OF_FLIGHT, Destination, Destinations
 from penstock.serve.events import READ_BYTES
 from penstock.serve.filters import BadFilter
@@ -206,7 +206,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
                 if stream.gone.is_set():
                     raise flight.FlightUnavailableError("The server is ending, or another client has come.")
                 if blocks or time.monotonic() > said + QUIET_S:
-                    yield from _messages(blocks, batch)
+                    yield from self._messages(blocks, batch)
                     said = time.monotonic()
         finally:
             self._loop.call_soon_threadsafe(self._release, stream)
@@ -218,7 +218,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         self._streams.add(stream)
         changes: Reader | None = None
         try:
-            changes = self._call(_reader(destination, asked))
+            changes = self._call(self._reader(destination, asked))
             yield _NOTHING, _metadata(session=stream.session)
             said = time.monotonic()
             while not context.is_cancelled():
@@ -226,12 +226,20 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
                 if self._ended.done():
                     raise flight.FlightUnavailableError("The server is ending.")
                 if blocks or time.monotonic() > said + QUIET_S:
-                    yield from _messages(blocks, None)
+                    yield from self._messages(blocks, None)
                     said = time.monotonic()
         finally:
             self._streams.discard(stream)
             if changes is not None:
                 self._loop.call_soon_threadsafe(changes.close)
+
+    def _messages(self, blocks: list[Block], batch: int | None) -> Iterator[tuple[pa.RecordBatch, bytes]]:
+        if not blocks:
+            yield _NOTHING, _metadata()
+        for number, block in enumerate(blocks, 1):
+            position = self._destinations.text_of(block.place)
+            more = number < len(blocks)
+            yield block.rendered(_rows), _metadata(batch=batch, position=position, more=more)
 
     # in the event loop --------------------------------------------------------------------------------------
 
@@ -271,6 +279,12 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     async def _reports(self, names: list[str]) -> dict[str, Any]:
         return {name: self._destinations[name].report() for name in names}
 
+    async def _reader(self, destination: Destination, asked: Mapping[str, Any]) -> Reader:
+        start, filter = asked.get("start", "latest"), str(asked.get("filter", ""))
+        if isinstance(start, str) and start[:1].isdigit():
+            return destination.reader(filter, self._destinations.place_of(start), "json")
+        return destination.reader(filter, StartAt.model_validate(start), "json")
+
     async def _next(self, changes: Reader) -> list[Block]:
         """What follows; nothing if there is none for a second."""
         blocks = changes.ready()
@@ -281,22 +295,6 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             await changes.wait(WAIT_S, self._ended)
             blocks = changes.ready()
         return blocks or []
-
-
-async def _reader(destination: Destination, asked: Mapping[str, Any]) -> Reader:
-    start = asked.get("start", "latest")
-    place = isinstance(start, str) and start[:1].isdigit()
-    return destination.reader(
-        str(asked.get("filter", "")), Place.parse(start) if place else StartAt.model_validate(start), "json"
-    )
-
-
-def _messages(blocks: list[Block], batch: int | None) -> Iterator[tuple[pa.RecordBatch, bytes]]:
-    if not blocks:
-        yield _NOTHING, _metadata()
-    for number, block in enumerate(blocks, 1):
-        last = number == len(blocks)
-        yield block.rendered(_rows), _metadata(batch=batch, position=str(block.place), more=not last)
 
 
 def _metadata(**fields: Any) -> bytes:

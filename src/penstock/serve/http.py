@@ -22,8 +22,7 @@ from penstock.errors import PenstockError
 from penstock.serve import events, websocket
 from penstock.serve.access import EVERYTHING, Access, Denied, Rights
 from penstock.serve.admin import Admin, Forbidden
-from penstock.serve.batches import Place
-from penstock.serve.destination import Destination
+from penstock.serve.destination import Destinations
 from penstock.serve.filters import BadFilter
 from penstock.serve.mysql import StartAt
 from penstock.serve.reader import Reader
@@ -58,7 +57,7 @@ class _Refusal(Exception):
 class Http:
     """`serve` is the callback of a listener."""
 
-    def __init__(self, destinations: Mapping[str, Destination], access: Access, admin: Admin) -> None:
+    def __init__(self, destinations: Destinations, access: Access, admin: Admin) -> None:
         self._destinations = destinations
         self._access = access
         self._admin = admin
@@ -109,7 +108,8 @@ class Http:
                 await _send(writer, 200, document)
                 return
             stream: events.Stream
-            stream = events.WebSocket(headers) if websocket.wanted(headers) else events.ServerSent()
+            mark = self._destinations.mark
+            stream = events.WebSocket(headers, mark) if websocket.wanted(headers) else events.ServerSent(mark)
             changes = self._changes(url.path.split("/")[2], query, headers.get("last-event-id", ""))
             await events.send(changes, stream, reader, writer)
         except Forbidden as error:
@@ -155,7 +155,11 @@ class Http:
         if unknown or query.get("format", "json") != "json":
             raise _Refusal(400, "Known parameters: start, after, filter, format=json.")
         last = last or query.get("after", "")
-        start = Place.parse(last) if last else StartAt.model_validate(query.get("start", "latest"))
+        start = (
+            self._destinations.place_of(last)
+            if last
+            else StartAt.model_validate(query.get("start", "latest"))
+        )
         return self._destinations[name].reader(query.get("filter", ""), start, "json")
 
 

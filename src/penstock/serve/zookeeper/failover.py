@@ -75,6 +75,7 @@ class Failover:
             self._zookeeper, self.address, names, served, self._positions, self._host, about
         )
         destinations.shared = True
+        destinations.mark = served.id[:8]
         destinations.elsewhere = _Elsewhere(self._cluster, self._config, self.address)
         self._cluster.start()
 
