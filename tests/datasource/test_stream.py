@@ -159,6 +159,10 @@ def test_a_query_ends_where_columns_change_and_goes_on_with_the_new_ones(
     stream.start()
     stream.wait(3)
     assert stream.rows("id", "a", "b")[-1] == (3, 3, 3)
+    mysql.execute("INSERT INTO t VALUES (4, 4, 4)", "DROP TABLE t")
+    with pytest.raises(Exception, match=r"cannot be followed any further: .*dropped"):
+        stream.wait(9)
+    assert stream.rows("id")[-1] == (4,)
 
 
 def test_state_and_checkpoint_go_together(following: Make, mysql: Database) -> None:

@@ -13,7 +13,7 @@ from penstock.datasource.options import CdcOptions
 from penstock.datasource.partitions import arrow_schema
 from penstock.errors import TableError
 from penstock.model.schema import TableSchema
-from penstock.model.table import Parked, TableState
+from penstock.model.table import Dropped, Parked, Removed, TableState
 from penstock.state import StateStore
 
 REPORTED = "mysql_cdc definition"
@@ -51,15 +51,19 @@ class EndsOfOne:
 
     def is_there(self) -> bool:
         table = self._state.table(self._options.table_id)
-        if table is None or table.parked is not None:
+        if table is None or table.gone or table.parked is not None:
             return True
         known, types = TableSchema.from_json(self._state.meta(REPORTED) or "{}"), self._options.types
         return not arrow_schema(known, types).equals(arrow_schema(table.schema, types))
 
     def report(self) -> TableError:
         table = self._state.table(self._options.table_id)
-        if table is None or table.parked is not None:
-            reason, hint = ("it is gone", "") if table is None or table.parked is None else _why(table.parked)
+        if table is None or table.gone or table.parked is not None:
+            reason, hint = "it is gone.", ""
+            if table is not None and isinstance(table.phase, Dropped | Removed):
+                reason = table.phase.reason or reason
+            elif table is not None and table.parked is not None:
+                reason, hint = _why(table.parked)
             return TableError(
                 f"{self._options.table} cannot be followed any further: {reason}",
                 hint=f"{hint} Begin anew, with a new folder in `state` and a new checkpoint.".strip(),

@@ -5,7 +5,8 @@ its digest, and views use this copy until the next one is there. So all refreshe
 also after a kill, and what has changed is known: the rows of one copy that the other one lacks.
 
 The state stores which copies are the present ones, and counts how often that has changed. The count is the
-step of a view's commits. So a view is written again for a new copy, although the epoch is the same.
+step of a view's commits. So a view is written again for a new copy, although the epoch is the same. Steps are
+limited, so after `COUNT_MAX` changes the count begins anew in another round, for which views are made anew.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 FOLDER = "dimensions"
+COUNT_MAX = 60_000
+"""Delta's transaction identifiers have 16 bits for the step of a commit."""
 _STATE = "dimensions"
-"""Key of the state: `{count, present: {name: digest}}`."""
+"""Key of the state: `{count, round, present: {name: digest}}`."""
 
 
 class Dimensions:
@@ -55,6 +58,7 @@ class Dimensions:
         """Why a dimension could not be read the last time."""
         known = json.loads(state.meta(_STATE) or "{}")
         self.count: int = known.get("count", 0)
+        self.round: int = known.get("round", 0)
         present: dict[str, str] = known.get("present", {})
         self._present = {name: digest for name, digest in present.items() if self._path(digest).exists()}
 
@@ -83,7 +87,10 @@ class Dimensions:
             self._read_at[name] = time.monotonic()
         if found != self._present:
             self.count, self._present = self.count + 1, found
-            self._state.set_meta(_STATE, json.dumps({"count": self.count, "present": found}))
+            if self.count > COUNT_MAX:
+                self.count, self.round = 0, self.round + 1
+            known = {"count": self.count, "round": self.round, "present": found}
+            self._state.set_meta(_STATE, json.dumps(known))
 
     def version(self, name: str) -> str:
         """The present copy. Raises `ConfigError` if there is none."""

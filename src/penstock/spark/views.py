@@ -148,21 +148,23 @@ class Views:
         versions |= {str(table): self._dimensions.version(one) for table, one in dimensions.items()}
         wrong = " ".join(filter(None, map(self._dimensions.errors.get, dimensions.values())))
         before = json.loads(self._state.meta(VIEW + name) or "{}")
-        if before == (now := {"rule": rule.digest, "versions": versions}):
+        made_by = f"{rule.digest}/{self._dimensions.round}" if dimensions else rule.digest
+        if before == (now := {"rule": made_by, "versions": versions}):
             return wrong
         epoch = max(state.last_epoch for state in states)
         commit = Commit(self._state.uuid, epoch, self._dimensions.count if dimensions else 0)
         at = self._state.applied_offset() or Offset(0)
-        self._write(view, before, versions, commit, at)
+        self._write(view, before, now, commit, at)
         self._state.set_meta(VIEW + name, json.dumps(now))
         return wrong
 
     def _write(
-        self, view: _View, before: dict[str, Any], versions: Versions, commit: Commit, at: Offset
+        self, view: _View, before: dict[str, Any], now: dict[str, Any], commit: Commit, at: Offset
     ) -> None:
+        versions: Versions = now["versions"]
         result = self._query(view, self._frames(view, versions))
         way = way_of(result, view.keys, view.rule.key)
-        fits = before.get("rule") == view.rule.digest and self._fits(view, result)
+        fits = before.get("rule") == now["rule"] and self._fits(view, result)
         if not fits:
             self._make(view, result)
         elif isinstance(way, ByKeys):

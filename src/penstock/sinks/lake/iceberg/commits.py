@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.sinks.base import COMPLETE_UNTIL, Commit
+from penstock.sinks.lake.iceberg.branch import OnBranch
 from penstock.sinks.lake.iceberg.catalog import may_remove_files
 
 COMMIT = "penstock.commit"
@@ -67,7 +68,8 @@ class Commits:
             snapshot = target.currentSnapshot()
             at = 0 if snapshot is None else snapshot.snapshotId()
             change.set(property_of(commit.source), f"{commit}@{at}")
-            if commit.complete_until and not commit.source:
+            # A property is one of the whole table, also of branches and of what other shards have.
+            if commit.complete_until and not commit.source and not isinstance(target, OnBranch):
                 change.set(COMPLETE_UNTIL, commit.complete_until)
             elif commit.complete_until == "" and target.properties().get(COMPLETE_UNTIL) is not None:
                 change.remove(COMPLETE_UNTIL)
