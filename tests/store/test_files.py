@@ -38,7 +38,7 @@ def write(folder: Folder, content: bytes, *, piece: int = 1 << 20) -> str:
     return location
 
 
-@pytest.mark.parametrize("size", [0, 1, 70_000, PART, PART + 1, 2 * PART + 12345])
+@pytest.mark.parametrize("size", [0, 1, 70_000, PART + 1, 2 * PART, 2 * PART + 1, 3 * PART + 12345])
 def test_what_was_written_is_read_back(folder: Folder, size: int) -> None:
     content = bytes(number % 251 for number in range(1000)) * (size // 1000 + 1)
     content = content[:size]
@@ -65,7 +65,7 @@ def test_pyarrow_reads_and_writes_parquet(folder: Folder) -> None:
 
 
 def test_an_error_in_the_middle_leaves_no_file(folder: Folder) -> None:
-    for size in (10, 2 * PART):
+    for size in (10, 3 * PART):
         location = folder.new(".bin")
         with pytest.raises(RuntimeError, match="in the middle"), folder.files.create(location) as file:
             file.write(bytes(size))
@@ -93,7 +93,7 @@ def test_another_process_can_use_it_without_a_secret_in_what_is_sent(folder: Fol
     assert there.files.read(location, 0, 7) == b"content"
 
 
-@pytest.mark.parametrize("size", [1000, 2 * PART])
+@pytest.mark.parametrize("size", [1000, 4 * PART])
 def test_faults_of_the_network_are_lived_through(proxy: FaultyProxy, url: str, size: int) -> None:
     folder = Folder(ObjectFiles(options(proxy.url, request=5)), url)
     for fault in (Fault("answer"), Fault("lost answer"), Fault("reset in the middle")):

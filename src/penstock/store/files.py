@@ -138,7 +138,7 @@ class ObjectFiles:
     @contextmanager
     def create(self, location: str) -> Iterator[NewFile]:
         store, key = self._place(location)
-        with new_object(store, key, self.options.part_bytes) as file:
+        with new_object(store, key, self.options.whole_bytes) as file:
             yield file
 
     def source(self, location: str, size: int | None = None) -> Any:
@@ -195,10 +195,10 @@ def object_source(store: Store, key: str, size: int | None = None) -> Any:
 
 
 @contextmanager
-def new_object(store: Store, key: str, part_bytes: int) -> Iterator[NewFile]:
+def new_object(store: Store, key: str, whole_bytes: int) -> Iterator[NewFile]:
     """An object that appears when the block ends, and does not after an exception. It is sent with one
-    request unless it is larger than `part_bytes`."""
-    file = _NewObject(store, key, part_bytes)
+    request unless it is larger than `whole_bytes`."""
+    file = _NewObject(store, key, whole_bytes)
     try:
         yield file
         file.finish()
@@ -208,12 +208,12 @@ def new_object(store: Store, key: str, part_bytes: int) -> Iterator[NewFile]:
 
 
 class _NewObject:
-    """Sends an object with one request, unless it is larger than a part."""
+    """Sends an object with one request, unless it is larger than `whole_bytes`."""
 
-    def __init__(self, store: Store, key: str, part_bytes: int) -> None:
+    def __init__(self, store: Store, key: str, whole_bytes: int) -> None:
         self._store = store
         self._key = key
-        self._part_bytes = part_bytes
+        self._whole_bytes = whole_bytes
         self._first = bytearray()
         self._upload: Upload | None = None
         self._size = 0
@@ -222,7 +222,7 @@ class _NewObject:
     def write(self, data: Data) -> int:
         size = memoryview(data).nbytes
         self._size += size
-        if self._upload is None and self._size <= self._part_bytes:
+        if self._upload is None and self._size <= self._whole_bytes:
             self._first += data
             return size
         if self._upload is None:

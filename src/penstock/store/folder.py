@@ -34,8 +34,8 @@ class StoreFiles:
 
     @contextmanager
     def create(self, location: str) -> Iterator[NewFile]:
-        part = 0 if self._is_local else StoreOptions().part_bytes
-        with new_object(self.store, location, part) as file:
+        whole = 0 if self._is_local else StoreOptions().whole_bytes
+        with new_object(self.store, location, whole) as file:
             yield file
 
     def source(self, location: str, size: int | None = None) -> Any:

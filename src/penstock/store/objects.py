@@ -73,11 +73,13 @@ class ObjectStore:
 
     def put(self, key: str, data: Data) -> Version:
         path = self.location.path(key)
-        if len(data) > self.options.part_bytes:
+        if len(data) > self.options.whole_bytes:
             with self.upload(key) as upload:
                 upload.write(data)
                 return upload.finish()
-        result = self._do(lambda client: client.put(path, data, use_multipart=False), "written", key, "write")
+        result = self._do(
+            lambda client: client.put(path, data, use_multipart=False), "written", key, "write", len(data)
+        )
         return self._version(result)
 
     def put_if_absent(self, key: str, data: Data) -> Version:
@@ -228,7 +230,7 @@ class ObjectStore:
 
     # with the library below
 
-    def _do(self, request: Callable[[Client], T], what: str, key: str, use: Use = "read") -> T:
+    def _do(self, request: Callable[[Client], T], what: str, key: str, use: Use = "read", size: int = 0) -> T:
         def attempt(client: Client) -> T:
             try:
                 return request(client)
@@ -237,7 +239,7 @@ class ObjectStore:
             except Exception as error:
                 raise Failed(self._fault(error, what, key)) from None
 
-        return self._retried(attempt, use)
+        return self._retried(attempt, use, size)
 
     def _retried(self, attempt: Callable[[Client], T], use: Use, size: int = 0) -> T:
         def between(fault: Fault) -> None:

@@ -97,7 +97,7 @@ class SmallCommits:
         if keys is None:
             return False
         if not key:
-            self._append(target, rows.driver_side, writer, commit)
+            self._append(table, target, rows.driver_side, writer, commit)
             return True
         index = table_keys(self._indexes, self._classes, table, target, keys)
         one = _Table(table, index, generation(target))
@@ -110,15 +110,32 @@ class SmallCommits:
             index.changing.release()
 
     def _append(
-        self, target: Any, rows: Callable[[], Iterable[pa.RecordBatch]], writer: FileWriter, commit: Commit
+        self,
+        table: TableId,
+        target: Any,
+        rows: Callable[[], Iterable[pa.RecordBatch]],
+        writer: FileWriter,
+        commit: Commit,
     ) -> None:
         locations: list[str] = []
-        files = writer.folder.files
+        files, keys = writer.folder.files, self._identifier(writer, target)
         with removed_if_refused(files, locations), LateFiles(files) as late:
             writer = writer.late(late)
-            new = _New(writer, list(writer.files(rows())), (), commit, late)
+            written = None if keys is None else with_keys(writer, keys, rows())
+            found = list(writer.files(rows())) if written is None else written.files
+            new = _New(writer, found, (), commit, late)
             locations += _locations(new)
+            if keys is not None and written is not None and (known := written.by_file(keys)):
+                table_keys(self._indexes, self._classes, table, target, keys).add(
+                    _described(target, new), known
+                )
             self._add(target, None, new)
+
+    def _identifier(self, writer: FileWriter, target: Any) -> FileWriter | None:
+        """A writer of the key, which is what the next epochs will look for. None: the table does not say what
+        it is, or in which order it has several columns."""
+        names = self._classes.identifiers(target)
+        return key_writer(writer, tuple(names)) if len(names) == 1 else None
 
     def _replace(
         self,
