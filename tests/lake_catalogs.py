@@ -69,6 +69,10 @@ def iceberg_in(place: str, root: Path) -> Iterator[IcebergOptions]:
 @contextmanager
 def delta_in(place: str, root: Path) -> Iterator[DeltaOptions]:
     """The same for the sink `delta`."""
+    if place == HDFS:
+        with HdfsCluster() as hdfs:
+            yield DeltaOptions(type="delta", path=f"{hdfs.url}/delta")
+        return
     if place not in (DELTA_S3, FAULTY_DELTA_S3, S3):
         yield DeltaOptions(type="delta", path=root)
         return
