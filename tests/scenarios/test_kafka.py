@@ -240,3 +240,26 @@ def test_a_broker_that_is_away_is_waited_for(scenario: Make, tmp_path: Path) -> 
             case.drain(pipeline)
             assert pipeline.stop() == 0
         rebuilt(case, cluster, "t")
+
+
+@pytest.mark.slow
+def test_a_pipeline_tells_in_topics_how_its_snapshot_went_and_that_it_lives(
+    scenario: Make, kafka: KafkaCluster
+) -> None:
+    case = to_topics(scenario, kafka)
+    case.options["notifications"] = {
+        "bootstrap": kafka.bootstrap, "topic": f"{case.database}.told", "heartbeat_interval": "200ms",
+        "heartbeat_topic": f"{case.database}.alive",
+    }  # fmt: skip
+    case.write_file()
+    case.server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1), (2)")
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        alive = [f"{case.database}.alive"]
+        wait_for(lambda: list(topics.records(kafka.bootstrap, alive)), "a heartbeat")
+    told = [
+        json.loads(one.value or b"") for one in topics.records(kafka.bootstrap, [f"{case.database}.told"])
+    ]
+    kinds = [one["type"] for one in told]
+    assert kinds == ["STARTED", "IN_PROGRESS", "TABLE_SCAN_COMPLETED", "COMPLETED"]
+    assert told[2]["additional_data"]["total_rows_scanned"] == "2"
