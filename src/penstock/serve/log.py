@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,8 @@ PAUSES_S = ((1.0, 0.0005), (10.0, 0.002), (float("inf"), 0.005))
 """Seconds between two looks at the end of the log (one system call), by the time since it grew."""
 REFRESH_S = 0.2
 """Seconds between two looks into the folder, where new segments appear."""
+SOURCE_PLACES_MAX = 100
+"""Places at the source that are remembered: many clients are at the same one."""
 RETRY_S = 1.0
 """Pause behind an error of the source or the disk."""
 
@@ -83,6 +85,7 @@ class ServedLog:
             self._statements = statements_of(self._log, captured, types=DEFAULT_TYPES)
         self._definitions = Definitions(self._log.start, {})
         self._end = self._log.start
+        self._source_places: dict[Offset, SourcePlace] = {}
         self._stopping = threading.Event()
         self._asked = False
         self._thread: threading.Thread | None = None
@@ -190,7 +193,13 @@ class ServedLog:
     def source_place(self, place: Place) -> SourcePlace:
         """Where a place is at the source. Raises `LogPurged`."""
         with self._lock:
-            return source_places.of_place(self._log, place)
+            found = self._source_places.get(place.offset)
+            if found is None:
+                found = source_places.of_place(self._log, Place(place.offset))
+                if len(self._source_places) >= SOURCE_PLACES_MAX:
+                    self._source_places.clear()
+                self._source_places[place.offset] = found
+        return replace(found, entries=place.entries)
 
     def behind(self, place: Offset) -> dict[str, Any]:
         """How much log is behind an offset, and where that is at the source. Empty if it is not in the log

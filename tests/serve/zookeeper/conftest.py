@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 from tests.serve.raw_client import Failed, RawClient
 from tests.serve.serving import Serving, eventually
 
@@ -109,7 +110,10 @@ class Group:
                 time.sleep(0.05)
 
     def running(self) -> str:
-        return self.nodes.get("running").decode() if self.nodes.exists("running") else ""
+        try:
+            return self.nodes.get("running").decode()
+        except NoNodeError:
+            return ""
 
     def wait_for(self, server: Serving, seconds: float = 20.0) -> None:
         eventually(lambda: server.address in self.running(), "server that serves it", seconds)

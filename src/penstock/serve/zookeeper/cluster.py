@@ -16,6 +16,7 @@ One thread does all of this. Watches wake it; it never relies on what they said 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -31,7 +32,7 @@ from penstock.serve.positions import Subscribed
 from penstock.serve.source_places import NotReached
 from penstock.serve.zookeeper import nodes, stored
 from penstock.serve.zookeeper.assignment import Seen, assigned, decide
-from penstock.serve.zookeeper.connection import ZooKeeper
+from penstock.serve.zookeeper.connection import ANSWER_S, ZooKeeper
 from penstock.serve.zookeeper.positions import RUNNING_VERSION, InZooKeeper, Term
 
 log = logging.getLogger(__name__)
@@ -117,6 +118,7 @@ class Cluster:
         self._yielded: dict[str, float] = {}
         self._looked = 0.0
         self._thread = threading.Thread(target=self._run, name="cluster", daemon=True)
+        self._renewing = threading.Thread(target=self._renew, name="session", daemon=True)
 
     @property
     def running(self) -> dict[str, str]:
@@ -133,12 +135,23 @@ class Cluster:
 
     def start(self) -> None:
         self._thread.start()
+        self._renewing.start()
 
     def close(self) -> None:
         """Gives everything up in order, so that others take over at once."""
         self._stopping.set()
         self._wake.set()
         self._thread.join(FLUSH_S * 3)
+        self._renewing.join(ANSWER_S)
+
+    def _renew(self) -> None:
+        """By itself: what else is done may take longer than the session may be silent."""
+        from kazoo.exceptions import KazooException
+
+        while not self._stopping.is_set():
+            with contextlib.suppress(KazooException, PenstockError):
+                self._zookeeper.renew()
+            self._stopping.wait(TICK_S)
 
     # the thread ---------------------------------------------------------------------------------------------
 

@@ -158,7 +158,10 @@ class LoopHost:
     def leave(self, name: str) -> None:
         def leave() -> None:
             if name in self._destinations:
-                self._destinations.pop(name).close()
+                one = self._destinations.pop(name)
+                one.close()
+                one.store()
+                one.store_durably(one.clients)  # what `period` has not written yet
 
         self._call(leave)
 
