@@ -31,6 +31,8 @@ LAKE_RESULTS = report.RESULTS.with_name("lake.json")
 CLUSTER_RESULTS = report.RESULTS.with_name("cluster.json")
 BACKLOG_SHARE = 0.8
 """What is promised: of the speed on a disk, in an object store."""
+BUSY_PERCENT = 10
+"""What others may take of the cores without a word about it."""
 _CLUSTER_EPOCHS = "48MiB"
 _SEGMENT_SIZE = "64MiB"
 """The log has some segments of this size, so that nearly all of it is in the archive."""
@@ -211,8 +213,11 @@ def write_docs(results: report.Results, head: str, part: str) -> None:
 
 
 def markdown(results: report.Results, head: str) -> str:
-    rows = [_cells(one) for one in results.outcomes if isinstance(one, Figure)]
-    parts = [head, report.markdown_table(_HEADINGS, rows)]
+    figures = [one for one in results.outcomes if isinstance(one, Figure)]
+    others = [float(one.details.get("others_percent", 0)) for one in figures]
+    if others and max(others) >= BUSY_PERCENT:
+        head += f" Other work took {min(others):.0f} to {max(others):.0f} % of the cores meanwhile."
+    parts = [head, report.markdown_table(_HEADINGS, [_cells(one) for one in figures])]
     return "\n\n".join([*parts, *(f"- {line}" for line in goals(results))]) + "\n"
 
 
