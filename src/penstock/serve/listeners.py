@@ -68,7 +68,7 @@ class Listeners:
         assert relay_log is not None
         self._admin = Admin(destinations, self._config.admin_token, relay_log)
         self._http = Http(destinations, self._access, self._admin)
-        serving = {"canal": self._connected, "http": self._http.serve}
+        serving = {"canal": self._connected, "http": self._asked}
         addresses = {name: _address(listener) for name, listener in self._sockets.items()}
         for name, serve in serving.items():
             if name in self._sockets:
@@ -108,6 +108,11 @@ class Listeners:
             await self._flight.end()
         if self._sessions:
             await asyncio.wait(list(self._sessions.values()), timeout=STOP_S)
+
+    async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        _keep_alive(writer)
+        assert self._http is not None
+        await self._http.serve(reader, writer)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._sessions) >= self._config.connections_max:
