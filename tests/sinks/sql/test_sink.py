@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.errors import DriverReplaced, TableError
+from penstock.errors import ConfigError, DriverReplaced, TableError
 from penstock.model.change import DELETED, SEQUENCE
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks import registry
@@ -120,3 +120,11 @@ def test_doctor_says_whether_the_database_can_be_used(tmp_path: Path) -> None:
     assert probed(f"sqlite://{tmp_path}/t.db") == good
     assert probed(f"sqlite://{tmp_path}/missing/t.db") == [("database", False)]
     assert probed("mysql://127.0.0.1:1") == [("database", False)]
+
+
+def test_an_old_duckdb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    monkeypatch.setattr(duckdb, "__version__", "1.5.6")
+    with pytest.raises(ConfigError, match="needs DuckDB 2") as refused:
+        registry.open_sink(JdbcOptions(type="jdbc", url=f"duckdb://{tmp_path}/t"), None, "p")  # type: ignore[arg-type]
+    assert "pip install" in refused.value.hint

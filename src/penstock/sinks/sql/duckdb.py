@@ -36,6 +36,7 @@ from penstock.sinks.rows import Incomplete
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session
 from penstock.sinks.sql.registration import JdbcOptions
 
+VERSION_MIN = 2
 MEMORY_MAX = "1GB"
 """DuckDB's own default is most of the machine's, which Spark has, too. It spills into a folder beside the
 file."""
@@ -69,6 +70,12 @@ class DuckDb(Dialect):
 
     def __init__(self, options: JdbcOptions) -> None:
         self._path = options.address.database
+        if int(duckdb.__version__.split(".")[0]) < VERSION_MIN:
+            raise ConfigError(
+                f"The sink jdbc needs DuckDB {VERSION_MIN} or newer; {duckdb.__version__} is installed, "
+                "which cannot change columns and rows in one transaction.",
+                hint=f"pip install 'duckdb>={VERSION_MIN}' (it needs Python 3.11)",
+            )
 
     # sessions
 
