@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 TAILS_MAX = 32
 """Tails are read one after the other. Subscribers of more views read the log themselves."""
-WINDOWS_BYTES, WINDOW_BYTES_MAX = 32 * 1024**2, 8 * 1024**2
-"""Memory of all windows, and of one: some tenths of a second of a busy source, as long as clients work on a
-batch."""
+WINDOWS_BYTES, WINDOW_BYTES_MAX = 32 * 1024**2, 32 * 1024**2
+"""Memory of all windows, and of one: some seconds of a busy source. If many subscribers fell behind the
+window at once, each would have to read the log itself."""
 STEP_BYTES = 256 * 1024
 """Bytes of entries that are read before they are given to subscribers."""
 STEPS_MAX = 8
