@@ -125,6 +125,7 @@ def test_doctor_says_whether_the_database_can_be_used(tmp_path: Path) -> None:
 def test_an_old_duckdb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     duckdb = pytest.importorskip("duckdb")
     monkeypatch.setattr(duckdb, "__version__", "1.5.6")
+    options = JdbcOptions(type="jdbc", url=f"duckdb://{tmp_path}/t")
     with pytest.raises(ConfigError, match="needs DuckDB 2") as refused:
-        registry.open_sink(JdbcOptions(type="jdbc", url=f"duckdb://{tmp_path}/t"), None, "p")  # type: ignore[arg-type]
+        registry.open_sink(options, None, "p")  # type: ignore[arg-type]
     assert "pip install" in refused.value.hint

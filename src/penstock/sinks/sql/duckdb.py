@@ -37,6 +37,7 @@ from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session
 from penstock.sinks.sql.registration import JdbcOptions
 
 VERSION_MIN = 2
+"""The first major release that changes columns and rows in one transaction."""
 MEMORY_MAX = "1GB"
 """DuckDB's own default is most of the machine's, which Spark has, too. It spills into a folder beside the
 file."""
