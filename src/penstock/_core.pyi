@@ -506,10 +506,10 @@ SchemaIds = Callable[[dict[str, Any]], int]
 `type`: AVRO or PROTOBUF. What it raises comes out of `read` or `encode` as it is."""
 
 def transactions_of(
-    parts: Sequence[LogPart], tables: Sequence[tuple[str, str]]
+    parts: Sequence[LogPart], tables: Sequence[tuple[str, str]], *, statements: bool = False
 ) -> tuple[list[int], list[str | None], list[str], list[int], list[int]]:
     """The transactions of some parts that have rows of these tables (none: of any table), in the order of the
-    log. Of each, the offset where it begins, its GTID, the file and position in the source's log where it
+    log. `statements`: also those that only have statements, such as ALTER TABLE. Of each, the offset where it begins, its GTID, the file and position in the source's log where it
     begins, and its commit time in microseconds since 1970."""
 
 MessageRoute = tuple[str, list[str] | None]

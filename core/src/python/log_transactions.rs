@@ -13,17 +13,19 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 type Found = (Vec<u64>, Vec<Option<String>>, Vec<String>, Vec<u64>, Vec<u64>);
 
 #[pyfunction]
+#[pyo3(signature = (parts, tables, *, statements = false))]
 fn transactions_of(
     py: Python<'_>,
     parts: Vec<PartArgument>,
     tables: Vec<(String, String)>,
+    statements: bool,
 ) -> PyResult<Found> {
     py.detach(|| {
         let selection = Selection { tables: tables.into_iter().collect() };
         let mut log = LogOrder::new(parts.into_iter().map(part_of).collect(), selection);
         let mut found = Found::default();
         while let Some(survey) = log.next_group()? {
-            if survey.last_rows.is_some() {
+            if survey.last_rows.is_some() || (statements && !survey.statements.is_empty()) {
                 let transaction = survey.transaction;
                 found.0.push(transaction.start);
                 found.1.push(transaction.gtid);

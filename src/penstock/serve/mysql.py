@@ -109,7 +109,7 @@ def _first(log: RelayLog, near: Offset, finds: Finds) -> Offset:
     start = near
     while start < log.end:
         end = log.cut(start, _STEP_BYTES)
-        columns = transactions_of(parts_of(log, LogRange(start, end)), [])
+        columns = transactions_of(parts_of(log, LogRange(start, end)), [], statements=True)
         for begin, gtid, file, position, commit_us in zip(*columns, strict=True):
             if finds(gtid, file, position, commit_us):
                 return Offset(max(near, begin))
