@@ -509,8 +509,9 @@ def transactions_of(
     parts: Sequence[LogPart], tables: Sequence[tuple[str, str]], *, statements: bool = False
 ) -> tuple[list[int], list[str | None], list[str], list[int], list[int]]:
     """The transactions of some parts that have rows of these tables (none: of any table), in the order of the
-    log. `statements`: also those that only have statements, such as ALTER TABLE. Of each, the offset where it begins, its GTID, the file and position in the source's log where it
-    begins, and its commit time in microseconds since 1970."""
+    log. `statements`: also those that only have statements, such as ALTER TABLE. Of each, the offset where it
+    begins, its GTID, the file and position in the source's log where it begins, and its commit time in
+    microseconds since 1970."""
 
 MessageRoute = tuple[str, list[str] | None]
 """`key`, `columns`, `canal`, `canal-database` or `transaction`, and names of columns (None: of the key)."""
