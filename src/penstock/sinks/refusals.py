@@ -57,6 +57,16 @@ def unfit_target(table: TableId, place: str, differences: Sequence[str]) -> Tabl
     )
 
 
+def lost_target(table: TableId, advice: str = "") -> TableError:
+    """The error for a target whose server has forgotten what was committed. `advice`: a sentence that
+    comes before what to do."""
+    return TableError(
+        f"The server has lost what was written to the target of {table}, or somebody has removed it.",
+        hint=f"{advice}Run `penstock resnapshot --recreate FILE {argument(table)}`.",
+        table=str(table),
+    )
+
+
 def same_key(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether shards with these keys can share a target."""
     return {name.lower() for name in one} == {name.lower() for name in other}

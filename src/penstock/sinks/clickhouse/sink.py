@@ -53,6 +53,7 @@ from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.refusals import (
     check_pipeline,
     is_recorded,
+    lost_target,
     refuse_foreign,
     refuse_replaced,
     refuse_shared,
@@ -316,7 +317,7 @@ class ClickHouseSink:
         made = rows_name(name, f"{commit.epoch}_{commit.step}_")  # maybe by a driver that was replaced
         done = [one for one in tables.versions_of(database, name) if one.startswith(made)]
         if not done:
-            raise self._gone(table)
+            raise lost_target(table)
         return replace(after, rows=done[0])
 
     @contextlib.contextmanager
@@ -326,17 +327,17 @@ class ClickHouseSink:
         with self._explained(f"Epoch {commit.epoch} was not written to {table}", table):
             record = self._find(table)
             if record is None or record.pipeline != self._pipeline or record.lost:
-                raise self._gone(table)
+                raise lost_target(table)
             place = (0, 0) if record.last is None else record.last.place
             if place < self._seen.get(table, (0, 0)):
                 self._records.put(self._key(table), replace(record, lost=True))
-                raise self._gone(table)
+                raise lost_target(table)
             refuse_replaced(table, record.generation, self._generation)
             try:
                 yield None if is_recorded(commit, record.last) else record
             except Refused as error:
                 if error.code in (UNKNOWN_TABLE, UNKNOWN_DATABASE):
-                    raise self._gone(table) from None
+                    raise lost_target(table) from None
                 raise
 
     def _commit(self, table: TableId, record: Record, commit: Commit) -> None:
@@ -345,13 +346,6 @@ class ClickHouseSink:
             refuse_replaced(table, newest.generation, self._generation)
         self._records.put(self._key(table), replace(record, last=commit))
         self._seen[table] = commit.place
-
-    def _gone(self, table: TableId) -> TableError:
-        return TableError(
-            f"The server has lost what was written to the target of {table}, or somebody has removed it.",
-            hint=f"Run `penstock resnapshot --recreate FILE {argument(table)}`.",
-            table=str(table),
-        )
 
     @contextlib.contextmanager
     def _explained(self, what: str, table: TableId | None = None) -> Iterator[None]:

@@ -25,11 +25,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.errors import ConfigError, DriverReplaced, TableError, TransientError
+from penstock.errors import ConfigError, DriverReplaced, TransientError
 from penstock.model.change import SEQUENCE
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
-from penstock.printable import argument
 from penstock.sinks.base import (
     Commit,
     Compacted,
@@ -54,6 +53,7 @@ from penstock.sinks.opensearch.rows import operations
 from penstock.sinks.refusals import (
     check_pipeline,
     is_recorded,
+    lost_target,
     refuse_foreign,
     refuse_replaced,
     refuse_shared,
@@ -267,7 +267,7 @@ class OpenSearchSink:
         alias = self._options.alias(table)
         current = self._indexes.behind(alias)
         if current is None:
-            raise self._gone(table)
+            raise lost_target(table)
         if made_for(alias, current.name) != commit.place:
             for name in self._indexes.left_over(alias, current.name):
                 self._indexes.remove(name)
@@ -294,17 +294,17 @@ class OpenSearchSink:
         with self._explained(f"Epoch {commit.epoch} was not written to {table}", table):
             record = self._records.find(self._options.exact_place(table))
             if record is None or record.pipeline != self._pipeline or record.lost:
-                raise self._gone(table)
+                raise lost_target(table)
             place = (0, 0) if record.last is None else record.last.place
             if place < self._seen.get(table, (0, 0)):
                 self._put(table, replace(record, lost=True))
-                raise self._gone(table)
+                raise lost_target(table)
             refuse_replaced(table, record.generation, self._generation)
             try:
                 yield None if is_recorded(commit, record.last) else record
             except Gone:
                 self._refuse_replaced(table)
-                raise self._gone(table) from None
+                raise lost_target(table) from None
 
     def _commit(self, table: TableId, record: Record, commit: Commit) -> None:
         if not record.uuid:
@@ -329,13 +329,6 @@ class OpenSearchSink:
             if record.pipeline != self._pipeline:
                 raise DriverReplaced(f"Another pipeline has taken over the target of {table}.",
                                      table=str(table))  # fmt: skip
-
-    def _gone(self, table: TableId) -> TableError:
-        return TableError(
-            f"The server has lost what was written to the target of {table}, or somebody has removed it.",
-            hint=f"Run `penstock resnapshot --recreate FILE {argument(table)}`.",
-            table=str(table),
-        )
 
     @contextlib.contextmanager
     def _explained(self, what: str, table: TableId | None = None) -> Iterator[None]:

@@ -54,6 +54,7 @@ from penstock.sinks.redis.server import check_server
 from penstock.sinks.refusals import (
     check_pipeline,
     is_recorded,
+    lost_target,
     refuse_foreign,
     refuse_replaced,
     refuse_shared,
@@ -66,6 +67,8 @@ ROWS_MAX = 500
 BYTES_MAX = 1024**2
 """About so many bytes of one call, if its rows are fewer."""
 _TODO = ":todo"
+_KEEP = "Let the server keep its data (appendonly yes). "
+"""Advice for a server that forgets."""
 LOST = "lost"
 """Field of a target's own key: the server has lost changes, so nothing is written until it is made anew."""
 
@@ -293,10 +296,10 @@ class RedisSink:
             last = _last(record)
             place = (0, 0) if last is None else last.place
             if not record or record["pipeline"] != self._pipeline or LOST in record:
-                raise self._gone(table)
+                raise lost_target(table, _KEEP)
             if place < self._seen.get(table, (0, 0)):
                 self._client.hset(self._own(table), LOST, "1")
-                raise self._gone(table)
+                raise lost_target(table, _KEEP)
             refuse_replaced(table, int(record["generation"]), self._generation)
             yield None if is_recorded(commit, last) else record
 
@@ -309,7 +312,7 @@ class RedisSink:
         if answer == b"FENCED":
             self._refuse_replaced(table)
         if answer == b"GONE":
-            raise self._gone(table)
+            raise lost_target(table, _KEEP)
         if answer.startswith(b"LACKS"):
             offset = int(answer.split()[1])
             raise TableError(
@@ -323,14 +326,6 @@ class RedisSink:
     def _commit(self, table: TableId, commit: Commit, *fields: str) -> None:
         self._call("commit", table, commit, [], fields)
         self._seen[table] = commit.place
-
-    def _gone(self, table: TableId) -> TableError:
-        return TableError(
-            f"The server has lost what was written to the target of {table}, or somebody has removed it.",
-            hint="Let the server keep its data (appendonly yes). Then run "
-            f"`penstock resnapshot --recreate FILE {argument(table)}`.",
-            table=str(table),
-        )
 
     def _refuse_replaced(self, table: TableId) -> None:
         fenced = int(self._record(table).get("generation", "0"))
