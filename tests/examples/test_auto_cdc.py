@@ -50,4 +50,5 @@ def test_the_flow_is_resolved_and_lacks_only_a_target_with_merge(tmp_path: Path)
         tried = spark_pipelines("dry-run")
         assert tried.returncode == 0, tried.stderr[-3000:]
         run = spark_pipelines("run")
-        assert "AUTOCDC_TARGET_DOES_NOT_SUPPORT_MERGE" in run.stderr, run.stderr[-3000:]
+        said = run.stdout + run.stderr
+    assert run.returncode != 0 and "AUTOCDC_TARGET_DOES_NOT_SUPPORT_MERGE" in said, said[-3000:]
