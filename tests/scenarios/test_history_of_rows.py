@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.sinks.base import COMPLETE_UNTIL
+from penstock.testing.running import RunningPipeline
 from penstock.testing.scenario import Scenario
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -100,6 +101,16 @@ def difference(case: Scenario) -> str:
     return ""
 
 
+def write_under_kills(case: Scenario, pipeline: RunningPipeline, chance: random.Random) -> None:
+    pipeline.wait_until(lambda s: s["snapshot"]["done"], "the snapshot", seconds=400)
+    for _ in range(3):
+        write(case, chance, 40)
+        pipeline.kill("driver")
+        pipeline.start()
+        write(case, chance, 40)
+    case.drain(pipeline, restart=True)
+
+
 @pytest.mark.parametrize("sink", ["iceberg", "delta"])
 def test_target_has_the_versions_that_triggers_have_seen_through_kills(scenario: Make, sink: str) -> None:
     case = scenario(
@@ -111,13 +122,7 @@ def test_target_has_the_versions_that_triggers_have_seen_through_kills(scenario:
     case.server.execute(f"USE {d}", *TABLES)
     chance = random.Random(3)
     with case.running() as pipeline:
-        pipeline.wait_until(lambda s: s["snapshot"]["done"], "the snapshot", seconds=400)
-        for _ in range(3):
-            write(case, chance, 40)
-            pipeline.kill("driver")
-            pipeline.start()
-            write(case, chance, 40)
-        case.drain(pipeline, restart=True)
+        write_under_kills(case, pipeline, chance)
         assert difference(case) == ""
         # Read again: no version begins or ends, since nothing differs.
         before = case.target("accounts").count()
@@ -166,13 +171,7 @@ def test_target_has_every_change_once_through_kills(scenario: Make, sink: str) -
     case.server.execute(f"USE {d}", *TABLES)
     chance = random.Random(4)
     with case.running() as pipeline:
-        pipeline.wait_until(lambda s: s["snapshot"]["done"], "the snapshot", seconds=400)
-        for _ in range(3):
-            write(case, chance, 40)
-            pipeline.kill("driver")
-            pipeline.start()
-            write(case, chance, 40)
-        case.drain(pipeline, restart=True)
+        write_under_kills(case, pipeline, chance)
         assert changes_differ(case) == ""
         until = complete_until(case)
         write(case, chance, 5)

@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import DriverReplaced, LeaseHeld, PenstockError, TransientError
+from penstock.sinks.refusals import REPLACED_HINT
 from penstock.store.base import Store, Version
 from penstock.store.errors import ObjectChanged, ObjectExists, ObjectMissing
 from penstock.store.lease import folder_id, read_lease
@@ -225,6 +226,5 @@ class DriverLease:
         self._lost = DriverReplaced(
             f"Another driver has taken over this pipeline ({who}): this one had not renewed its lease "
             "for too long, because it was suspended or could not reach the store.",
-            hint="Nothing is lost: the other one continues. Do not start this one again with its copy of "
-            "`state`, which is outdated now.",
+            hint=REPLACED_HINT,
         )

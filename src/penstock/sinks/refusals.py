@@ -10,6 +10,12 @@ from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.base import SHARDS_BY, Commit, Foreign, TargetState
 
+REPLACED_HINT = (
+    "Nothing is lost: the other one continues. Do not start this one again with its copy of `state`, "
+    "which is outdated now."
+)
+"""Advice of a driver that was replaced."""
+
 
 def other_shape(place: str, present: str | None, wanted: str | None) -> Foreign | None:
     """A `Foreign` if the target was created for one source table and is now wanted for several, or the other
@@ -94,8 +100,7 @@ def refuse_replaced(table: TableId, fenced: int, generation: int) -> None:
         raise DriverReplaced(
             f"Another driver has taken over this pipeline: the target of {table} is fenced for generation "
             f"{fenced}, and this driver has {generation}.",
-            hint="Nothing is lost: the other one continues. Do not start this one again with its copy of "
-            "`state`, which is outdated now.",
+            hint=REPLACED_HINT,
             table=str(table),
         )
 

@@ -26,7 +26,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from penstock.errors import ConfigError, TableError, TransientError
 from penstock.model.change import DELETED, SEQUENCE
-from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.printable import argument
 from penstock.sinks.base import (
@@ -50,6 +49,7 @@ from penstock.sinks.clickhouse.types import FIRST_DATE, LAST_DATE, Types, own_co
 from penstock.sinks.collected import batches_of
 from penstock.sinks.evolve import changes
 from penstock.sinks.names import refuse_own_names, source_columns
+from penstock.sinks.recorded import Recorded
 from penstock.sinks.refusals import (
     check_pipeline,
     is_recorded,
@@ -66,20 +66,17 @@ VERSION_MIN = (18, 16)
 """The oldest release that was tried."""
 
 
-class ClickHouseSink:
+class ClickHouseSink(Recorded):
     """`pipeline`: its uuid."""
 
     def __init__(self, options: ClickHouseOptions, spark: SparkSession, pipeline: str) -> None:
+        super().__init__(pipeline)
         self._options = options
         self._spark = spark
-        self._pipeline = pipeline
-        self._generation = 0
         self._client = Client(options)
         self._records = Records(self._client, options.control)
         self._prepared = False
         """Whether the table of the records is known to be there."""
-        self._seen: dict[TableId, tuple[int, int]] = {}
-        """The newest commit that this sink knows of a table."""
 
     # Sink ---------------------------------------------------------------------------------------------------
 
@@ -172,9 +169,6 @@ class ClickHouseSink:
 
     # Fencing ------------------------------------------------------------------------------------------------
 
-    def begin(self, generation: int) -> None:
-        self._generation = generation
-
     def fence(self, table: TableId) -> None:
         with self._explained(f"The target of {table} cannot be fenced", table):
             record = self._find(table)
@@ -224,18 +218,10 @@ class ClickHouseSink:
             self._commit(table, self._renewed(table, record, commit, record, fill), commit)
         return True
 
-    def drop(self, table: TableId) -> None:
-        if isinstance(self.open(table), Ours):
-            self._remove(table)
-
-    def clear(self, table: TableId) -> None:
-        found = self.open(table)
-        refuse_foreign(table, found)
-        if isinstance(found, Ours):
-            with self._explained(f"The target of {table} cannot be looked at", table):
-                record = self._find(table)
-            refuse_shared(table, ".".join(self._place(table)), None if record is None else record.source)
-            self._remove(table)
+    def _place_and_source(self, table: TableId) -> tuple[str, str | None]:
+        with self._explained(f"The target of {table} cannot be looked at", table):
+            record = self._find(table)
+        return ".".join(self._place(table)), None if record is None else record.source
 
     def _remove(self, table: TableId) -> None:
         database, name = self._place(table)
@@ -247,12 +233,6 @@ class ClickHouseSink:
             if record is not None:
                 self._records.put(self._key(table), replace(record, gone=True))
         self._seen.pop(table, None)
-
-    def identity(self, table: TableId) -> str | None:
-        return None
-
-    def move(self, moves: Sequence[Move]) -> list[Move]:
-        return list(moves)  # none is ever asked for: there is no identity
 
     def compact(self, table: TableId) -> Compacted:
         """Merges all parts, which leaves one version of each row."""

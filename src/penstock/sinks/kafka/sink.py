@@ -30,16 +30,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.errors import ConfigError, DriverReplaced, InternalError, PenstockError, TransientError
+from penstock.errors import ConfigError, PenstockError, TransientError
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     DEFINITIONS,
     Commit,
     EncodedBatch,
-    EvolvedColumn,
     LogMessage,
     Missing,
-    Narrowing,
     Ours,
     Route,
     Subject,
@@ -50,6 +48,7 @@ from penstock.sinks.kafka.commits import NOTHING, PARTITION, Written, last_writt
 from penstock.sinks.kafka.faults import FENCED, explained, kafka_error, of_table, too_large
 from penstock.sinks.kafka.registration import KafkaOptions
 from penstock.sinks.kafka.topics import OVERHEAD_BYTES, Topic, Topics
+from penstock.sinks.messages import Messages, another_driver
 from penstock.sinks.refusals import check_pipeline, is_recorded
 
 if TYPE_CHECKING:
@@ -71,19 +70,15 @@ QUEUE_KIB = 128 * 1024
 """What the client holds while brokers have not acknowledged it. Then the epoch waits."""
 
 
-class KafkaSink:
+class KafkaSink(Messages):
     """`pipeline`: its uuid. One thread writes."""
 
     def __init__(self, options: KafkaOptions, pipeline: str) -> None:
-        self.format = options.format
-        self.format_options = options.format_options
-        self.registry = options.registry
+        super().__init__(options, pipeline)
         self._options = options
-        self._pipeline = pipeline
         self._seconds = options.request_timeout / 1000
         self._commits = options.commits_topic.replace("{pipeline}", pipeline)
         self._run = uuid.uuid4().hex
-        self._generation = 0
         self._began = False
         self._producer: Producer | None = None
         self._last: Written = NOTHING
@@ -119,16 +114,6 @@ class KafkaSink:
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         self._topics.prepare([schema])
-
-    def truncate(
-        self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
-    ) -> bool:
-        raise InternalError("A sink of messages was asked to truncate a table.")
-
-    def evolve(
-        self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
-    ) -> bool:
-        raise InternalError("A sink of messages was asked to change columns.")
 
     def close(self) -> None:
         self._drop(abort=True)
@@ -180,13 +165,6 @@ class KafkaSink:
 
     def topic_of(self, table: TableId | None) -> str:
         return self._options.topic_of(table)
-
-    @property
-    def tells_definitions(self) -> bool:
-        return self._options.tells_definitions
-
-    def subject_of(self, table: TableId) -> Subject:
-        return DEFINITIONS if self._options.definitions_apart else table
 
     def route_of(self, table: TableId) -> Route | None:
         return self._topics.of(table).route
@@ -259,12 +237,7 @@ class KafkaSink:
         if self._began and last.run != self._run:
             replaced = True
         if replaced:
-            raise DriverReplaced(
-                f"Another driver has taken over this pipeline: it has written to {self._commits} after this "
-                "one began.",
-                hint="Nothing is lost: the other one continues. Do not start this one again with its copy of "
-                "`state`, which is outdated now.",
-            )
+            raise another_driver(self._commits)
 
     def _produce(self, producer: Producer, batch: Sequence[LogMessage]) -> None:
         topic: Topic | None = None

@@ -27,7 +27,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from penstock.errors import ConfigError, DriverReplaced, TransientError
 from penstock.model.change import SEQUENCE
-from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import (
     Commit,
@@ -50,6 +49,7 @@ from penstock.sinks.opensearch.indexes import Backing, Indexes, backing_name, ma
 from penstock.sinks.opensearch.records import Record, Records, writer_of
 from penstock.sinks.opensearch.registration import OpenSearchOptions
 from penstock.sinks.opensearch.rows import operations
+from penstock.sinks.recorded import Recorded
 from penstock.sinks.refusals import (
     check_pipeline,
     is_recorded,
@@ -65,22 +65,19 @@ VERSION_MIN = {"opensearch": (1, 0), "elasticsearch": (7, 10)}
 """The first releases that know `require_alias`."""
 
 
-class OpenSearchSink:
+class OpenSearchSink(Recorded):
     """`pipeline`: its uuid."""
 
     def __init__(self, options: OpenSearchOptions, spark: SparkSession, pipeline: str) -> None:
+        super().__init__(pipeline)
         self._options = options
         self._spark = spark
-        self._pipeline = pipeline
-        self._generation = 0
         self._client = Client(options)
         self._bulk = Bulk(self._client, options.bulk_bytes)
         self._records = Records(self._client, options.control)
         self._indexes = Indexes(self._client, options.settings)
         self._prepared = False
         """Whether the index of the records is known to be there."""
-        self._seen: dict[TableId, tuple[int, int]] = {}
-        """The newest commit that this sink knows of a table."""
 
     # Sink ---------------------------------------------------------------------------------------------------
 
@@ -178,9 +175,6 @@ class OpenSearchSink:
 
     # Fencing ------------------------------------------------------------------------------------------------
 
-    def begin(self, generation: int) -> None:
-        self._generation = generation
-
     def fence(self, table: TableId) -> None:
         with self._explained(f"The target of {table} cannot be fenced", table):
             backing = self._indexes.behind(self._options.alias(table))
@@ -224,18 +218,10 @@ class OpenSearchSink:
             self._commit(table, record, commit)
         return True
 
-    def drop(self, table: TableId) -> None:
-        if isinstance(self.open(table), Ours):
-            self._remove(table)
-
-    def clear(self, table: TableId) -> None:
-        found = self.open(table)
-        refuse_foreign(table, found)
-        if isinstance(found, Ours):
-            with self._explained(f"The target of {table} cannot be looked at", table):
-                record = self._records.find(self._options.exact_place(table))
-            refuse_shared(table, self._options.alias(table), None if record is None else record.source)
-            self._remove(table)
+    def _place_and_source(self, table: TableId) -> tuple[str, str | None]:
+        with self._explained(f"The target of {table} cannot be looked at", table):
+            record = self._records.find(self._options.exact_place(table))
+        return self._options.alias(table), None if record is None else record.source
 
     def _remove(self, table: TableId) -> None:
         alias = self._options.alias(table)
@@ -247,12 +233,6 @@ class OpenSearchSink:
                 self._indexes.remove(backing.name)
             self._records.remove(self._options.exact_place(table))
         self._seen.pop(table, None)
-
-    def identity(self, table: TableId) -> str | None:
-        return None
-
-    def move(self, moves: Sequence[Move]) -> list[Move]:
-        return list(moves)  # none is ever asked for: there is no identity
 
     def compact(self, table: TableId) -> Compacted:
         return Compacted(1, 1)  # the server does that by itself

@@ -29,7 +29,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from penstock.errors import DriverReplaced, TableError
 from penstock.model.change import DELETED, PRESENT, SEQUENCE
-from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.printable import argument
 from penstock.sinks.base import (
@@ -46,6 +45,7 @@ from penstock.sinks.base import (
 from penstock.sinks.collected import batches_of
 from penstock.sinks.evolve import changes
 from penstock.sinks.names import refuse_own_names, source_columns
+from penstock.sinks.recorded import Recorded
 from penstock.sinks.redis import scripts, values
 from penstock.sinks.redis.evolve import evolved_hash, evolved_object
 from penstock.sinks.redis.faults import explained
@@ -73,21 +73,18 @@ LOST = "lost"
 """Field of a target's own key: the server has lost changes, so nothing is written until it is made anew."""
 
 
-class RedisSink:
+class RedisSink(Recorded):
     """`pipeline`: its uuid."""
 
     def __init__(self, options: RedisOptions, spark: SparkSession, pipeline: str) -> None:
+        super().__init__(pipeline)
         self._options = options
         self._spark = spark
-        self._pipeline = pipeline
-        self._generation = 0
         self._client: Any = redis.Redis(**options.connection())
         self._scripts = {
             name: self._client.register_script(getattr(scripts, name.upper()))
             for name in ("write", "delete", "evolve", "commit", "fence")
         }
-        self._seen: dict[TableId, tuple[int, int]] = {}
-        """The newest commit that this sink knows of a table."""
         self._guard = threading.Lock()
 
     # Sink ---------------------------------------------------------------------------------------------------
@@ -182,9 +179,6 @@ class RedisSink:
 
     # Fencing ------------------------------------------------------------------------------------------------
 
-    def begin(self, generation: int) -> None:
-        self._generation = generation
-
     def fence(self, table: TableId) -> None:
         with self._explained(f"The target of {table} cannot be fenced", table):
             answer = self._scripts["fence"](keys=[self._own(table)], args=[self._pipeline, self._generation])
@@ -234,17 +228,9 @@ class RedisSink:
             self._commit(table, commit, "empty", "1" if below is None else record["empty"])
         return True
 
-    def drop(self, table: TableId) -> None:
-        if isinstance(self.open(table), Ours):
-            self._remove(table)
-
-    def clear(self, table: TableId) -> None:
-        found = self.open(table)
-        refuse_foreign(table, found)
-        if isinstance(found, Ours):
-            with self._explained(f"The target of {table} cannot be looked at", table):
-                refuse_shared(table, self._options.prefix(table), self._record(table)["source"])
-            self._remove(table)
+    def _place_and_source(self, table: TableId) -> tuple[str, str | None]:
+        with self._explained(f"The target of {table} cannot be looked at", table):
+            return self._options.prefix(table), self._record(table)["source"]
 
     def _remove(self, table: TableId) -> None:
         with self._explained(f"The target of {table} cannot be removed", table):
@@ -252,12 +238,6 @@ class RedisSink:
                 self._client.unlink(*names)
             self._client.delete(self._own(table), self._own(table) + _TODO)
         self._seen.pop(table, None)
-
-    def identity(self, table: TableId) -> str | None:
-        return None
-
-    def move(self, moves: Sequence[Move]) -> list[Move]:
-        return list(moves)  # none is ever asked for: there is no identity
 
     def compact(self, table: TableId) -> Compacted:
         return Compacted(1, 1)

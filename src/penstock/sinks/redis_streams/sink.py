@@ -25,22 +25,20 @@ from typing import Any
 import pyarrow as pa
 import redis
 
-from penstock.errors import ConfigError, DriverReplaced, InternalError, TableError
+from penstock.errors import ConfigError, TableError
 from penstock.model.schema import TableId, TableSchema
 from penstock.printable import argument
 from penstock.sinks.base import (
-    DEFINITIONS,
     Commit,
     EncodedBatch,
-    EvolvedColumn,
     LogMessage,
     Missing,
-    Narrowing,
     Ours,
     Route,
     Subject,
     TargetState,
 )
+from penstock.sinks.messages import Messages, another_driver
 from penstock.sinks.redis.faults import explained
 from penstock.sinks.redis.server import check_server
 from penstock.sinks.redis_streams import scripts
@@ -53,16 +51,12 @@ BYTES_MAX = 1024**2
 """About so many bytes of one call, if its messages are fewer."""
 
 
-class RedisStreamsSink:
+class RedisStreamsSink(Messages):
     """`pipeline`: its uuid. One thread writes."""
 
     def __init__(self, options: RedisStreamsOptions, pipeline: str) -> None:
-        self.format = options.format
-        self.format_options = options.format_options
-        self.registry = options.registry
+        super().__init__(options, pipeline)
         self._options = options
-        self._pipeline = pipeline
-        self._generation = 0
         self._client: Any = redis.Redis(**options.connection())
         self._scripts = {
             name: self._client.register_script(getattr(scripts, name.upper()))
@@ -86,16 +80,6 @@ class RedisStreamsSink:
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         """A stream is made by its first message."""
 
-    def truncate(
-        self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
-    ) -> bool:
-        raise InternalError("A sink of messages was asked to truncate a table.")
-
-    def evolve(
-        self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
-    ) -> bool:
-        raise InternalError("A sink of messages was asked to change columns.")
-
     def close(self) -> None:
         self._client.close()
 
@@ -114,13 +98,6 @@ class RedisStreamsSink:
 
     def topic_of(self, table: TableId | None) -> str:
         return self._options.stream_of(table)
-
-    @property
-    def tells_definitions(self) -> bool:
-        return self._options.tells_definitions
-
-    def subject_of(self, table: TableId) -> Subject:
-        return DEFINITIONS if self._options.definitions_apart else table
 
     def route_of(self, table: TableId) -> Route | None:
         return None
@@ -203,12 +180,7 @@ class RedisStreamsSink:
     def _answered(self, answer: bytes) -> str:
         match answer:
             case b"FENCED":
-                raise DriverReplaced(
-                    "Another driver has taken over this pipeline: it has written to the server after this "
-                    "one began.",
-                    hint="Nothing is lost: the other one continues. Do not start this one again with its "
-                    "copy of `state`, which is outdated now.",
-                )
+                raise another_driver("the server")
             case b"LOST":
                 self._last = None
                 raise ConfigError(

@@ -28,7 +28,6 @@ from pyspark.sql.types import StructType
 
 from penstock.errors import ConfigError, TableError, TransientError
 from penstock.model.change import DELETED, PRESENT, SEQUENCE
-from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.printable import argument
 from penstock.sinks.base import (
@@ -43,6 +42,7 @@ from penstock.sinks.base import (
 )
 from penstock.sinks.collected import batches_of
 from penstock.sinks.names import refuse_own_names, source_columns
+from penstock.sinks.recorded import Recorded
 from penstock.sinks.refusals import (
     check_pipeline,
     is_recorded,
@@ -60,22 +60,19 @@ from penstock.sinks.sql.registration import JdbcOptions
 Act = Callable[[Session, Place, Record], "Record | None"]
 
 
-class SqlSink:
+class SqlSink(Recorded):
     """`pipeline`: its uuid."""
 
     def __init__(self, dialect: Dialect, options: JdbcOptions, spark: SparkSession, pipeline: str) -> None:
+        super().__init__(pipeline)
         self._dialect = dialect
         self._options = options
         self._spark = spark
-        self._pipeline = pipeline
         self._control = Control(dialect, options.control)
-        self._generation = 0
         self._prepared = False
         """Whether the control table is known to be there."""
         self._idle: list[Session] = []
         self._guard = threading.Lock()
-        self._seen: dict[TableId, tuple[int, int]] = {}
-        """The newest commit of each table that this sink knows of."""
 
     # Sink ---------------------------------------------------------------------------------------------------
 
@@ -160,9 +157,6 @@ class SqlSink:
             self._drop_session(session)
 
     # Fencing ------------------------------------------------------------------------------------------------
-
-    def begin(self, generation: int) -> None:
-        self._generation = generation
 
     def fence(self, table: TableId) -> None:
         place = self._place(table)
@@ -250,19 +244,11 @@ class SqlSink:
 
         return self._change(table, commit, act)
 
-    def drop(self, table: TableId) -> None:
-        if isinstance(self.open(table), Ours):
-            self._remove(table)
-
-    def clear(self, table: TableId) -> None:
-        found = self.open(table)
-        refuse_foreign(table, found)
-        if isinstance(found, Ours):
-            with self._session(f"The target of {table} cannot be looked at", table) as session:
-                place = self._place(table)
-                record = self._control.find(session, place)
-                refuse_shared(table, str(place), None if record is None else record.source)
-            self._remove(table)
+    def _place_and_source(self, table: TableId) -> tuple[str, str | None]:
+        place = self._place(table)
+        with self._session(f"The target of {table} cannot be looked at", table) as session:
+            record = self._control.find(session, place)
+        return str(place), None if record is None else record.source
 
     def _remove(self, table: TableId) -> None:
         place, dialect = self._place(table), self._dialect
@@ -271,12 +257,6 @@ class SqlSink:
             dialect.run(session, f"DROP TABLE {dialect.target(place)}")
             self._control.remove(session, place)
             dialect.commit(session)
-
-    def identity(self, table: TableId) -> str | None:
-        return None
-
-    def move(self, moves: Sequence[Move]) -> list[Move]:
-        return list(moves)  # none is ever asked for: there is no identity
 
     def compact(self, table: TableId) -> Compacted:
         return Compacted(1, 1)  # the database does that by itself
