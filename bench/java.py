@@ -122,7 +122,7 @@ def canal_jars() -> list[Path]:
 
 
 def canal_kafka_jars() -> list[Path]:
-    """Canal's server with its producer for Kafka, which is a plugin with dependencies of its own."""
+    """Canal's server and its plugin that writes to Kafka. The plugin has its own dependencies."""
     jars = canal_jars()
     names = {jar.name.rpartition("-")[0] for jar in jars}
     producer = fetch(f"com.alibaba.otter:connector.kafka:{CANAL_VERSION}", transitive=True)

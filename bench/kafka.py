@@ -1,5 +1,5 @@
-"""The part `kafka`: from the relay log, and from a commit, to messages that a broker has acknowledged; and
-other tools beside it (`kafka_peers.py`).
+"""The part `kafka`: how fast a relay log becomes messages that a broker has acknowledged, how long a commit
+takes to reach a consumer, and the same with other tools (`kafka_peers.py`).
 
 The broker runs on the same machine, and takes CPU time that is not counted. So a figure with few cores says
 more about CPU seconds than about changes per second.

@@ -23,7 +23,7 @@ from penstock.testing import servers, topics
 TOPIC = "bench"
 _TIMEOUT_S = 1800
 THROUGHPUT_MIN, CPU_MIN = 5.0, 10.0
-"""What is promised: so many times a peer's changes per second, and per CPU second."""
+"""The goals: how many times as many changes as a peer, per second and per CPU second."""
 
 
 @dataclass(frozen=True)

@@ -174,7 +174,7 @@ def lake(place: Make, tmp_path: Path) -> Callable[..., Lake]:
 
 
 UNFOLDING = ["items", "lateral", "pieces"]
-"""Several rows of one: JSON arrays, `LATERAL`, table functions in Python."""
+"""Queries that make several rows of one: JSON arrays, `LATERAL`, table functions in Python."""
 SOME = ["joined", "outer", "sums", "words", "total"]
 
 

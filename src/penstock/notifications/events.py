@@ -1,7 +1,8 @@
-"""Which notifications follow from what has changed since the last look. Pure.
+"""Decides which notifications to send, by comparing two looks at the state of a pipeline. Pure.
 
 They are Debezium's: of snapshots, with its names of types and its fields. Those of parked tables are ours.
-A table that was read between two looks is told of, too: its `start` is another one then.
+A table may be read from its beginning to its end between two looks. Then its `start` has changed, and its
+snapshot is still reported.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class TableSeen:
 
 @dataclass(frozen=True)
 class PartSeen:
-    """A partial snapshot. `ended`: None, `done` or `stopped`."""
+    """A partial snapshot. `ended`: how it ended; None: it still runs."""
 
     signal: str
     table: str

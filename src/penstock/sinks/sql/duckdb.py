@@ -116,7 +116,7 @@ class DuckDb(Dialect):
                 table=str(table),
             )
         return ConfigError(
-            f"{what}: {self._path}: {kind}.", hint="Is it a file of DuckDB that this account may write?"
+            f"{what}: {self._path}: {kind}.", hint="Is it a DuckDB file that this account may write?"
         )
 
     # definitions
