@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import threading
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,12 @@ from tests.sources.debezium.avro import InAvro
 from tests.sources.debezium.messages import Table
 from tests.sources.debezium.receiving import Receiving, Topics
 
+from penstock.config import load
 from penstock.relaylog.segment import list_segments
+from penstock.sources.debezium import connection, positions
+from penstock.sources.debezium import receiver as module
+from penstock.sources.debezium.options import options_of
+from penstock.sources.stop_signals import Stopping
 from penstock.testing import servers
 
 PARTITIONS = 3
@@ -86,6 +93,37 @@ def test_each_message_is_in_the_log_once_though_the_receiver_is_killed(
     receiver.stop()
     found = ids(receiver)
     assert sorted(found) == list(range(sent)) and len(list_segments(receiver.log_path)) > 2
+
+
+def test_a_client_that_stays_silent_though_there_are_messages_gives_way_to_another(
+    topics: Topics, table: Table, receivers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.create(table.topic)
+    topics.send(table.topic, created(table, range(10)))
+    now = positions.position(positions.now_us())
+    receiver, clients = receivers(table.topic), []
+    take = connection.Topics.take
+
+    def silent(client: connection.Topics, wait_s: float) -> connection.Batch:
+        if client not in clients:
+            clients.append(client)
+        return take(client, wait_s) if len(clients) > 1 else connection.Batch([], {})
+
+    monkeypatch.setattr(connection.Topics, "take", silent)
+    monkeypatch.setattr(module, "STALLED_S", 0.5)
+    config, stopping = load(receiver.file), Stopping()
+    one = module.Receiver(config, options_of(config), stopping)
+    thread = threading.Thread(target=one.run)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 60
+        while not (receiver.log and receiver.log.reached(now)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)  # polls a condition, with a limit
+    finally:
+        stopping.set()
+        thread.join(20)
+    assert ids(receiver) == list(range(10)) and len(clients) == 2
 
 
 def test_messages_of_transactions_that_were_aborted_are_not_taken(

@@ -57,6 +57,8 @@ WAIT_S = 0.1
 """Longest wait for a message. A request to stop is noticed after it."""
 FLUSH_PAUSE_S = 0.002
 """Pause between two flushes. Each costs two fsyncs and an index line."""
+STALLED_S = 60.0
+"""A client that gets nothing for so long, though a partition has more, gives way to a new one."""
 DISK_RETRY_S = 1.0
 """How often a receiver with a full disk checks for space."""
 SKIPPED_LOGGED_MAX = 100
@@ -91,6 +93,8 @@ class _Session:
     wanted: tuple[int, dict[Place, int]] | None = None
     """A time, and the ends that partitions had then."""
     looked: float = 0.0
+    heard: float = field(default_factory=time.monotonic)
+    """When something last came from the brokers."""
     found: float = field(default_factory=time.monotonic)
     flushed: float = 0.0
     dirty: bool = False
@@ -298,6 +302,8 @@ class Receiver:
             for topic, partition, offset, *_ in batch.messages:
                 session.reached[(topic, partition)] = offset + 1
             session.came = True
+        if batch.messages or batch.ends:
+            session.heard = time.monotonic()
         for (topic, partition), end in batch.ends.items():
             # Behind the last message are the borders of transactions, or messages that were compacted.
             self._put(session, translator.advance(topic, partition, end, _now_ms()))
@@ -333,6 +339,15 @@ class Receiver:
         if all(session.reached[place] >= end for place, end in ends.items()):
             self._put(session, session.translator.moved(positions.FILE, at))
             session.time_us, session.wanted, session.dirty = at, None, True
+        elif time.monotonic() - max(session.heard, session.looked) > STALLED_S:
+            (topic, partition), end = next(
+                (place, end) for place, end in ends.items() if session.reached[place] < end
+            )
+            raise TransientError(
+                f"No message came for {STALLED_S:g} s, though {topic}[{partition}] has more: up to offset "
+                f"{end}, and {session.reached[topic, partition]} is reached. The client is started anew.",
+                topic=topic, partition=partition,
+            )  # fmt: skip
 
     def _find_more(self, session: _Session) -> None:
         """Begins to read new topics and partitions, from their first messages."""
