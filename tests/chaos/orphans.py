@@ -19,7 +19,7 @@ _SEGMENT = re.compile(r"^(\d{20}-\d{6})\.(binlog|index)$")
 _RELAY = {"relay.json", "lease", "receiver.json", "receiver.log", "consumers", "prepared"}
 _STATE = {"state.sqlite", "state.sqlite-wal", "state.sqlite-shm", "lock", "spark.lock", "logs", "tmp",
           "spark", "spark-warehouse", "chunks", "cascades", "relay", "compact", "warehouse", "secrets",
-          "ended.json"}  # fmt: skip
+          "ended.json", "index", "staging"}  # fmt: skip
 
 
 def in_relay(folder: Path) -> list[str]:
@@ -43,7 +43,7 @@ def in_state(folder: Path, *, by_force: bool = False) -> list[str]:
     """After the pipeline has ended, with all snapshots done. `by_force`: its last report stays."""
     known = _STATE | {"status.json"} if by_force else _STATE
     found = [f"state: {path.name}" for path in folder.iterdir() if path.name not in known]
-    for name in ("chunks", "cascades", "tmp", "secrets"):
+    for name in ("chunks", "cascades", "tmp", "secrets", "staging"):
         found += [
             f"state: {path.relative_to(folder)}" for path in (folder / name).rglob("*") if path.is_file()
         ]

@@ -108,6 +108,8 @@ class Settings:
                 "key_index": self.key_index, "fold_commits": self.fold_commits,
                 "maintain_epochs": 6, "snapshots_keep": 2, "snapshots_age": "2s", "files_age": "60s",
             }  # fmt: skip
+        elif self.sink == "delta":
+            sink["key_index"] = self.key_index
         relay = {"segment_size": self.segment_bytes, "span_size": 65536, "disk_free_min": "1MiB"}
         if not self.keeps_log:
             relay["keep_age"] = "1s"

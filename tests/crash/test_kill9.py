@@ -41,8 +41,9 @@ def case(
 ) -> Callable[..., Scenario]:
     def make(sink: str, **sink_options: object) -> Scenario:
         server = mysql_factory()
-        options, often = {"snapshot": {"chunk_rows": 1500}}, {"fold_commits": 3, **sink_options}
-        return Scenario(server, "shop", tmp_path, spark, lake_root, sink, options, often)
+        options = {"snapshot": {"chunk_rows": 1500}}
+        often = {"fold_commits": 3} if sink == "iceberg" else {}
+        return Scenario(server, "shop", tmp_path, spark, lake_root, sink, options, {**often, **sink_options})
 
     return make
 

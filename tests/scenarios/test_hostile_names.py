@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import urllib.request
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,10 @@ class Case:
         twins: tuple[str, ...] = (),
     ) -> None:
         self.canary = Path(f"/tmp/p{os.getpid()}")
+        self.level = f"hostile{uuid.uuid4().hex[:8]}"
         self.scenario = scenario(
             sink,
-            sink_options={"namespace": "hostile.{database}"},
+            sink_options={"namespace": self.level + ".{database}"},
             signals={"rest": {"listen": "127.0.0.1:0", "token": TOKEN}},
         )
         prefix = self.scenario.database
@@ -77,7 +79,7 @@ class Case:
 
     def target(self, table: str) -> Any:
         scenario, spark = self.scenario, self.scenario.spark
-        levels = ("hostile", self.database.name, table)
+        levels = (self.level, self.database.name, table)
         if scenario.sink == "iceberg":
             return spark.sql("SELECT * FROM lake." + ".".join(quote(catalog_name(one)) for one in levels))
         path = str(scenario.sink_path.joinpath(*map(directory_name, levels)))
