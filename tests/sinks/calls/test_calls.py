@@ -57,6 +57,11 @@ class Web:
                 lines = [json.loads(line) for line in body.splitlines()]
                 web.requests.append((self.path, dict(self.headers), lines))
                 self.send_response(web.answers.pop(0) if web.answers else 200)
+                self.send_header("Location", "/login")
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                self.send_response(200)
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None:
@@ -88,7 +93,16 @@ def test_changes_are_posted_in_parts_with_keys_that_a_repetition_has_again(web: 
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind"), [(503, TransientError), (429, TransientError), (401, ConfigError), (422, TableError)]
+    ("answer", "kind"),
+    [
+        (503, TransientError),
+        (429, TransientError),
+        (401, ConfigError),
+        (422, TableError),
+        # Followed, it would be a GET without the changes, which the server answers with 200.
+        (302, ConfigError),
+        (307, ConfigError),
+    ],
 )
 def test_answers_say_who_must_act(web: Web, answer: int, kind: type[PenstockError]) -> None:
     sink = opened(HttpOptions(type="http", url=web.url))
@@ -122,6 +136,42 @@ def test_errors_of_a_function_say_who_must_act_and_show_no_value() -> None:
             sink.write_changes(TABLE, rows(), Commit("p", 1))
         assert "secret" not in str(seen.value) and type(error).__name__ in seen.value.message
     assert sink.write_changes(TABLE, rows(), Commit("p", 1))
+
+
+def catches(changes: Changes) -> None:
+    try:
+        list(changes.batches)
+    except Exception:
+        return
+
+
+def test_rows_that_could_not_be_made_are_not_taken_for_written_if_the_function_catches_the_error() -> None:
+    sink = opened(PythonOptions(type="python", function=f"{__name__}:catches"))
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        raise TransientError("the log is away")
+        yield
+
+    made = rows()
+    failing = Rows(made.source, Newer(broken))
+    with pytest.raises(TransientError, match="away"):
+        sink.write_changes(TABLE, failing, Commit("p", 1))
+    assert sink.write_changes(TABLE, made, Commit("p", 1)), "nothing was recorded"
+
+
+async def later(changes: Changes) -> None:
+    list(changes.batches)
+
+
+def yields(changes: Changes) -> Iterator[int]:
+    for batch in changes.batches:
+        yield batch.num_rows
+
+
+@pytest.mark.parametrize("name", ["later", "yields"])
+def test_a_function_whose_call_does_nothing_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="would do nothing"):
+        opened(PythonOptions(type="python", function=f"{__name__}:{name}"))
 
 
 def test_a_function_that_is_not_there_is_refused() -> None:

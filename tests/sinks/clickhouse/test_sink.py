@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -116,6 +117,19 @@ def test_a_view_that_was_not_made_before_a_kill_is_made_with_the_rows_that_are_t
     place.client.run(f"DROP TABLE `{place.table.database}`.orders")
     place.create()
     assert place.rows() == [[1, "2026-01-02"]]
+
+
+def test_a_table_whose_name_is_like_that_of_versions_keeps_its_rows(place: Place) -> None:
+    other = replace(place.table, table="orders__rows_x")
+    columns = (Column("id", "bigint"), Column("day", "date"))
+    place.sink.create(TableSchema(other, columns, place.key), FIELDS)
+    first, place.table = place.table, other
+    place.merge(1, (7, DAY, False))
+    place.table = first
+    place.merge(1, (1, DAY, False))
+    assert place.sink.truncate(first, Commit(place.pipeline, 2), sequence=9)
+    shown = f"SELECT toInt32(id) FROM `{other.database}`.`{other.table}`"
+    assert place.rows() == [] and place.client.rows(shown) == [[7]]
 
 
 def test_records_of_earlier_commits_go(place: Place) -> None:

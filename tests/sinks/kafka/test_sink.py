@@ -217,6 +217,22 @@ def test_two_pipelines_may_write_one_topic(case: Case) -> None:
     assert case.found() == ["one 1", "two 1", "one 2", "two 2"]
 
 
+def test_a_transaction_of_another_pipeline_in_the_topic_of_commits_hides_no_commit(case: Case) -> None:
+    shared = {"commits_topic": f"commits-{case.one.database}"}
+    one, other = case.sink(**shared), Case(case.bootstrap)
+    two = other.sink(**shared)
+    assert two._producer is not None
+    two._producer.begin_transaction()
+    two._producer.produce(shared["commits_topic"], b"open", b"another", 0)
+    two._wait_below(two._producer, 1)
+    assert case.write(one, 1, case.message("a"), note="first") is None
+    with pytest.raises(TransientError, match="could not be read to its end"):
+        case.sink(**shared, request_timeout="2s")
+    two.close()
+    assert case.write(case.sink(**shared), 1, case.message("a")) == "first"
+    assert case.found() == ["a"]
+
+
 def test_at_least_once_remembers_epochs_too(case: Case) -> None:
     case.write(case.sink(delivery="at_least_once"), 1, case.message("a"))
     again = case.sink(delivery="at_least_once")

@@ -28,12 +28,21 @@ def ids_of(*keys: tuple[str | None, str | None]) -> list[str]:
 @example([("a:b", "c"), ("a", "b:c")])
 @example([("x" * 600, "a"), ("x" * 600, "b")])
 @example([("%-", "a"), (None, "a")])
+@example([("%.", "a"), ("", "a")])
 def test_different_keys_have_different_ids_of_a_length_that_the_server_takes(
     two: list[tuple[str | None, str | None]],
 ) -> None:
     one, other = ids_of(*two)
     assert one != other
     assert max(len(one.encode()), len(other.encode())) <= ID_BYTES_MAX
+
+
+@given(st.lists(names, min_size=2, max_size=2, unique=True))
+@example(["", "%."])
+@example(["", "%25."])
+def test_a_key_of_one_text_has_an_id_that_is_not_empty(two: list[str]) -> None:
+    one, other = ids(pa.RecordBatch.from_arrays([pa.array(two)], ["a"]), ["a"])
+    assert one and other and one != other
 
 
 @given(st.lists(names, min_size=2, max_size=2, unique=True))

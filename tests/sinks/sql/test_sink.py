@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,13 @@ class Place:
     def create(self) -> None:
         self.sink.create(TableSchema(TABLE, (Column("id", "bigint"), Column("v", "text")), ("id",)), FIELDS)
 
-    def merge(self, epoch: int, *rows: tuple[int, str | None, bool]) -> bool:
+    def merge(
+        self,
+        epoch: int,
+        *rows: tuple[int, str | None, bool],
+        meanwhile: Callable[[], Any] = lambda: None,
+    ) -> bool:
+        """`meanwhile` happens after the look at the target, and before rows are written."""
         columns = list(zip(*rows, strict=True))
         batch = pa.RecordBatch.from_arrays(
             [
@@ -49,7 +55,11 @@ class Place:
         def frame() -> Any:
             raise AssertionError("few rows need no Spark")
 
-        made = Rows(frame, Newer(lambda: iter([batch])))
+        def batches() -> Iterator[pa.RecordBatch]:
+            meanwhile()
+            yield batch
+
+        made = Rows(frame, Newer(batches))
         return bool(self.sink.merge(TABLE, made, ("id",), Commit(self.pipeline, epoch)))
 
     def rows(self) -> list[tuple[Any, ...]]:
@@ -96,6 +106,29 @@ def test_a_driver_that_was_replaced_is_refused(place: Place) -> None:
     with pytest.raises(DriverReplaced):
         place.merge(2, (2, "b", False))
     assert other.merge(2, (1, None, True)) and other.rows() == []
+    other.sink.close()
+
+
+def test_a_driver_that_is_replaced_while_it_loads_rows_writes_none(place: Place) -> None:
+    place.merge(1, (1, "a", False))
+    other = Place(place.file.parent, place.pipeline)
+    other.sink.begin(2)
+    with pytest.raises(DriverReplaced):
+        place.merge(2, (2, "late", False), meanwhile=lambda: other.sink.fence(TABLE))
+    assert other.merge(2, (3, "c", False)) and other.rows() == [(1, "a"), (3, "c")]
+    other.sink.close()
+
+
+def test_an_epoch_that_another_driver_writes_meanwhile_is_not_written_again(place: Place) -> None:
+    other = Place(place.file.parent, place.pipeline)
+
+    def written() -> None:
+        other.merge(1, (1, "a", False))
+        other.merge(2, (1, "b", False))
+
+    assert not place.merge(1, (1, "a", False), meanwhile=written)
+    assert other.merge(3, (2, "c", False)), "the record is still that of epoch 2"
+    assert other.rows() == [(1, "b"), (2, "c")]
     other.sink.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import urllib.error
 import urllib.request
+from typing import Any
 from urllib.parse import quote
 
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
@@ -13,6 +14,15 @@ from penstock.sinks.calls.lines import lines_of
 from penstock.sinks.calls.registration import HttpOptions
 from penstock.sinks.calls.sink import Changes
 
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirection is an error: it would be followed by a GET, without the changes, whose answer counts."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
 PASSING = frozenset({408, 425, 429})
 """Answers below 500 after which the same request may succeed."""
 
@@ -51,7 +61,7 @@ class Post:
             method="POST",
         )
         try:
-            with urllib.request.urlopen(request, timeout=options.timeout / 1000) as answer:
+            with _OPENER.open(request, timeout=options.timeout / 1000) as answer:
                 answer.read()
         except urllib.error.HTTPError as error:
             raise _refused(table, error.code) from None
@@ -67,6 +77,10 @@ def _refused(table: TableId, code: int) -> PenstockError:
     what = f"Changes of {table} were not taken: the server answers {code}"
     if code in (401, 403):
         return ConfigError(f"{what}.", hint="Check `sink.headers`.")
+    if 300 <= code < 400:
+        return ConfigError(
+            f"{what}, which sends the request to another address.", hint="Write that address as `sink.url`."
+        )
     if code >= 500 or code in PASSING:
         return TransientError(f"{what}.", hint="It is tried again.")
     return TableError(

@@ -7,6 +7,7 @@ returned. So after a kill, the calls of the last epoch are made again, with the 
 from __future__ import annotations
 
 import importlib
+import inspect
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -84,6 +85,8 @@ class CallSink(Unrecorded):
             if made.failure is not None:  # the rows could not be made
                 raise made.failure from None
             raise _explained(error, table) from None  # its text may have values of rows
+        if made.failure is not None:  # and the function has caught the error
+            raise made.failure
         self._last[table] = commit
 
 
@@ -134,5 +137,11 @@ def imported(name: str) -> Function:
         ) from error
     if not callable(found):
         raise ConfigError(f"{name} of the sink python is not a function.")
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if any(is_kind(found) for is_kind in kinds):
+        raise ConfigError(
+            f"{name} of the sink python is `async` or has `yield`: a call of it would do nothing.",
+            hint="Let a plain function do the work, for example with `asyncio.run`.",
+        )
     function: Function = found
     return function

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pyspark.sql.types import StructType
@@ -13,6 +14,7 @@ from penstock.sinks.evolve import Change
 
 BETWEEN = "__rows_"
 """Between a target's name and what tells its tables of versions apart."""
+_WHICH = re.compile(r"[0-9a-f]{8}|[0-9]+_[0-9]+_[0-9]+")
 
 
 def rows_name(name: str, which: str) -> str:
@@ -37,9 +39,11 @@ class Tables:
         length = f"lengthUTF8({text(prefix)})"
         found = self._client.rows(
             f"SELECT name FROM system.tables WHERE database = {text(database)} "
-            f"AND substringUTF8(name, 1, {length}) = {text(prefix)} ORDER BY name"
+            f"AND substringUTF8(name, 1, {length}) = {text(prefix)} "
+            "AND engine LIKE '%ReplacingMergeTree' ORDER BY name"
         )
-        return [str(one) for (one,) in found]
+        # Another target's name may begin in the same way.
+        return [str(one) for (one,) in found if _WHICH.fullmatch(str(one).removeprefix(prefix))]
 
     def is_empty(self, database: str, view: str) -> bool:
         return not self._client.rows(f"SELECT 1 FROM {quoted(database)}.{quoted(view)} LIMIT 1")

@@ -64,9 +64,10 @@ def last_written(settings: dict[str, str], topic: str, pipeline: str, *, seconds
     deadline = time.monotonic() + seconds
     try:
         low, high = consumer.get_watermark_offsets(TopicPartition(topic, PARTITION), timeout=seconds)
-        start, end = max(low, high - LOOK_BACK), high
+        start = max(low, high - LOOK_BACK)
+        end: int | None = None
         while True:
-            found = _newest(consumer, topic, (start, end), pipeline, deadline)
+            found = _newest(consumer, topic, start, end, pipeline, deadline)
             if found is not None or start <= low:
                 return found or NOTHING
             start, end = max(low, start - 10 * LOOK_BACK), start
@@ -75,27 +76,42 @@ def last_written(settings: dict[str, str], topic: str, pipeline: str, *, seconds
 
 
 def _newest(
-    consumer: Consumer, topic: str, part: tuple[int, int], pipeline: str, deadline: float
+    consumer: Consumer, topic: str, start: int, end: int | None, pipeline: str, deadline: float
 ) -> Written | None:
-    """The newest record between two offsets."""
-    start, end = part
+    """The newest record between two offsets. `end` None: all that the topic has now.
+
+    A pipeline that has the same topic may have a transaction open. Until that has ended, consumers see
+    nothing that came after its begin, and maybe not this pipeline's newest record.
+    """
     consumer.assign([TopicPartition(topic, PARTITION, start)])
     found: Written | None = None
     at = start
-    while at < end:
+    while end is None or at < end:
         if time.monotonic() > deadline:
-            raise TransientError(f"The topic {topic} could not be read in time.")
+            raise TransientError(
+                f"The topic {topic} could not be read to its end in time.",
+                hint="Does another pipeline write into it? Give each its own (`sink.commits_topic`). It is "
+                "tried again.",
+            )
         message = consumer.poll(0.5)
         if message is None:
             continue
         if (error := message.error()) is not None:
-            if error.code() == KafkaError._PARTITION_EOF:
-                return found
-            raise KafkaException(error)
+            if error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            if end is None:
+                end = _end(consumer, topic)
+            at = message.offset() or 0
+            continue
         at = (message.offset() or 0) + 1
-        if at <= end and message.key() == pipeline.encode():
+        if (end is None or at <= end) and message.key() == pipeline.encode():
             found = _parsed(message.value(), topic)
     return found
+
+
+def _end(consumer: Consumer, topic: str) -> int:
+    """The end of the topic, as the broker's last answer says. Records of open transactions are before it."""
+    return int(consumer.get_watermark_offsets(TopicPartition(topic, PARTITION), cached=True)[1])
 
 
 def _parsed(value: bytes | None, topic: str) -> Written:

@@ -30,6 +30,8 @@ ID_BYTES_MAX = 512
 _ID_BYTES_KEPT = 400
 NULL_KEY = "%-"
 """A NULL in an id: a zero date."""
+EMPTY_KEY = "%."
+"""The id of an empty text, because the server takes no empty id."""
 KEYWORD_CHARACTERS = 256
 """Longer texts are not found by their whole value. A term has at most 32,766 bytes."""
 _RESERVED = frozenset(
@@ -52,7 +54,7 @@ def field_name(column: str) -> str:
 def ids(batch: pa.RecordBatch, key: Sequence[str]) -> list[str]:
     """The ids of the rows' documents: the values of the key, joined by colons."""
     parts = [texts(batch.column(name)) for name in key]
-    return [_id(":".join(map(_part, values))) for values in zip(*parts, strict=True)]
+    return [_id(":".join(map(_part, values)) or EMPTY_KEY) for values in zip(*parts, strict=True)]
 
 
 def _id(text: str) -> str:

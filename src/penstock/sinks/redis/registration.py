@@ -77,7 +77,8 @@ class RedisOptions(ServerOptions):
     type: Literal["redis"]
     """Name of the sink."""
     key: str = "{database}:{table}:{key}"
-    """Name of a row's key. `{key}`, at its end, is the values of the table's key, joined by colons."""
+    """Name of a row's key. `{key}`, at its end and after a colon, is the values of the table's key, joined by
+    colons."""
     value: Literal["hash", "json"] = "hash"
     """`hash`: a hash with a field for each column that is not NULL. `json`: a text with one JSON object."""
 
@@ -86,6 +87,9 @@ class RedisOptions(ServerOptions):
     def _ends_in_key(cls, value: str) -> str:
         if not value.endswith(KEY) or value.count(KEY) != 1 or value == KEY:
             raise ValueError("it ends in {key}, and something comes before that")
+        if not value.endswith(f":{KEY}"):
+            # Else the keys of a table `a` could begin like those of a table `a_b`.
+            raise ValueError("a colon comes before {key}: no name of a table or database has one")
         return value
 
     def prefix(self, table: TableId) -> str:

@@ -187,7 +187,11 @@ class SqlSink(Recorded):
             names = self._stage(session, table, place, rows)
             self._dialect.begin(session)
             record = self._record(session, table, place, lock=True)
-            if names and not is_recorded(commit, record.last):
+            refuse_replaced(table, record.generation, self._generation)
+            if is_recorded(commit, record.last):  # by another driver, while rows were loaded
+                self._dialect.commit(session)
+                return False
+            if names:
                 self._merge_staged(session, table, place, record.columns, names, rows, key)
             self._finish(session, table, place, commit, None)
             return True
