@@ -9,10 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import LongType
 from tests.sinks.conftest import Place, both, column, iceberg_first
 
 from penstock.errors import TableError
 from penstock.sinks.base import EvolvedColumn, Ours
+from penstock.sinks.evolve import Change
+from penstock.sinks.names import TEMPORARY
 
 Make = Callable[..., Place]
 
@@ -44,6 +47,13 @@ ADDED: list[tuple[pa.DataType, str | None, Any]] = [
     (pa.timestamp("us"), "TIMESTAMP_NTZ'2024-02-29 01:02:03.456789'", datetime(2024, 2, 29, 1, 2, 3, 456789)),
     (TEXT, None, None),
 ]
+
+
+def test_the_longest_names_of_columns_have_temporary_columns_that_every_target_takes() -> None:
+    names = ["a" * 63 + "b", "a" * 63 + "c", "日" * 64, "a" * 32]
+    made = [Change(name, LongType(), "convert", name).temporary for name in names]
+    assert len(set(made)) == 4 and all(one.startswith(TEMPORARY) for one in made)
+    assert all(len(one) <= 64 for one in made) and all(len(one.encode()) <= 63 for one in made)
 
 
 @iceberg_first

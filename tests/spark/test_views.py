@@ -80,6 +80,21 @@ ALL = {
 }
 
 
+JOINS_OF_THREE = {
+    "SELECT o.id AS one FROM orders o LEFT JOIN customers c ON o.customer = c.id "
+    "LEFT JOIN third t ON t.id = c.id": True,
+    "SELECT o.id AS one FROM orders o "
+    "LEFT JOIN (customers c JOIN third t ON t.id = c.id) ON o.id = c.id": True,
+    "SELECT o.id AS one FROM orders o LEFT ANTI JOIN customers c ON o.customer = c.id": True,
+    # With fewer rows in `third`, these have fewer orders, and a key that is concerned would not be found.
+    "SELECT o.id AS one FROM orders o LEFT ANTI JOIN "
+    "(SELECT c.id FROM customers c LEFT ANTI JOIN third t ON t.id = c.id) s ON o.customer = s.id": False,
+    "SELECT o.id AS one FROM third t LEFT JOIN customers c ON t.id = c.id "
+    "RIGHT JOIN orders o ON o.id = t.id AND c.id IS NULL": False,
+}
+"""Whether a query of three tables is kept right by keys."""
+
+
 class _Pieces:
     def eval(self, tags: str) -> Iterator[tuple[str]]:
         for piece in (tags or "").split(","):
@@ -269,6 +284,10 @@ def test_ways_are_found_in_the_query(spark: SparkSession) -> None:
     bare, _ = tables_in(JOIN.replace(", c.id AS who", ""), FIELDS)
     assert isinstance(way_of(spark.sql(bare), keys, ()), Whole)
     assert way_of(spark.sql(bare), keys, ("ID",)) == ByKeys(("id",), ("id",))
+    spark.range(1).createOrReplaceTempView("third")
+    for sql, kept_by_keys in JOINS_OF_THREE.items():
+        way = way_of(spark.sql(sql), {**keys, "third": ("id",)}, ("one",))
+        assert isinstance(way, ByKeys if kept_by_keys else Whole), (sql, way)
     with pytest.raises(ConfigError, match="no column `other`"):
         way_of(spark.sql(bare), keys, ("other",))
 

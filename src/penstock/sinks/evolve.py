@@ -9,6 +9,7 @@ again anyway (`TableEffect.rereads`).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -21,6 +22,9 @@ from penstock.printable import argument
 from penstock.sinks.base import EvolvedColumn, Narrowing
 from penstock.sinks.names import TEMPORARY, refuse_columns, source_columns
 from penstock.sinks.spark_sql import holds, quoted, spark_type
+
+_TEMPORARY_MAX = 32
+"""Characters of a temporary column behind the prefix: MySQL takes names of 64 characters."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,9 @@ class Change:
 
     @property
     def temporary(self) -> str:
-        """The temporary column for computed values."""
-        return TEMPORARY + self.name
+        """The temporary column for computed values. Long names give way to a digest of them."""
+        digest = hashlib.sha256(self.name.encode("utf-8", "surrogatepass")).hexdigest()
+        return TEMPORARY + (self.name if len(self.name) <= _TEMPORARY_MAX else digest[:_TEMPORARY_MAX])
 
 
 def changes(

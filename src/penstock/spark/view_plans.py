@@ -6,6 +6,10 @@ from a changed row of some table. So all keys that are concerned are found by ru
 changed rows in place of one table: the earlier ones with the other tables as they were, and the new ones with
 the other tables as they are. An outer join then finds more keys than necessary, since rows without a partner
 stay, and never fewer.
+
+That does not hold for an outer or anti join within the side of another one whose rows may be missing. With
+fewer rows of one table, the inner join then has more rows, or other ones, and the outer one has fewer rows
+without a partner.
 """
 
 from __future__ import annotations
@@ -54,12 +58,32 @@ def way_of(frame: DataFrame, keys: Mapping[str, Sequence[str]], wanted: Sequence
         return Whole("it has a query in an expression")
     if others := sorted(set(names) - _SIMPLE):
         return Whole(f"it has more than joins, filters and one GROUP BY ({', '.join(others)})")
+    if any(_has_missing(side) for node in nodes for side in _may_miss(node)):
+        return Whole("it has an outer join within the side of another one whose rows may be missing")
     used = [_name_of(node) for node in nodes if node.nodeName() == "View"]
     if sorted(used) != sorted(set(used)):
         return Whole("it reads a table twice")
     if "Aggregate" in names:
         return _grouped(plan, names, wanted)
     return _joined(frame, plan, nodes, keys, wanted)
+
+
+def _may_miss(node: Any) -> list[Any]:
+    """The sides of a join whose rows the other side's rows may lack: the result depends on that."""
+    if node.nodeName() != "Join":
+        return []
+    match str(node.joinType().sql()):
+        case "LEFT OUTER" | "LEFT ANTI":
+            return [node.right()]
+        case "RIGHT OUTER":
+            return [node.left()]
+        case "FULL OUTER":
+            return [node.left(), node.right()]
+    return []
+
+
+def _has_missing(plan: Any) -> bool:
+    return any(_may_miss(node) for node in _walk(plan))
 
 
 def rows_before_having(frame: DataFrame) -> DataFrame:
