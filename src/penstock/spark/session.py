@@ -13,7 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from pyspark import InheritableThread, SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 import penstock
@@ -24,7 +23,7 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.failures.messages import spark_failed, tail
 from penstock.secret import Secret
 from penstock.sinks import registry
-from penstock.spark import cluster, environment
+from penstock.spark import cluster, environment, jvm
 from penstock.spark.classes import java_options
 from penstock.spark.jars import jars
 
@@ -128,9 +127,8 @@ def start(
     try:
         if SparkContext._gateway is None:
             with said.open("wb") as file:
-                process = {"stdout": file, "stderr": file}
                 first = SparkConf(loadDefaults=False).setAll(list(at_launch(options).items()))
-                gateway = launch_gateway(first, popen_kwargs=process)  # type: ignore[no-untyped-call]
+                gateway = jvm.launch(first, file)
             SparkContext._ensure_initialized(gateway=gateway)
         cluster.check_master(SparkContext._jvm, master, seconds)
         with environment.tasks_run(python):
