@@ -111,7 +111,7 @@ def test_every_command_refuses_a_file_with_an_unknown_option(case: Scenario, com
     first(
         2,
         ("name: x\nsource: {host: a\n", ["not valid YAML", "line"]),
-        ("name: x\n\tsource: 1\n", ["not valid YAML", "line 2"]),
+        ("name: x\n\tsource: 1\n", ["not valid YAML", "line 2", "YAML allows no tabs"]),
         ("", ["holds no options"]),
         ("- a\n- b\n", ["holds no options"]),
         ("name: ${PENSTOCK_TEST_NOT_SET}\n", ["PENSTOCK_TEST_NOT_SET", "export"]),

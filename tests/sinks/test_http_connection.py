@@ -61,6 +61,15 @@ def test_a_server_that_closes_a_new_connection_without_an_answer_is_not_asked_ag
         connected(url).request("GET", "/")
 
 
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [("http://127.0.0.1:1", "nothing listens there"), ("http://db.invalid", "host name cannot be resolved")],
+)
+def test_why_a_server_is_not_reached_is_told_in_words(url: str, why: str) -> None:
+    with pytest.raises(NoAnswer, match=why):
+        connected(url).request("GET", "/")
+
+
 def test_an_answer_that_does_not_come_is_no_answer() -> None:
     ended = threading.Event()
     with server(lambda connection: ended.wait(10)) as url:

@@ -314,14 +314,20 @@ def _document(path: Path) -> dict[str, Any]:
         # What PyYAML says of it quotes the line, and that may be the one with the password.
         mark = getattr(error, "problem_mark", None)
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
-        raise ConfigError(
-            f"The pipeline file {path} is not valid YAML{place}.",
-            hint="Put values with special characters, such as passwords, in single quotes.",
-        ) from None
+        hint = "Put values with special characters, such as passwords, in single quotes."
+        if mark is not None and _has_tab(text, mark.line):
+            hint = "Indent with spaces: YAML allows no tabs there."
+        raise ConfigError(f"The pipeline file {path} is not valid YAML{place}.", hint=hint) from None
     if not isinstance(document, dict):
         raise ConfigError(f"The pipeline file {path} holds no options.", hint="README shows a pipeline file.")
     found: dict[str, Any] = expanded(document, path)
     return found
+
+
+def _has_tab(text: str, line: int) -> bool:
+    """Whether the line (from 0) is indented with a tab."""
+    found = text.splitlines()[line : line + 1]
+    return bool(found) and "\t" in found[0][: len(found[0]) - len(found[0].lstrip())]
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.client
+import socket
 import ssl
 import threading
 from collections.abc import Mapping
@@ -56,11 +57,11 @@ class HttpConnection:
                 found = answer.status, answer.read()
             except TimeoutError:
                 connection.close()
-                raise NoAnswer("it does not answer in time") from None
+                raise NoAnswer(in_words(TimeoutError())) from None
             except (http.client.HTTPException, OSError) as error:
                 connection.close()
                 if not reused:
-                    raise NoAnswer(type(error).__name__) from None
+                    raise NoAnswer(in_words(error)) from None
                 continue
             except BaseException:
                 connection.close()
@@ -93,6 +94,25 @@ def _tls(ca: Path | None) -> ssl.SSLContext:
             f"The certificates in {ca} cannot be read: {error.strerror or type(error).__name__}.",
             hint="Correct `sink.ca`.",
         ) from None
+
+
+def in_words(error: object) -> str:
+    """Why a server could not be reached, as the end of a sentence, without anything that was sent."""
+    if isinstance(error, ConnectionRefusedError):
+        return "it refuses connections, so nothing listens there"
+    if isinstance(error, socket.gaierror):
+        return "its host name cannot be resolved"
+    if isinstance(error, TimeoutError):
+        return "it does not answer in time"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not valid here ({error.verify_message})"
+    if isinstance(error, ssl.SSLError):
+        return "it does not speak TLS as expected"
+    if isinstance(error, (ConnectionError, http.client.HTTPException)):
+        return "it closed the connection, or did not answer in HTTP"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return type(error).__name__
 
 
 def basic_authorization(user: str, password: str) -> dict[str, str]:

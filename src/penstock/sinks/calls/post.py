@@ -13,6 +13,7 @@ from penstock.printable import argument
 from penstock.sinks.calls.lines import lines_of
 from penstock.sinks.calls.registration import HttpOptions
 from penstock.sinks.calls.sink import Changes
+from penstock.sinks.http_connection import in_words
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -68,8 +69,8 @@ class Post:
         except (urllib.error.URLError, OSError) as error:
             reason = getattr(error, "reason", error)
             raise TransientError(
-                f"Changes of {table} were not taken: {type(reason).__name__}.",
-                hint="It is tried again until the server of `sink.url` answers.",
+                f"Changes of {table} were not taken by the server of `sink.url`: {in_words(reason)}.",
+                hint="Start the server, or correct `sink.url`. It is tried again until the server answers.",
             ) from None
 
 
