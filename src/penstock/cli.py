@@ -21,11 +21,10 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock import __version__
 from penstock import config as configuration
 from penstock.cli_cluster import cluster
 from penstock.cli_file import File, pipeline_file
-from penstock.cli_offline import Json, encode, inspect, schema
+from penstock.cli_offline import Json, Version, encode, inspect, schema, version
 from penstock.errors import LeaseHeld, PenstockError, TablesParked
 from penstock.failures.log_format import FORMAT, OneLine
 from penstock.failures.messages import as_penstock_error
@@ -33,11 +32,16 @@ from penstock.printable import LogFormatter, printable, printable_json
 
 log = logging.getLogger(__name__)
 
+# Groups of commands in `penstock --help`.
+START, RUN, WATCH = "Start", "Run", "Watch, query and verify"
+ACT, OFFLINE = "Tell a pipeline what to do", "Read files, without a server"
+
 app = typer.Typer(
-    help="Change data capture for Spark: MySQL into lake tables, exactly once.",
+    help="Copy every change of MySQL or MariaDB into lake tables, Kafka, SQL databases and more, with Spark.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
 )
 
 
@@ -46,13 +50,14 @@ def _before_any_command(
     debug: Annotated[
         bool, typer.Option("--debug", help="Also print stack traces (same as PENSTOCK_DEBUG=1).")
     ] = False,
+    version: Version = False,
 ) -> None:
     if debug:
         os.environ["PENSTOCK_DEBUG"] = "1"  # the receiver's process inherits it
         _quiet()
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def init(
     file: Annotated[Path, typer.Argument(help="The pipeline file to write.")] = Path("pipeline.yaml"),
     host: Annotated[str | None, typer.Option(help="Host of the MySQL or MariaDB server.")] = None,
@@ -69,7 +74,7 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Write a commented pipeline file for a server. At a terminal, asks for values that are not given as
-    options. Checks the server as `doctor` does. Never overwrites a file."""
+    options. Checks the server as `penstock doctor` does. Never overwrites a file."""
     from penstock.commands.init import InitOptions
     from penstock.commands.init import init as command
 
@@ -80,7 +85,7 @@ def init(
     command(file, given, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def run(
     file: File,
     once: Annotated[
@@ -95,7 +100,7 @@ def run(
     command(file, once=once, as_json=as_json, child=child)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def receive(
     file: File,
     child: Annotated[bool, typer.Option("--child", hidden=True)] = False,
@@ -108,7 +113,7 @@ def receive(
     command(file, child=child, start_file=start_file)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def serve(
     file: Annotated[Path, typer.Argument(help="The server's file (YAML).", show_default=False)],
     check: Annotated[bool, typer.Option("--check", help="Only check the file and the addresses.")] = False,
@@ -120,7 +125,7 @@ def serve(
     command(file, check=check, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=WATCH)
 def status(
     file: File,
     history: Annotated[
@@ -134,7 +139,7 @@ def status(
     command(file, history=history, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=ACT)
 def resnapshot(
     file: File,
     tables: Annotated[list[str], typer.Argument(help="Tables as database.table.", show_default=False)],
@@ -150,7 +155,7 @@ def resnapshot(
     command(file, tables, recreate=recreate, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=ACT)
 def unpark(
     file: File,
     tables: Annotated[list[str], typer.Argument(help="Tables as database.table.", show_default=False)],
@@ -163,7 +168,7 @@ def unpark(
     command(file, tables, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=ACT)
 def signal(
     file: File,
     kind: Annotated[
@@ -209,7 +214,7 @@ def signal(
     raise typer.Exit(code)
 
 
-@app.command()
+@app.command(rich_help_panel=ACT)
 def signals(
     file: File,
     signal_id: Annotated[str | None, typer.Argument(metavar="ID", help="Show only this signal.")] = None,
@@ -222,7 +227,7 @@ def signals(
     command(file, signal_id, types=types, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def doctor(file: File, as_json: Json = False) -> None:
     """Check the source's settings, grants and tables, and print the SQL that fixes what is wrong. Try the
     sink's catalog and store."""
@@ -231,7 +236,7 @@ def doctor(file: File, as_json: Json = False) -> None:
     raise typer.Exit(command(file, as_json=as_json))
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def options(
     section: Annotated[
         str | None,
@@ -248,7 +253,7 @@ def options(
     command(section, schema=schema, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=WATCH)
 def query(
     file: File,
     sql: Annotated[str, typer.Argument(help="A SELECT over the targets.", show_default=False)],
@@ -261,7 +266,7 @@ def query(
     command(file, sql, limit=limit, as_json=as_json)
 
 
-@app.command(name="snapshot-at")
+@app.command(name="snapshot-at", rich_help_panel=WATCH)
 def snapshot_at(
     file: File,
     offset: Annotated[
@@ -275,7 +280,7 @@ def snapshot_at(
     command(file, offset, as_json=as_json)
 
 
-@app.command(name="wait-until")
+@app.command(name="wait-until", rich_help_panel=WATCH)
 def wait_until(
     file: File,
     table: Annotated[str, typer.Argument(help="database.table", show_default=False)],
@@ -292,11 +297,11 @@ def wait_until(
 
 
 for offline in (inspect, encode, schema):
-    app.command()(offline)
-app.add_typer(cluster, name="cluster")
+    app.command(rich_help_panel=OFFLINE)(offline)
+app.add_typer(cluster, name="cluster", rich_help_panel=RUN)
 
 
-@app.command()
+@app.command(rich_help_panel=WATCH)
 def verify(
     file: File,
     tables: Annotated[list[str] | None, typer.Argument(help="Only these, as database.table.")] = None,
@@ -308,7 +313,7 @@ def verify(
     raise typer.Exit(command(file, tables or [], as_json=as_json))
 
 
-@app.command()
+@app.command(rich_help_panel=ACT)
 def repair(
     file: File,
     tables: Annotated[list[str] | None, typer.Argument(help="Only these, as database.table.")] = None,
@@ -321,7 +326,7 @@ def repair(
     raise typer.Exit(command(file, tables or [], as_json=as_json))
 
 
-@app.command()
+@app.command(rich_help_panel=ACT)
 def compact(
     file: File,
     tables: Annotated[list[str] | None, typer.Argument(help="Only these, as database.table.")] = None,
@@ -333,7 +338,7 @@ def compact(
     command(file, tables or [], as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=WATCH)
 def consumers(
     file: Annotated[
         Path, typer.Argument(help="The pipeline file, or the directory of a relay log.", show_default=False)
@@ -353,7 +358,7 @@ def consumers(
     command(file, remove=remove, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def prepare(
     targets: Annotated[
         list[str] | None, typer.Argument(help="Pipeline files, or iceberg, delta, parquet, console.")
@@ -371,7 +376,7 @@ def prepare(
     command(targets or [DEFAULT.name], cluster=cluster, as_json=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=START)
 def demo(
     rows: Annotated[
         int | None, typer.Option(help="Number of rows loaded at first: 1,000,000, with --canal 20,000.")
@@ -423,10 +428,7 @@ def demo(
     raise typer.Exit(command(options, as_json=as_json))
 
 
-@app.command()
-def version() -> None:
-    """Print the version."""
-    print(__version__)
+app.command(rich_help_panel=START)(version)
 
 
 def main() -> None:

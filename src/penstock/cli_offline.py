@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
+from penstock import __version__
+
+
+def _version_if(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+Version = Annotated[
+    bool, typer.Option("--version", callback=_version_if, is_eager=True, help="Print the version and exit.")
+]
 
 
 def inspect(
@@ -83,3 +95,8 @@ def schema(
     from penstock.commands.schema import schema as command
 
     raise typer.Exit(command(files, version=server_version, database=database, as_json=as_json))
+
+
+def version() -> None:
+    """Print the version."""
+    print(__version__)

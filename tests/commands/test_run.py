@@ -89,9 +89,15 @@ def test_a_terminal_shows_the_tables_and_log_lines_stay_above_them(monkeypatch: 
     assert "shop.t0001" in last and "shop: epoch 7" in last, "the screen is drawn again below the log line"
 
 
-def test_what_is_no_terminal_gets_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_terminal_gets_lines_and_at_the_end_what_the_run_has_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     said = watched(monkeypatch, terminal=False)
-    assert said.splitlines() == ["epoch 7; lag 0.2 s, 2.0 KiB", "shop.t0002 is parked"]
+    assert said.splitlines() == [
+        "epoch 7; lag 0.2 s, 2.0 KiB",
+        "shop.t0002 is parked",
+        "ended: 2 tables, 0 rows of snapshots; epoch 7; lag 0.2 s, 2.0 KiB",
+    ]
 
 
 def test_programs_get_json_on_stdout(

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from penstock.commands.screen import TABLES_SHOWN_MAX, TABLES_SHOWN_MIN, screen, shown_first, time_text
+from penstock.commands.screen import (
+    PARKED_SHOWN_MAX,
+    TABLES_SHOWN_MAX,
+    TABLES_SHOWN_MIN,
+    screen,
+    shown_first,
+    summary_line,
+    time_text,
+)
 from penstock.commands.terminal import console
 
 
@@ -82,6 +90,33 @@ def test_a_pipeline_that_only_streams_has_no_bar() -> None:
 def test_a_snapshot_of_which_no_row_is_known_counts_chunks() -> None:
     shown = lines(status([table(1)], chunks=4, chunks_placed=2, done=False))
     assert "50 %" in shown[2] and "2/4 chunks" in shown[2]
+
+
+def retry(table: str | None, reason: str, attempts: int = 2) -> dict[str, Any]:
+    since = "2026-11-26T03:17:30.120+00:00"
+    return {"what": "epoch", "table": table, "since": since, "attempts": attempts, "reason": reason}
+
+
+def test_one_cause_that_concerns_many_tables_is_one_line() -> None:
+    names = [f"shop.t{number}" for number in range(300)]
+    document = status([table(1)]) | {
+        "retrying": [
+            *(retry(name, f"Changes of {name} were not taken.") for name in names),
+            retry(None, "The disk is full.", 1),
+        ]
+    }
+    since = "since 2026-11-26 03:17:30 UTC"
+    many = f"epoch of shop.t0 and of 299 more tables {since} (2 attempts): Changes of shop.t0 were not taken."
+    expected = [f"retrying {many}", f"retrying epoch {since} (1 attempt): The disk is full."]
+    assert summary_line(document).split("; ")[2:] == expected
+    shown = " ".join(line.strip() for line in lines(document))
+    assert shown.endswith(" ".join(expected))
+
+
+def test_a_line_for_logs_names_only_the_first_of_many_parked_tables() -> None:
+    document = status([table(number, status="parked") for number in range(1000)])
+    line = summary_line(document)
+    assert line.count("shop.t") == PARKED_SHOWN_MAX and line.endswith("shop.t0009 and 990 more")
 
 
 @pytest.mark.parametrize("height", [24, 40])

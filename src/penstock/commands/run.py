@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.text import Text
 
 from penstock import config as configuration
-from penstock.commands.screen import screen, summary_line
+from penstock.commands.screen import closing_line, screen, summary_line
 from penstock.commands.terminal import console, say
 from penstock.config import PipelineConfig
 from penstock.errors import TablesParked
@@ -83,7 +83,9 @@ def _watched(pipeline: Pipeline, *, once: bool, as_json: bool) -> Progress:
         return pipeline.run(once=once, on_progress=lambda progress: say(printable_json(progress.text())))
     errors = console(stderr=True)
     if not errors.is_terminal:
-        return pipeline.run(once=once, on_progress=_Plain())
+        progress = pipeline.run(once=once, on_progress=_Plain())
+        say(f"ended: {closing_line(progress.to_json())}", file=sys.stderr)
+        return progress
     starting = Text("starting the receiver and Spark …")
     with (
         Live(starting, console=errors, refresh_per_second=SCREENS_PER_SECOND, redirect_stdout=False) as live,

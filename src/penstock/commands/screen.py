@@ -17,7 +17,9 @@ from penstock.commands.terminal import cell
 from penstock.printable import printable, size_text
 
 RETRIES_SHOWN_MAX = 5
-"""Work that is being retried, in lines. Where a source is away all of it is, for one reason."""
+"""Causes for which work is being retried, in lines."""
+PARKED_SHOWN_MAX = 10
+"""Parked tables that the one-line summary names, so that a log of the run stays readable."""
 TABLES_SHOWN_MAX = 50
 """Maximum number of tables shown. Drawing a thousand rows twice a second would cost more CPU time than the
 pipeline itself."""
@@ -38,9 +40,7 @@ def screen(status: dict[str, Any], *, lines: int | None = None) -> Group:
     if status["snapshot"]["throttled"]:
         parts.append(cell(f"snapshot paused: {status['snapshot']['throttled']}", "yellow"))
     parts.append(_tables(status["tables"], lines))
-    parts += [cell(_retry(retry), "yellow") for retry in status["retrying"][:RETRIES_SHOWN_MAX]]
-    if (more := len(status["retrying"]) - RETRIES_SHOWN_MAX) > 0:
-        parts.append(cell(f"… and {more} more"))
+    parts += [cell(line, "yellow") for line in _retries(status["retrying"])]
     return Group(*parts)
 
 
@@ -56,11 +56,21 @@ def summary_line(status: dict[str, Any]) -> str:
         )
     if snapshot["throttled"]:
         parts.append(f"snapshot paused: {snapshot['throttled']}")
-    parts += [_retry(retry) for retry in status["retrying"]]
+    parts += _retries(status["retrying"])
     parked = [table["table"] for table in status["tables"] if table["status"] == "parked"]
     if parked:
-        parts.append("parked: " + ", ".join(parked))
+        more = len(parked) - PARKED_SHOWN_MAX
+        names = ", ".join(parked[:PARKED_SHOWN_MAX])
+        parts.append(f"parked: {names}" + (f" and {more:,} more" if more > 0 else ""))
     return "; ".join(parts)
+
+
+def closing_line(status: dict[str, Any]) -> str:
+    """Returns what a run has reached, as one line."""
+    count = len(status["tables"])
+    rows = status["snapshot"]["rows_placed"]
+    read = f"{count:,} table{'s' if count != 1 else ''}, {rows:,} row{'s' if rows != 1 else ''} of snapshots"
+    return f"{read}; {summary_line(status)}"
 
 
 def _heading(status: dict[str, Any]) -> str:
@@ -160,11 +170,26 @@ def _remarks(item: dict[str, Any]) -> str:
     return "\n".join(filter(None, (remarks, verified)))
 
 
-def _retry(retry: dict[str, Any]) -> str:
-    """Returns a line about something that fails and is retried: what, since when, and why."""
+def _retries(retrying: list[dict[str, Any]]) -> list[str]:
+    """Returns a line for each cause of failures: what is retried, since when, and why. Reasons that differ
+    only in the table's name count as one cause."""
+    causes: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for retry in retrying:
+        key = retry["what"], retry["reason"].replace(retry["table"] or "", "")
+        causes.setdefault(key, []).append(retry)
+    found = [_retry(group[0], len(group) - 1) for group in causes.values()]
+    more = len(found) - RETRIES_SHOWN_MAX
+    return found[:RETRIES_SHOWN_MAX] + ([f"… and {more} more"] if more > 0 else [])
+
+
+def _retry(retry: dict[str, Any], others: int) -> str:
     what = retry["what"] + (f" of {retry['table']}" if retry["table"] else "")
+    if others:
+        what += f" and of {others:,} more table{'s' if others > 1 else ''}"
     since = retry["since"][:19].replace("T", " ")
-    return f"retrying {what} since {since} UTC ({retry['attempts']} attempts): {retry['reason']}"
+    tried = retry["attempts"]
+    attempts = f"{tried} attempt{'s' if tried != 1 else ''}"
+    return f"retrying {what} since {since} UTC ({attempts}): {retry['reason']}"
 
 
 def _last_change(change: dict[str, Any]) -> str:
