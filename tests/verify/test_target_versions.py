@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,7 @@ from penstock.config import PipelineConfig, VerifyConfig
 from penstock.disk import directory, lock
 from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import LogRange, Offset, SourcePosition
+from penstock.model.plan import EpochPlan
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
 from penstock.relaylog import segment_format
@@ -127,6 +130,41 @@ def test_a_running_pipeline_tells_all_versions_at_one_place_and_what_is_not_to_b
         assert held[DOTTED] == ComparedVersion("version of c.d|e", 3)
         parked = held[B]
         assert isinstance(parked, NotCompared) and parked.why == Why.PARKED
+
+
+def test_a_pipeline_plans_nothing_between_the_answer_and_release(config: PipelineConfig) -> None:
+    log = Log()
+    with contextlib.closing(StateStore(config.state)) as state, directory.held(config.state):
+        requests = Requests(state, log, Sink())  # type: ignore[arg-type]
+        state.advance(Offset(90))
+        for stay in (False, True):
+            question = {"tables": [], "position": MARK.to_json(), "stay": stay}
+            number = state.request("cut", json.dumps(question))
+            assert list(requests.work()) == []
+            answer = state.answer_to(number)
+            assert answer is not None and answer["epoch"] == state.last_epoch()
+            assert (requests.no_plan_before > time.monotonic()) is stay
+        found = asked(config, state, log)
+        before = requests.no_plan_before
+        found.stay()
+        list(requests.work())
+        assert requests.no_plan_before > before
+        found.release()
+        list(requests.work())
+        assert requests.no_plan_before == 0
+
+
+def test_an_epoch_that_was_planned_meanwhile_is_noticed(config: PipelineConfig) -> None:
+    with contextlib.closing(StateStore(config.state)) as state:
+        found = asked(config, state, Log())
+        assert found.is_unchanged(0)
+        plan = EpochPlan(1, LogRange(Offset(80), Offset(85)), ())
+        state.plan(plan)
+        assert not found.is_unchanged(0) and not found.is_unchanged(1)
+        with pytest.raises(ConfigError, match="has not ended its last epoch"):
+            found.cut([A], MARK, stay=True)
+        state.applied(plan)
+        assert found.is_unchanged(1) and not found.is_unchanged(0)
 
 
 def test_a_pipeline_that_ends_while_it_is_asked_is_one_that_does_not_run(config: PipelineConfig) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock import config as configuration
 from penstock.commands.table_arguments import table_named
@@ -25,6 +26,9 @@ from penstock.verify.check import Verification
 from penstock.verify.report import ALL_EQUAL, KEYS_LISTED, TableReport, exit_code
 from penstock.verify.target_versions import PipelineVersions
 from penstock.verify.window import RelayLogWindow
+
+if TYPE_CHECKING:
+    from penstock.sinks.base import Sink
 
 
 def verify(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
@@ -90,43 +94,56 @@ def verified(
     keys_listed: int = KEYS_LISTED,
 ) -> Iterator[TableReport]:
     """Yields the report of each table as soon as it is compared. Raises `ConfigError` if the sink is a change
-    log."""
-    from penstock.sinks.base import Readable, TableSink
-    from penstock.sinks.registry import own_names
+    log, or cannot be read back."""
+    from penstock.sinks.base import Scannable, readable
     from penstock.spark.opened_sink import open_sink
     from penstock.spark.session import build_session
     from penstock.spark.transformed_view import transformed_rows, transformed_views
     from penstock.spark.verify import SparkTarget
+    from penstock.spark.verify_present import PresentTargets
 
-    source = open_source(config)
     folder = config.state / "verify"
-    spark = build_session(config.spark, config.sink, folder)
-    try:
+    with contextlib.ExitStack() as closing:
+        source = open_source(config)
+        closing.callback(source.close)
+        spark = build_session(config.spark, config.sink, folder)
+        closing.callback(spark.stop)
         sink = open_sink(config, spark, state.uuid)
-        if not isinstance(sink, Readable):
-            raise ConfigError(
-                f"The targets of the sink {config.sink.type} cannot be read back, so there is nothing to "
-                "compare with.",
-                hint="Compare them with the source's tables by other means.",
-            )
-        if not isinstance(sink, TableSink):
-            raise ConfigError(
-                f"The sink {config.sink.type} is a change log, so there is no table to compare with.",
-                hint=f"`penstock verify` works with the sink {own_names(lambda kind: kind.keeps_tables)}.",
-            )
+        _refuse_unreadable(config, sink)
         with explained("The comparison failed", folder):
             sink.check()
         log = RelayLog.open(LogPlace.of(config))
+        made, versions = transformed_rows(sink, config.types), PipelineVersions(config, state, log)
+        present = PresentTargets(sink, versions, made) if isinstance(sink, Scannable) else None
         verification = Verification(
             transformed_views(source.read_view, sink),
-            SparkTarget(sink.read, transformed_rows(sink, config.types)),
-            PipelineVersions(config, state, log),
+            present or SparkTarget(readable(sink).read, made),
+            present or versions,
             RelayLogWindow(log, source.row_images, config.types),
             types=config.types,
             keys_listed=keys_listed,
         )
+        if present is not None:
+            closing.callback(present.close)
         with explained("The comparison failed", folder):
-            yield from verification.verify([(table.table, table.rows_guess) for table in tables])
-    finally:
-        spark.stop()
-        source.close()
+            for report in verification.verify([(table.table, table.rows_guess) for table in tables]):
+                if present is not None:
+                    present.close()  # who gets the report may need the pipeline
+                yield report
+
+
+def _refuse_unreadable(config: PipelineConfig, sink: Sink) -> None:
+    from penstock.sinks.base import Readable, Scannable, TableSink
+    from penstock.sinks.registry import own_names
+
+    if not isinstance(sink, (Readable, Scannable)):
+        raise ConfigError(
+            f"The targets of the sink {config.sink.type} cannot be read back, so there is nothing to "
+            "compare with.",
+            hint="Compare them with the source's tables by other means.",
+        )
+    if not isinstance(sink, TableSink):
+        raise ConfigError(
+            f"The sink {config.sink.type} is a change log, so there is no table to compare with.",
+            hint=f"`penstock verify` works with the sink {own_names(lambda kind: kind.keeps_tables)}.",
+        )

@@ -11,7 +11,7 @@ from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import TableId
 from penstock.model.table import TableState
 from penstock.relaylog.reader import RelayLog
-from penstock.sinks.base import Sink, readable
+from penstock.sinks.base import Readable, Sink
 from penstock.state import StateStore
 from penstock.verify.subject import ComparedVersion, Subject, not_compared
 
@@ -34,15 +34,22 @@ class Requests:
         """Answers open requests. Yields offsets at which an epoch has to end."""
         for request, kind, argument in self._state.open_requests():
             if kind == "hold":
-                self.no_plan_before = time.monotonic() + HOLD_SECONDS_MAX
+                self._hold()
                 self._state.answer(request, {"held": True})
+            elif kind == "release":
+                self.no_plan_before = 0.0
+                self._state.answer(request, {"held": False})
             elif kind == "cut":
                 self.no_plan_before = 0.0
                 yield from self._cut(request, argument)
 
+    def _hold(self) -> None:
+        self.no_plan_before = time.monotonic() + HOLD_SECONDS_MAX
+
     def _cut(self, request: int, argument: str) -> Iterator[Offset]:
         """Answers with the versions of the targets, once they have every change up to a place in the
-        source's log."""
+        source's log. With `stay`, nothing is planned from then on until `release`, or until no `hold`
+        came for `HOLD_SECONDS_MAX`."""
         question = json.loads(argument)
         if not isinstance(question["position"], dict):
             self._state.answer(request, {"given_up": True})  # asked by an earlier version, which has ended
@@ -57,9 +64,12 @@ class Requests:
             return
         known = self._state.tables()
         found = [self._subject(known[TableId(*name)], known).to_json() for name in question["tables"]]
-        self._state.answer(request, {"offset": now, "tables": found})
+        if question.get("stay"):
+            self._hold()
+        self._state.answer(request, {"offset": now, "tables": found, "epoch": self._state.last_epoch()})
 
     def _subject(self, table: TableState, tables: Mapping[TableId, TableState]) -> Subject:
         return not_compared(table, tables) or ComparedVersion(
-            readable(self._sink).hold(table.table), table.schema.version
+            self._sink.hold(table.table) if isinstance(self._sink, Readable) else None,
+            table.schema.version,
         )

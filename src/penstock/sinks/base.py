@@ -13,7 +13,8 @@ for different tables. For one table, the caller makes one call at a time, in the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Protocol, runtime_checkable
 
@@ -357,6 +358,29 @@ class Readable(Protocol):
 
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
         """The target's rows, now or at a version."""
+
+
+class Scan(Protocol):
+    """Reads targets as they are when it begins. It takes memory for some thousand rows."""
+
+    @property
+    def isolated(self) -> bool:
+        """Whether it also sees them so after they were written to."""
+
+    def batches(self, table: TableId, fields: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """All rows, with these columns in these types. May be called several times.
+
+        Raises `TableError` if the target is not this pipeline's, if it lacks a column, or if a value does
+        not fit its type: nothing is changed or left out to make it fit."""
+
+
+@runtime_checkable
+class Scannable(Protocol):
+    """A `TableSink` whose targets can be read only as they are now. `penstock verify` compares them while the
+    pipeline waits."""
+
+    def scan(self) -> AbstractContextManager[Scan]:
+        """Begins to read."""
 
 
 def table_sink(sink: Sink) -> TableSink:

@@ -12,12 +12,14 @@ import http.client
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from penstock.errors import ConfigError
 
+PART_BYTES = 1024**2
+"""Of long answers."""
 IDLE_MAX = 16  # as many tables as are written side by side
 
 
@@ -72,6 +74,28 @@ class HttpConnection:
                 else:
                     self._idle.append(connection)
             return found
+
+    def stream(self, method: str, path: str, body: bytes, *, timeout_s: float) -> tuple[int, Iterator[bytes]]:
+        """The status and the parts of a long answer, over a connection of its own. Both raise `NoAnswer`."""
+        connection = self._new()
+        connection.timeout = timeout_s
+        try:
+            connection.request(method, self._prefix + path, body, self._headers)
+            answer = connection.getresponse()
+        except (http.client.HTTPException, OSError) as error:
+            connection.close()
+            raise NoAnswer(type(error).__name__) from None
+
+        def parts() -> Iterator[bytes]:
+            try:
+                while part := answer.read(PART_BYTES):
+                    yield part
+            except (http.client.HTTPException, OSError) as error:
+                raise NoAnswer(type(error).__name__) from None
+            finally:
+                connection.close()
+
+        return answer.status, parts()
 
     def _new(self) -> http.client.HTTPConnection:
         if not self._secure:

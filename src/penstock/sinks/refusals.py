@@ -73,6 +73,27 @@ def lost_target(table: TableId, advice: str = "") -> TableError:
     )
 
 
+def lacking_columns(table: TableId, names: Sequence[str]) -> TableError:
+    """The error for a target that is read, and that lacks columns of the source."""
+    return TableError(
+        f"The target of {table} lacks the columns {', '.join(names)} that the source has.",
+        hint="Somebody else changed the target. Bring them back, or run "
+        f"`penstock resnapshot FILE {argument(table)}`, which fills it again.",
+        table=str(table),
+    )
+
+
+def unfit_value(table: TableId, column: str) -> TableError:
+    """The error for a target that is read, and that has a value that the source cannot have."""
+    return TableError(
+        f"The column {column} in the target of {table} has a value that its type at the source cannot hold, "
+        "so the two are not equal.",
+        hint="Somebody else changed the target, or its column. Run "
+        f"`penstock resnapshot FILE {argument(table)}`, which fills it again.",
+        table=str(table),
+    )
+
+
 def same_key(one: Sequence[str], other: Sequence[str]) -> bool:
     """Whether shards with these keys can share a target."""
     return {name.lower() for name in one} == {name.lower() for name in other}

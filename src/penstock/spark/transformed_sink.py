@@ -13,8 +13,9 @@ The name of the target may be another one (`to`): the inner sink knows only this
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ from penstock.sinks.base import (
     Narrowing,
     Ours,
     Readable,
+    Scan,
+    Scannable,
     Sink,
     TableSink,
     TargetState,
@@ -273,6 +276,29 @@ class ReadableTables(TransformedTables, ReadBack):
     """In front of a `TableSink` that can be read back."""
 
 
+class ScannableTables(TransformedTables):
+    """In front of a `TableSink` that can be read only as it is now."""
+
+    @contextlib.contextmanager
+    def scan(self) -> Iterator[Scan]:
+        assert isinstance(self._inner, Scannable)
+        with self._inner.scan() as scan:
+            yield _TransformedScan(scan, self._target)
+
+
+@dataclass(frozen=True)
+class _TransformedScan:
+    inner: Scan
+    target: Callable[[TableId], TableId]
+
+    @property
+    def isolated(self) -> bool:
+        return self.inner.isolated
+
+    def batches(self, table: TableId, fields: pa.Schema) -> Iterator[pa.RecordBatch]:
+        return self.inner.batches(self.target(table), fields)
+
+
 class TransformedVersions(ReadableTables):
     """In front of a `VersionSink`."""
 
@@ -326,7 +352,8 @@ def transformed(sink: Sink, transforms: Transforms, spark: SparkSession, secret:
     if isinstance(sink, VersionSink):
         kind: type[TransformedSink] = TransformedVersions
     elif isinstance(sink, TableSink):
-        kind = ReadableTables if reads else TransformedTables
+        others = ScannableTables if isinstance(sink, Scannable) else TransformedTables
+        kind = ReadableTables if reads else others
     elif isinstance(sink, ChangeSink):
         kind = ReadableChanges if reads else TransformedChanges
     else:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from penstock.backoff import Backoff, Schedule
-from penstock.errors import PenstockError, SourceUnreachable, TableError
+from penstock.errors import PenstockError, SourceUnreachable, TableError, TransientError
 from penstock.model.buckets import Buckets, BucketSum
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
@@ -41,8 +41,8 @@ from penstock.verify.subject import NotCompared, Subject, Why
 log = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 4
-"""Attempts to compare a group of tables when the source does not answer. With the pauses of `RETRY` they
-outlast a short restart of it."""
+"""Attempts to compare a group of tables when the source does not answer, or the target moves. With the
+pauses of `RETRY` they outlast a short restart of the source."""
 RETRY = Schedule(first_s=2.0, max_s=8.0)
 """Pauses between these attempts."""
 ROUNDS_MAX = 5
@@ -119,6 +119,10 @@ class LogWindow(Protocol):
         and are not covered by the low watermark. None: more than `limit`."""
 
 
+class TargetMoved(TransientError):
+    """The target may have changed while it was read, so that nothing is proven."""
+
+
 class Target(Protocol):
     """The target's part of a comparison. `penstock.spark.verify` implements it."""
 
@@ -178,12 +182,12 @@ class Verification:
     def _with_retries(
         self, names: Sequence[TableId]
     ) -> tuple[list[TableReport], Collection[TableId], Collection[TableId]]:
-        """`_batch`, with retries while the source does not answer."""
+        """`_batch`, with retries while the source does not answer or the target moves."""
         backoff = Backoff(RETRY)
         while True:
             try:
                 return self._batch(names)
-            except SourceUnreachable as error:
+            except (SourceUnreachable, TargetMoved) as error:
                 backoff.failed()
                 if backoff.failures == ATTEMPTS_MAX:
                     return [TableReport(name, error=str(error)) for name in names], (), ()

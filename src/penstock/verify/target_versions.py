@@ -45,13 +45,41 @@ class PipelineVersions:
     def versions_at(
         self, tables: Collection[TableId], position: SourcePosition
     ) -> tuple[Offset, Mapping[TableId, Subject]]:
+        offset, found, _ = self.cut(tables, position, stay=False)
+        return offset, found
+
+    def cut(
+        self, tables: Collection[TableId], position: SourcePosition, *, stay: bool
+    ) -> tuple[Offset, Mapping[TableId, Subject], int]:
+        """`versions_at`, and the pipeline's newest epoch at this moment. `stay`: from then on the pipeline
+        plans nothing until `release`, if it is told to `stay` every few seconds."""
         names = [(table.database, table.table) for table in tables]
-        question = {"tables": names, "position": position.to_json()}
+        question = {"tables": names, "position": position.to_json(), "stay": stay}
         answer = self._ask("cut", json.dumps(question), timeout="apply_timeout")
         if answer is None:
-            return self._stopped(tables, position)
+            epoch = self._state.last_epoch()
+            if stay and self._state.has_pending():
+                raise ConfigError(
+                    f"The pipeline {self._config.name} is not running and has not ended its last epoch.",
+                    hint=RUN_FIRST,
+                )
+            return *self._stopped(tables, position), epoch
         found = map(_subject, answer["tables"])
-        return Offset(answer["offset"]), dict(zip(tables, found, strict=True))
+        return Offset(answer["offset"]), dict(zip(tables, found, strict=True)), int(answer["epoch"])
+
+    def stay(self) -> None:
+        """Lets the pipeline wait on. Does not wait for its answer."""
+        if directory.is_held(self._config.state):
+            self._state.request("hold", "")
+
+    def release(self) -> None:
+        """Lets the pipeline go on."""
+        if directory.is_held(self._config.state):
+            self._state.request("release", "")
+
+    def is_unchanged(self, epoch: int) -> bool:
+        """Whether no epoch after this one was planned, so that nothing was written to a target."""
+        return self._state.last_epoch() == epoch and not self._state.has_pending()
 
     def _stopped(
         self, tables: Collection[TableId], position: SourcePosition

@@ -13,7 +13,7 @@ from tests.sinks.conformance.case import Case, column, new_table
 from penstock.errors import ConfigError, InternalError, TableError
 from penstock.model.plan import Move
 from penstock.model.schema import TableId
-from penstock.sinks.base import Foreign, Missing, Ours, Readable
+from penstock.sinks.base import Foreign, Missing, Ours, Readable, Scannable
 from penstock.sinks.rows import Incomplete
 
 INT, TEXT = pa.int32(), pa.string()
@@ -46,6 +46,35 @@ def test_a_table_lives_through_every_kind_of_write(tables: Case) -> None:
     assert it.rows() == [(1, 7, "A", 20), (3, 7, "c", 22), (4, 8, "d", 40)]
     assert it.truncate(5, 50)
     assert it.rows() == [] and it.state().last_commit == it.commit(5)
+
+
+def test_present_rows_can_be_scanned_and_what_does_not_fit_is_refused(tables: Case) -> None:
+    if not isinstance(tables.sink, Scannable):
+        pytest.skip("it has older versions, or cannot be read back")
+    it = tables.create()
+    it.append(1, (1, "a", False, 10), (2, "b", False, 11), (3, "", False, 12))
+    it.merge(2, (1, None, False, 20), (2, None, True, 21))
+    sink = it.again().sink
+    assert isinstance(sink, Scannable)
+    with sink.scan() as scan:
+        for _ in range(2):
+            found = pa.Table.from_batches(scan.batches(it.table, it.arrow), it.arrow)
+            assert sorted(found.to_pylist(), key=lambda row: int(row["id"])) == [
+                {"id": 1, "name": None},
+                {"id": 3, "name": ""},
+            ]
+        with pytest.raises(TableError, match="column name"):
+            list(scan.batches(it.table, pa.schema([("name", INT)])))
+        with pytest.raises(TableError, match="lacks the columns other"):
+            list(scan.batches(it.table, pa.schema([("id", INT), ("other", INT)])))
+        assert sum(batch.num_rows for batch in scan.batches(it.table, pa.schema([("id", INT)]))) == 2
+        if scan.isolated:
+            assert it.merge(3, (4, "d", False, 40))
+            assert sum(batch.num_rows for batch in scan.batches(it.table, it.arrow)) == 2
+    stranger = it.again(pipeline=str(uuid.uuid4())).sink
+    assert isinstance(stranger, Scannable)
+    with stranger.scan() as scan, pytest.raises(TableError):
+        list(scan.batches(it.table, it.arrow))
 
 
 # epochs -----------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +13,12 @@ from penstock.sinks.http_connection import HttpConnection, NoAnswer
 
 NATIVE_DATES_FROM = (21, 9)
 """The first release with Date32 and DateTime64 of the whole range, and with Bool soon after."""
+
+
+STREAM_SECONDS_MAX = 3600
+"""How long a query of a whole table may take to begin to answer."""
+_WHOLE = "/?wait_end_of_query=1"
+"""The answer comes when all is done: an error after a part of it could not be told."""
 
 
 class Refused(Exception):
@@ -46,12 +53,17 @@ class Client:
     def run(self, statement: str, data: bytes = b"") -> bytes:
         """Runs a statement. `data`: rows, after an INSERT that ends in its format."""
         body = statement.encode("utf-8", "surrogatepass") + (b"\n" + data if data else b"")
-        # The answer comes when all is done: an error after a part of it could not be told.
-        status, answer = self._connection.request("POST", "/?wait_end_of_query=1", body)
+        status, answer = self._connection.request("POST", _WHOLE, body)
         if status != 200:
-            match = re.search(rb"Code: (\d+)", answer)
-            raise Refused(status, int(match[1]) if match else 0)
+            raise _refused(status, answer)
         return answer
+
+    def stream(self, query: str) -> Iterator[bytes]:
+        """The parts of a long answer."""
+        status, parts = self._connection.stream("POST", _WHOLE, query.encode(), timeout_s=STREAM_SECONDS_MAX)
+        if status != 200:
+            raise _refused(status, b"".join(parts))
+        yield from parts
 
     def rows(self, query: str) -> list[list[Any]]:
         """The rows of a query. Large integers come as texts."""
@@ -60,6 +72,11 @@ class Client:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _refused(status: int, answer: bytes) -> Refused:
+    match = re.search(rb"Code: (\d+)", answer)
+    return Refused(status, int(match[1]) if match else 0)
 
 
 def quoted(name: str) -> str:

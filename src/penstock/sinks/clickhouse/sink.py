@@ -44,6 +44,7 @@ from penstock.sinks.clickhouse.faults import UNKNOWN_DATABASE, UNKNOWN_TABLE, ex
 from penstock.sinks.clickhouse.native import block
 from penstock.sinks.clickhouse.records import Record, Records
 from penstock.sinks.clickhouse.registration import ClickHouseOptions
+from penstock.sinks.clickhouse.scan import ClickHouseScan
 from penstock.sinks.clickhouse.tables import Tables, rows_name
 from penstock.sinks.clickhouse.types import FIRST_DATE, LAST_DATE, Types, own_columns
 from penstock.sinks.collected import batches_of
@@ -244,6 +245,18 @@ class ClickHouseSink(Recorded):
             before = self._tables.parts(database, record.rows)
             self._tables.optimize(database, record.rows)
             return Compacted(before, self._tables.parts(database, record.rows))
+
+    # Scannable ----------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def scan(self) -> Iterator[ClickHouseScan]:
+        yield ClickHouseScan(self._client, self._own_place)
+
+    def _own_place(self, table: TableId) -> tuple[str, str]:
+        record = self._find(table)
+        if record is None or record.pipeline != self._pipeline or record.lost:
+            raise lost_target(table)
+        return self._place(table)
 
     # --------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -59,6 +59,8 @@ class Dialect:
     """Whether targets have an index of their key."""
     widens_columns: ClassVar[bool] = True
     """Whether a column can get a wider type. If not, it stores the values of wider ones in the same way."""
+    isolates: ClassVar[bool] = True
+    """Whether a transaction that reads sees nothing that is written meanwhile, and does not keep it away."""
     parameter: ClassVar[str] = "%s"
     text_type: ClassVar[str] = "text"
     flag_type: ClassVar[str] = "boolean"
@@ -94,6 +96,10 @@ class Dialect:
 
     def commit(self, session: Session) -> None:
         self.run(session, "COMMIT")
+
+    def begin_reading(self, session: Session) -> None:
+        """Begins a transaction that sees the present rows of all tables until its end."""
+        raise NotImplementedError
 
     def explained(self, error: Exception, what: str, table: TableId | None) -> PenstockError:
         """The error of the driver as Penstock's, without values of rows. `what`: a sentence's begin."""
@@ -162,6 +168,10 @@ class Dialect:
         raise NotImplementedError
 
     # rows ---------------------------------------------------------------------------------------------------
+
+    def scanned(self, session: Session, target: str, fields: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """All rows of a table, with these columns in these types. Raises `Unfit`."""
+        raise NotImplementedError
 
     def make_stage(self, session: Session, columns: Mapping[str, str]) -> str:
         """Creates an empty `STAGE` with these columns, and returns its name as SQL."""

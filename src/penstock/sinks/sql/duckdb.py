@@ -6,7 +6,7 @@ joins the stage with whole columns, and its indexes refuse updates of a key's co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from penstock.printable import argument
 from penstock.sinks.rows import Incomplete
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session
 from penstock.sinks.sql.registration import JdbcOptions
+from penstock.sinks.texts import ROWS_AT_ONCE, batch_of
 
 VERSION_MIN = 2
 """The first major release that changes columns and rows in one transaction."""
@@ -68,6 +69,7 @@ class DuckDb(Dialect):
     locks_rows = False
     keeps_sessions = False
     indexes_keys = False
+    isolates = False
 
     def __init__(self, options: JdbcOptions) -> None:
         self._path = options.address.database
@@ -86,6 +88,10 @@ class DuckDb(Dialect):
                 f"The folder of {self._path} does not exist.", hint="Create it, or correct `sink.url`."
             )
         return duckdb.connect(self._path, config={"memory_limit": MEMORY_MAX})
+
+    def begin_reading(self, session: Session) -> None:
+        self.run(session, "SET TimeZone = 'UTC'")
+        self.run(session, "BEGIN")
 
     def run(self, session: Session, sql: str, parameters: Sequence[Any] | None = None) -> list[Any]:
         if parameters is None:
@@ -151,6 +157,11 @@ class DuckDb(Dialect):
         return f"TRY_CAST({value} AS {self.type_of(kind)})"
 
     # rows
+
+    def scanned(self, session: Session, target: str, fields: pa.Schema) -> Iterator[pa.RecordBatch]:
+        found = session.sql(f"SELECT {', '.join(map(self.quoted, fields.names))} FROM {target}")
+        for batch in found.to_arrow_reader(ROWS_AT_ONCE):
+            yield batch_of(batch.columns, fields)
 
     def make_stage(self, session: Session, columns: Mapping[str, str]) -> str:
         parts = ", ".join(f"{self.quoted(name)} {kind}" for name, kind in columns.items())

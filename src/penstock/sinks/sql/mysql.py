@@ -8,11 +8,12 @@ TABLE, whose COMMENT has the commit: who finds it there knows that all of it is 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pymysql
+import pymysql.cursors
 from pymysql.constants import ER
 from pyspark.sql.types import (
     BinaryType,
@@ -39,6 +40,7 @@ from penstock.sinks.rows import Incomplete
 from penstock.sinks.sql import arrow_text
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session, shortened
 from penstock.sinks.sql.registration import JdbcOptions
+from penstock.sinks.texts import ROWS_AT_ONCE, row_batch
 
 NAME_CHARACTERS_MAX = 64
 """MySQL's limit for names."""
@@ -117,6 +119,10 @@ class MySql(Dialect):
             self._collation = rows[0][0] if rows else "utf8mb4_bin"
             self._packet = int(self.run(session, "SELECT @@max_allowed_packet")[0][0])
         return session
+
+    def begin_reading(self, session: Session) -> None:
+        self.run(session, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        self.run(session, "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 
     def _ssl(self) -> dict[str, Any]:
         parameters = self._address.parameters
@@ -294,6 +300,21 @@ class MySql(Dialect):
         return f"CASE WHEN {is_number} THEN CASE WHEN {fits} THEN {number} END END"
 
     # rows
+
+    def scanned(self, session: Session, target: str, fields: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """A FLOAT alone would be shown with six digits."""
+        columns = ", ".join(
+            self.quoted(one.name) + (" + 0e0" if pa.types.is_float32(one.type) else "") for one in fields
+        )
+        decoders, session.decoders = session.decoders, {}  # texts, as the server sends them
+        cursor = session.cursor(pymysql.cursors.SSCursor)
+        try:
+            cursor.execute(f"SELECT {columns} FROM {target}")
+            while rows := cursor.fetchmany(ROWS_AT_ONCE):
+                yield row_batch(rows, fields)
+        finally:
+            session.decoders = decoders
+            cursor.close()
 
     def make_stage(self, session: Session, columns: Mapping[str, str]) -> str:
         parts = ", ".join(f"{self.quoted(name)} {_with_null(kind)}" for name, kind in columns.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -32,6 +32,7 @@ from penstock.sinks.rows import Incomplete
 from penstock.sinks.sql import arrow_text
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session, shortened
 from penstock.sinks.sql.registration import JdbcOptions
+from penstock.sinks.texts import Unfit, csv_batches
 
 NAME_BYTES_MAX = 63
 """PostgreSQL's limit for names."""
@@ -106,6 +107,10 @@ class PostgreSql(Dialect):
             "WHERE current_setting('synchronous_commit') = 'off'"
         )
         return connection
+
+    def begin_reading(self, session: Session) -> None:
+        self.run(session, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        self.run(session, "SELECT 1")  # now it sees what it sees
 
     def explained(self, error: Exception, what: str, table: TableId | None) -> PenstockError:
         assert isinstance(error, psycopg.Error)
@@ -197,6 +202,17 @@ class PostgreSql(Dialect):
         return f"CASE WHEN {is_number} THEN CASE WHEN {fits} THEN {number}::{self.type_of(kind)} END END"
 
     # rows
+
+    def scanned(self, session: Session, target: str, fields: pa.Schema) -> Iterator[pa.RecordBatch]:
+        columns = ", ".join(map(self.quoted, fields.names))
+        sql = f"COPY (SELECT {columns} FROM {target}) TO STDOUT (FORMAT csv)"
+        with session.cursor() as cursor, cursor.copy(sql) as copy:
+            try:
+                yield from csv_batches(copy, fields, null="")
+            except Unfit:
+                for _ in copy:  # else the transaction would end
+                    pass
+                raise
 
     def make_stage(self, session: Session, columns: Mapping[str, str]) -> str:
         parts = ", ".join(f"{self.quoted(name)} {kind}" for name, kind in columns.items())

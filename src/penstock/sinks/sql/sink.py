@@ -56,6 +56,7 @@ from penstock.sinks.sql.columns import alter_once, evolution, evolve, refuse_unf
 from penstock.sinks.sql.control import Control, Record
 from penstock.sinks.sql.dialect import Dialect, Place, Session, nullable
 from penstock.sinks.sql.registration import JdbcOptions
+from penstock.sinks.sql.scan import SqlScan
 
 Act = Callable[[Session, Place, Record], "Record | None"]
 
@@ -264,6 +265,21 @@ class SqlSink(Recorded):
 
     def compact(self, table: TableId) -> Compacted:
         return Compacted(1, 1)  # the database does that by itself
+
+    # Scannable ----------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def scan(self) -> Iterator[SqlScan]:
+        with self._session("The targets cannot be read") as session:
+            self._dialect.begin_reading(session)
+            yield SqlScan(self._dialect, session, self._own_place)
+            self._dialect.commit(session)
+
+    def _own_place(self, session: Session, table: TableId) -> Place:
+        place = self._place(table)
+        if self._record(session, table, place).pipeline != self._pipeline:
+            raise self._lost(table, place)
+        return place
 
     # --------------------------------------------------------------------------------------------------------
 

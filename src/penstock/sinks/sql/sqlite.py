@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from penstock.sinks.rows import Incomplete
 from penstock.sinks.sql import arrow_text
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session
 from penstock.sinks.sql.registration import JdbcOptions
+from penstock.sinks.texts import ROWS_AT_ONCE, row_batch
 
 _ROW_IDS = ("rowid", "_rowid_", "oid")
 
@@ -72,6 +73,10 @@ class Sqlite(Dialect):
 
     def begin(self, session: Session) -> None:
         self.run(session, "BEGIN IMMEDIATE")
+
+    def begin_reading(self, session: Session) -> None:
+        self.run(session, "BEGIN")
+        self.run(session, "SELECT 1 FROM sqlite_master")  # now it sees what it sees
 
     def explained(self, error: Exception, what: str, table: TableId | None) -> PenstockError:
         text = str(error)
@@ -138,6 +143,12 @@ class Sqlite(Dialect):
         return "NULL"
 
     # rows
+
+    def scanned(self, session: Session, target: str, fields: pa.Schema) -> Iterator[pa.RecordBatch]:
+        cursor = session.cursor()
+        cursor.execute(f"SELECT {', '.join(map(self.quoted, fields.names))} FROM {target}")
+        while rows := cursor.fetchmany(ROWS_AT_ONCE):
+            yield row_batch(rows, fields)
 
     def make_stage(self, session: Session, columns: Mapping[str, str]) -> str:
         parts = ", ".join(f"{self.quoted(name)} {kind}" for name, kind in columns.items())

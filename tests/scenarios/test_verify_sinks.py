@@ -1,0 +1,142 @@
+"""`penstock verify` on targets that have no older versions. Differences are planted on both sides."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pymysql
+import pytest
+from tests.core import alltypes
+from tests.scenarios.test_clickhouse import ZERO
+from tests.scenarios.test_sql import Target
+from tests.sinks.conformance import with_servers
+
+from penstock.secret import REVEALED
+from penstock.sinks.clickhouse.client import Client
+from penstock.sinks.clickhouse.registration import ClickHouseOptions
+from penstock.sinks.sql.registration import JdbcOptions, dialect_of
+from penstock.testing import oracle
+from penstock.testing.scenario import Scenario
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+Make = Callable[..., Scenario]
+CLICKHOUSE = ("clickhouse", "clickhouse-modern")
+
+
+@pytest.fixture(params=["postgresql", "mysql80", "mariadb1011", "sqlite", "duckdb", *CLICKHOUSE])
+def case(request: pytest.FixtureRequest, scenario: Make, tmp_path: Any) -> Iterator[Scenario]:
+    if request.param == "duckdb":
+        pytest.importorskip("duckdb")
+    if request.param in CLICKHOUSE:
+        options = with_servers.options(request.param).model_dump(mode="json", context=REVEALED)
+    else:
+        options = Target(request.param, tmp_path).options
+    history = f"penstock.history_{uuid.uuid4().hex}"  # all tests write to one server
+    made = scenario(options["type"], epoch={"interval": "50ms"}, schema={"history_table": history})
+    made.options["sink"] = options
+    made.write_file()
+    yield made
+
+
+def plant(case: Scenario) -> None:
+    """Changes the price of order 5 at the target, and adds order 5000."""
+    options, database = case.options["sink"], case.database
+    if options["type"] == "clickhouse":
+        client = Client(ClickHouseOptions(**options))
+        [[rows]] = client.rows(
+            f"SELECT name FROM system.tables WHERE database = '{database}' AND name LIKE 'orders\\_\\_rows%'"
+        )
+        [[newest]] = client.rows(f"SELECT max(_sequence) FROM `{database}`.`{rows}`")
+        for order in (5, 5000):
+            client.run(
+                f"INSERT INTO `{database}`.`{rows}` (id, state, price, _sequence, _deleted) "
+                f"VALUES ({order}, 'new', 0.01, {newest}, 0)"
+            )
+        client.close()
+        return
+    dialect = dialect_of(JdbcOptions(**options))
+    place = dialect.place([f"{database}_orders"] if dialect.name == "sqlite" else [database, "orders"])
+    target, session = dialect.target(place), dialect.connect()
+    price = "'0.01'" if dialect.name == "sqlite" else "0.01"
+    dialect.run(session, f"UPDATE {target} SET price = {price} WHERE id = 5")
+    dialect.run(
+        session, f"INSERT INTO {target} (id, state, price, _sequence) VALUES (5000, 'new', {price}, 1)"
+    )
+    session.close()
+
+
+def verified(case: Scenario, code: int, *arguments: str) -> dict[str, dict[str, Any]]:
+    done = case.command("verify", "--json", *arguments)
+    assert done.returncode == code, done.stdout + done.stderr
+    return {report["table"].partition(".")[2]: report for report in json.loads(done.stdout)["tables"]}
+
+
+def without_nul(case: Scenario) -> None:
+    """PostgreSQL cannot have it, and its sink leaves it out."""
+    columns = oracle.columns_of(case.server, f"{case.database}.t")
+    rows = oracle.rows_of(case.server, f"{case.database}.t")
+    for number, column in enumerate(columns):
+        if any(row[number] and "\0" in row[number] for row in rows):
+            name = f"`{column.name}`"
+            with contextlib.suppress(pymysql.err.OperationalError):  # it is generated from another one
+                case.server.execute(f"UPDATE t SET {name} = REPLACE({name}, CHAR(0 USING utf8mb4), '')")
+
+
+def test_planted_differences_are_found_named_and_repaired_and_nothing_else_is(case: Scenario) -> None:
+    case.server.execute(
+        "SET time_zone = '+00:00', sql_mode = ''",
+        alltypes.create_table("t"),
+        *alltypes.inserts("t"),
+        "ALTER TABLE t " + ", ".join(f"DROP COLUMN {name}" for name in ZERO),
+        "CREATE TABLE pair (x VARCHAR(10), y BIGINT UNSIGNED, v JSON, PRIMARY KEY (x, y))",
+        "INSERT INTO pair VALUES ('a\n\"', 18446744073709551615, '[1.50]'), ('', 0, NULL)",
+        "CREATE TABLE orders (id INT PRIMARY KEY, state VARCHAR(20), price DECIMAL(10,2))",
+        *(f"INSERT INTO orders VALUES ({n}, 'new', {n} / 7)" for n in range(1, 300)),
+    )
+    postgresql = case.options["sink"].get("url", "").startswith("jdbc:postgresql")
+    if postgresql:
+        without_nul(case)
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        found = verified(case, 0)
+        assert set(found) == {"t", "pair", "orders"} and all(one["equal"] for one in found.values())
+        assert found["orders"]["rows_target"] == 299
+        ended = threading.Event()
+
+        def write() -> None:
+            number = 0
+            while not ended.wait(0.02):
+                number += 1
+                case.server.execute(f"UPDATE orders SET price = {number} WHERE id = {200 + number % 50}")
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        assert all(one["equal"] for one in verified(case, 0).values())
+        ended.set()
+        writer.join()
+        case.drain(pipeline)
+        case.server.execute(
+            "SET sql_log_bin = 0",
+            "INSERT INTO orders VALUES (1000, 'unseen', 1)",
+            "UPDATE orders SET state = 'paid' WHERE id = 7",
+            "DELETE FROM orders WHERE id = 9",
+            "SET sql_log_bin = 1",
+        )
+        plant(case)
+        report = verified(case, 1)["orders"]
+        keys = {(int(one["key"]["id"]), one["kind"]) for one in report["keys_different"]}
+        assert keys == {
+            (1000, "missing"), (7, "different"), (9, "extra"), (5, "different"), (5000, "extra")
+        }  # fmt: skip
+        done = case.command("repair", "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        case.drain(pipeline)
+        assert verified(case, 0)["orders"]["equal"]
+        assert pipeline.stop() == 0
+    assert all(one["equal"] for one in verified(case, 0).values()), "the pipeline is stopped"
