@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
+from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bench.soak.samples import FILLING, thread_names
 from tests.chaos.service import Service
@@ -21,10 +24,12 @@ class Footprint:
     """Of each kind of process: its number and what it has."""
 
     of: dict[str, tuple[int, dict[str, int]]] = field(default_factory=dict)
+    opened: dict[str, Counter[str]] = field(default_factory=dict)
+    """What the handles of each kind of process are, without numbers and hexadecimal names: `*`."""
 
 
 def footprint(service: Service) -> Footprint:
-    found = {}
+    found, opened = {}, {}
     for kind, processes in service.processes().items():
         if kind not in LIMITS or len(processes) != 1:
             continue
@@ -37,13 +42,22 @@ def footprint(service: Service) -> Footprint:
                     "memory_mb": process.memory_info().rss // 1_000_000,
                 }
             found[kind] = (process.pid, measures)
-    return Footprint(found)
+            opened[kind] = handles(process.pid)
+    return Footprint(found, opened)
 
 
 def threads(pid: int) -> int:
     """But for pools that start a thread with each of the first hundred things they do."""
     names = thread_names(pid)
     return sum(count for name, count in names.items() if not name.startswith(FILLING))
+
+
+def handles(pid: int) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found[re.sub(r"[0-9a-f-]{8,}|\d+", "*", str(path.readlink()))] += 1
+    return found
 
 
 def grown(before: Footprint, after: Footprint) -> list[str]:
@@ -56,4 +70,7 @@ def grown(before: Footprint, after: Footprint) -> list[str]:
         for name, value in measures.items():
             if now[name] - value > LIMITS[kind][name]:
                 found.append(f"{kind}: {name} {value} -> {now[name]}")
+                if name == "handles":
+                    more = after.opened.get(kind, Counter()) - before.opened.get(kind, Counter())
+                    found += [f"{kind}: {count} more of {what}" for what, count in more.most_common(3)]
     return found

@@ -20,6 +20,8 @@ _RELAY = {"relay.json", "lease", "receiver.json", "receiver.log", "consumers", "
 _STATE = {"state.sqlite", "state.sqlite-wal", "state.sqlite-shm", "lock", "spark.lock", "logs", "tmp",
           "spark", "spark-warehouse", "chunks", "cascades", "relay", "compact", "warehouse", "secrets",
           "ended.json", "index", "staging"}  # fmt: skip
+_STORE_LOCK = (".penstock", "lock")
+"""Of a directory that serves as a store."""
 
 
 def in_relay(folder: Path) -> list[str]:
@@ -45,7 +47,9 @@ def in_state(folder: Path, *, by_force: bool = False) -> list[str]:
     found = [f"state: {path.name}" for path in folder.iterdir() if path.name not in known]
     for name in ("chunks", "cascades", "tmp", "secrets", "staging"):
         found += [
-            f"state: {path.relative_to(folder)}" for path in (folder / name).rglob("*") if path.is_file()
+            f"state: {path.relative_to(folder)}"
+            for path in (folder / name).rglob("*")
+            if path.is_file() and path.relative_to(folder).parts[1:] != _STORE_LOCK
         ]
     return found
 
