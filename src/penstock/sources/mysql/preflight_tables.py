@@ -15,6 +15,7 @@ from penstock.sources.mysql import catalog
 from penstock.sources.mysql.connection import is_refusal, query
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
 from penstock.sources.mysql.identifiers import quote, quoted
+from penstock.sources.mysql.versioned_tables import read_versioned_tables, versioned_reason
 from penstock.sources.preflight import Finding
 from penstock.sources.table_filter import TableFilter
 
@@ -44,6 +45,7 @@ def ensure_tables(source: Source) -> Iterator[Finding]:
     yield from _filters(source, captured)
     yield from _keys(source, schemas)
     yield from _engines(source, captured)
+    yield from _versioned(source, captured)
     yield from _cascades(source, set(captured))
 
 
@@ -209,6 +211,16 @@ def _engines(source: Source, captured: list[TableId]) -> Iterator[Finding]:
                 "may miss rows or read them twice.",
                 f"ALTER TABLE {quoted(table)} ENGINE = InnoDB;",
             )  # fmt: skip
+
+
+def _versioned(source: Source, captured: list[TableId]) -> Iterator[Finding]:
+    for table in read_versioned_tables(source.connection, captured):
+        reason, _ = versioned_reason(table)
+        yield Finding(
+            "warning", "versioning", str(table),
+            f"{reason} It is parked. Other tables are not affected. The statement removes its history.",
+            f"ALTER TABLE {quoted(table)} DROP SYSTEM VERSIONING;",
+        )  # fmt: skip
 
 
 def _cascades(source: Source, captured: set[TableId]) -> Iterator[Finding]:

@@ -36,6 +36,7 @@ from penstock.sources.mysql.snapshot import watermark
 from penstock.sources.mysql.snapshot.keys import key_literal
 from penstock.sources.mysql.snapshot.reader import prepare_session
 from penstock.sources.mysql.snapshot.split import MySqlChunkPlanner, keyed_chunks
+from penstock.sources.mysql.versioned_tables import read_versioned_tables, versioned_reason
 from penstock.sources.table_filter import TableFilter
 
 T = TypeVar("T")
@@ -196,6 +197,8 @@ class SourceSession:
         wanted, server = set(tables), self.traits.statements
         merges = self._ask(lambda connection: read_merge_tables(connection, wanted, server))
         found = {table: merge_reason(table, merge) for table, merge in merges.items()}
+        versioned = self._ask(lambda connection: read_versioned_tables(connection, wanted))
+        found |= {table: versioned_reason(table) for table in versioned}
         if cascades and not self.traits.logs_cascades:
             keys = self._ask(lambda connection: read_cascading_keys(connection, wanted))
             found |= {table: statements.cascade_reason(table) for table in keys}

@@ -36,7 +36,7 @@ from penstock.model.schema_change import TableEffect
 from penstock.model.statement_head import statement_head
 from penstock.printable import argument
 from penstock.relaylog.reader import Statement
-from penstock.sources.mysql import unlogged_rows
+from penstock.sources.mysql import unlogged_rows, versioned_tables
 from penstock.sources.mysql.added_defaults import existing_value
 from penstock.sources.mysql.column_origins import Evolution, literal_of, what_changed
 from penstock.sources.mysql.ddl import statement as syntax
@@ -201,6 +201,7 @@ class MySqlStatements:
         steps = _cascading(table, statement.end).steps if parks else ()
         if definition is not None and is_merge(dict(definition.options).get("ENGINE", "")):
             steps = _parked_for_merge(table, table, statement.end).steps
+        steps = (*steps, *versioned_tables.parks(table, definition, statement.end))
         fills = change.filled
         return [
             TableEffect(
@@ -220,9 +221,12 @@ class MySqlStatements:
         cascade = _new_cascade(change)
         evolution = Evolution(change.after, tuple(origin.before for origin in change.origins), change.silent)
         effects = self._evolved(evolution, change.before, known)
+        parks = versioned_tables.parks(change.table, change.after, statement.end)
         if cascade and self._parks_cascades:
-            park = _cascading(change.table, statement.end)
-            effects = [replace(one, steps=(*one.steps, *park.steps)) for one in effects] or [park]
+            parks += _cascading(change.table, statement.end).steps
+        if parks:
+            effects = effects or [TableEffect(change.table)]
+            effects = [replace(one, steps=(*one.steps, *parks[:1])) for one in effects]
         return effects
 
     def _evolved(
@@ -295,17 +299,18 @@ class MySqlStatements:
             if name in live and is_copy_of(was, name):
                 effects += self._swapped(name, was, statement, live[name], tables)
             elif name in live or name in self._captured:
-                effects += self._taken(name, was, tables)
+                effects += self._taken(name, was, tables, statement.end)
         return effects
 
-    def _taken(self, name: TableId, was: TableId, tables: TablesBefore) -> list[TableEffect]:
+    def _taken(self, name: TableId, was: TableId, tables: TablesBefore, at: Offset) -> list[TableEffect]:
         """The effect if another table, with its rows, takes the name."""
         definition = tables.get(name)
         schema = self._schema(definition, name)
         if schema is None:
             return [_dropped(name)] if tables.is_live(name) else []
         what = f"renamed from {was}"
-        return [TableEffect(name, voids="RENAME TABLE", created=schema, fills=True, was=was, what=what)]
+        parks = versioned_tables.parks(name, definition, at)
+        return [TableEffect(name, parks, "RENAME TABLE", created=schema, fills=True, was=was, what=what)]
 
     def _swapped(
         self, name: TableId, copy: TableId, statement: Statement, known: TableSchema, tables: TablesBefore

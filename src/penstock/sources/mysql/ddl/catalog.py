@@ -222,7 +222,8 @@ class Catalog:
         made = replace(
             made,
             partitioned=statement.partitioned,
-            versioned=options.versioned,
+            versioned=options.versioned
+            or any(isinstance(one, ColumnSpec) and one.versioned for one in statement.elements),
             options=tuple({name: value for name, value in options.others if name in SHOWN}.items()),
         )
         return replace(made, keys=made.sorted_keys())

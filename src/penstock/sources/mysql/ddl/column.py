@@ -80,6 +80,8 @@ class ColumnSpec:
     invisible: bool = False
     references: ReferenceSpec | None = None
     checks: tuple[str | None, ...] = ()
+    versioned: bool = False
+    """WITH SYSTEM VERSIONING, which makes a new table system-versioned."""
 
 
 Element = ColumnSpec | IndexSpec | ForeignKeySpec | CheckSpec | PeriodSpec
@@ -354,8 +356,10 @@ def _plain_attribute(spec: ColumnSpec, cursor: Cursor, server: Server) -> Column
         if cursor.take_sign("="):
             cursor.next()
         return replace(spec, type=replace(spec.type, compressed=True))
-    if cursor.take("WITHOUT", "SYSTEM", "VERSIONING") or cursor.take("WITH", "SYSTEM", "VERSIONING"):
+    if cursor.take("WITHOUT", "SYSTEM", "VERSIONING"):
         return spec
+    if cursor.take("WITH", "SYSTEM", "VERSIONING"):
+        return replace(spec, versioned=True)
     if cursor.take_any_of("ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
         cursor.take_sign("=")
         cursor.string()
