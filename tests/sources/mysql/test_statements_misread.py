@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from tests.sources.mysql.test_statements import MADE, STRICT, Pipeline, T, evolved, names
+from tests.sources.mysql.test_statements import MADE, SERVER, STRICT, Pipeline, T, evolved, names
 
 from penstock.model.plan import TruncateTarget
-from penstock.model.schema import TableId
+from penstock.model.schema import TableId, TableSchema
 from penstock.sources.mysql.ddl.server import SQL_MODE_BITS
 
 
@@ -54,6 +56,29 @@ def test_a_table_has_the_character_set_that_its_database_had_then() -> None:
     shop.run("CREATE DATABASE shop CHARACTER SET utf8mb4")
     shop.run("CREATE TABLE n (a VARCHAR(3) PRIMARY KEY)")
     assert shop.live[TableId("shop", "n")].columns[0].charset == "utf8mb4", "not what the catalog says now"
+
+
+def test_a_column_of_a_key_may_be_called_like_a_word_of_the_grammar(shop: Pipeline) -> None:
+    for word in ("period", "without", "desc_", "visible", "using_", "comment"):
+        shop.run(f"CREATE TABLE k (account INT, {word} INT, v INT, PRIMARY KEY (account, {word}))")
+        assert shop.live[TableId("shop", "k")].key == ("account", word)
+        shop.run("DROP TABLE k")
+    step = evolved(
+        shop.run("ALTER TABLE t ADD COLUMN period INT, DROP PRIMARY KEY, ADD PRIMARY KEY (id, period)")
+    )
+    assert step.schema.key == ("id", "period")
+
+
+def test_a_key_over_a_period_of_mariadb_is_that_of_the_catalog() -> None:
+    """Its rows have one `id` for several times: the columns of the period are part of the key."""
+    asked = TableSchema(TableId("shop", "k"), (), ("id", "e", "s"))
+    shop = Pipeline(catalog=lambda table: asked, server=replace(SERVER, version=(10, 11, 5), mariadb=True))
+    columns = "id INT, s DATE, e DATE, PERIOD FOR p (s, e)"
+    shop.run(f"CREATE TABLE k ({columns}, PRIMARY KEY (id, p WITHOUT OVERLAPS))")
+    assert shop.live[TableId("shop", "k")].key == ("id", "e", "s")
+    shop.run(f"CREATE TABLE l ({columns}, v INT NOT NULL UNIQUE)")
+    [effect] = shop.run("ALTER TABLE l ADD PRIMARY KEY (id, p WITHOUT OVERLAPS)")
+    assert effect.rereads
 
 
 # text that is not what it seems -----------------------------------------------------------------------------

@@ -148,9 +148,8 @@ def read_index_body(cursor: Cursor) -> tuple[KeyPart, ...]:
         raise NotUnderstood("(")
     parts = [_key_part(cursor)]
     while cursor.take_sign(","):
-        if cursor.at_any("PERIOD") or cursor.peek(1).keyword == "WITHOUT":  # period WITHOUT OVERLAPS
-            cursor.item()
-            continue
+        if cursor.peek(1).keyword == "WITHOUT":  # the columns of a period are part of the key, unnamed
+            raise NotUnderstood("columns of a key")
         parts.append(_key_part(cursor))
     if not cursor.take_sign(")"):
         raise NotUnderstood(")")
