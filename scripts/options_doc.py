@@ -47,16 +47,16 @@ files](options.md).
 """
 
 
-OF_PIPELINES = ("source", "relay_log", "store")
+OF_PIPELINES = {"source", "relay_log", "store"}
 """Sections that have the options of a pipeline file."""
 
 
 def server_page() -> str:
-    found = [one for one in sections(ServerConfig) if one.name.split(".")[0] not in OF_PIPELINES]
+    found = [one for one in sections(ServerConfig) if not OF_PIPELINES & set(one.name.split("."))]
     for name, model in (("destinations.NAME", DestinationSection), ("users.NAME", UserSection)):
         found += [_below(name, one) for one in sections(model)]
     pages = "".join(f"\n{_section(one)}" for one in found)
-    same = ", ".join(f"`{name}`" for name in OF_PIPELINES)
+    same = ", ".join(f"`{name}`" for name in sorted(OF_PIPELINES))
     text = f"\nThe sections {same} are those of a [pipeline file](options.md).\n"
     return SERVER_HEAD + pages.replace("## The pipeline\n", "## The server\n", 1) + text
 

@@ -47,9 +47,7 @@ app = typer.Typer(
 
 @app.callback()
 def _before_any_command(
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Also print stack traces (same as PENSTOCK_DEBUG=1).")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print stack traces (PENSTOCK_DEBUG=1).")] = False,
     version: Version = False,
 ) -> None:
     if debug:
@@ -105,12 +103,13 @@ def receive(
     file: File,
     child: Annotated[bool, typer.Option("--child", hidden=True)] = False,
     start_file: Annotated[str | None, typer.Option("--start-file", hidden=True)] = None,
+    source: Annotated[str, typer.Option(help="With a server's file: one of its `sources`.")] = "",
     as_json: Json = False,
 ) -> None:
     """Run only the receiver, which copies the source's log into the relay log, until SIGTERM or Ctrl-C."""
     from penstock.commands.receive import receive as command
 
-    command(file, child=child, start_file=start_file)
+    command(file, child=child, start_file=start_file, source=source)
 
 
 @app.command(rich_help_panel=RUN)

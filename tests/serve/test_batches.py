@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.offset import Offset
-from penstock.serve.batches import Block, Limit, Outstanding, Piece, Place, ReadAhead
+from penstock.serve.batches import AnyPlace, Block, Limit, Outstanding, Piece, Place, ReadAhead
 
 SIZES = st.lists(st.integers(1, 12), min_size=1, max_size=12)
 
@@ -35,7 +35,7 @@ def ahead_of(pieces: list[Piece], block: int = 1) -> ReadAhead:
 
 def taken(
     ahead: ReadAhead, limit: Limit, *, more: bool = False, whole: bool = False
-) -> tuple[list[bytes], Place] | None:
+) -> tuple[list[bytes], AnyPlace] | None:
     found = ahead.take(limit, more=more, whole=whole)
     return None if found is None else ([entry for block in found[0] for entry in block.entries()], found[1])
 

@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import ConfigError
 from penstock.model.offset import Offset
-from penstock.serve.batches import Place
+from penstock.serve.batches import AnyPlace, Place, Places
 from penstock.serve.positions import InFiles, Subscribed
 
 EARLIER = {"1001": Subscribed(Place(Offset(100)), ""), "b": Subscribed(Place(Offset(7), 3), r"shop\.é")}
 LATER = {"1001": Subscribed(Place(Offset(200)), "")}
 
 
+class Logs:
+    """Places in some logs, by their ids."""
+
+    def __init__(self, *ids: str) -> None:
+        self._ids = ids
+
+    def stored(self, place: AnyPlace) -> dict[str, Place]:
+        return dict(zip(self._ids, place.each if isinstance(place, Places) else (place,), strict=True))
+
+    def restored(self, places: Mapping[str, Place], /) -> AnyPlace | None:
+        if not all(one in places for one in self._ids):
+            return None
+        found = tuple(places[one] for one in self._ids)
+        return Places(found) if len(found) > 1 else found[0]
+
+
+def in_files(folder: Path, *ids: str) -> InFiles:
+    return InFiles(folder, dict.fromkeys(("example", "another"), Logs(*ids or ("log",))))
+
+
 def test_positions_are_what_was_stored_last(tmp_path: Path) -> None:
-    positions = InFiles(tmp_path, "log")
+    positions = in_files(tmp_path)
     assert positions.load("example") == {}
     positions.store("example", EARLIER, durable=False)
-    assert InFiles(tmp_path, "log").load("example") == EARLIER
+    assert in_files(tmp_path).load("example") == EARLIER
     positions.store("example", LATER, durable=False)
     positions.store("example", EARLIER, durable=True)
-    assert InFiles(tmp_path, "log").load("example") == LATER
+    assert in_files(tmp_path).load("example") == LATER
     assert positions.load("another") == {}
 
 
 def test_a_file_that_a_power_loss_has_damaged_is_replaced_by_the_safe_one(tmp_path: Path) -> None:
-    positions = InFiles(tmp_path, "log")
+    positions = in_files(tmp_path)
     positions.store("example", EARLIER, durable=False)
     path = tmp_path / "destination-example.json"
     for damaged in (b"", b"{", b"[]", b'{"relay_log": "log", "clients": {"1": {}}}'):
@@ -39,6 +60,14 @@ def test_a_file_that_a_power_loss_has_damaged_is_replaced_by_the_safe_one(tmp_pa
 
 
 def test_positions_of_another_log_are_refused(tmp_path: Path) -> None:
-    InFiles(tmp_path, "log").store("example", EARLIER, durable=False)
+    in_files(tmp_path).store("example", EARLIER, durable=False)
     with pytest.raises(ConfigError, match="another relay log"):
-        InFiles(tmp_path, "another").load("example")
+        in_files(tmp_path, "another").load("example")
+
+
+def test_places_in_several_logs_are_found_by_the_ids_of_these(tmp_path: Path) -> None:
+    place = Places((Place(Offset(5)), Place(Offset(7), 3)))
+    in_files(tmp_path, "a", "b").store("example", {"1001": Subscribed(place, "x")}, durable=False)
+    turned = Places(place.each[::-1])
+    assert in_files(tmp_path, "b", "a").load("example") == {"1001": Subscribed(turned, "x")}
+    assert in_files(tmp_path, "a").load("example") == {"1001": Subscribed(place.each[0], "x")}

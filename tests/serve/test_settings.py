@@ -87,5 +87,40 @@ def test_a_new_log_begins_where_destinations_begin(
     source = {"user": "u"} if given is None else {"user": "u", "start": given}
     destinations = {f"d{number}": {"start": start} for number, start in enumerate(starts)}
     config = settings.load(document(tmp_path, source=source, destinations=destinations))
-    assert config.pipeline.source.start.at == expected  # type: ignore[attr-defined]
-    assert config.pipeline.relay_log_path == tmp_path / "relay"
+    assert config.pipeline_of("").source.start.at == expected  # type: ignore[attr-defined]
+    assert config.pipeline_of("").relay_log_path == tmp_path / "relay"
+
+
+SHARED = {"type": "store", "url": "shared"}
+
+
+def several(folder: Path, **changes: Any) -> Path:
+    """A file with `sources`."""
+    file = document(folder, **({"zookeeper": []} | changes))
+    found = yaml.safe_load(file.read_text())
+    for name in {"source", "relay_log"} - changes.keys():
+        found.pop(name, None)
+    file.write_text(yaml.safe_dump(found))
+    return file
+
+
+def test_sources_have_names_logs_and_readers(tmp_path: Path) -> None:
+    log = {"source": {"user": "u"}, "relay_log": {"path": "a"}}
+    for wrong, said in (
+        ({"sources": {"a": log, "b": log}}, "of its own"),
+        ({"sources": {"a": {"source": {"user": "u"}}}}, "missing"),
+        ({"sources": {"a/b": log}}, "needs a name"),
+        ({"sources": {"a": log}, "relay_log": {"path": "b"}}, "one or the other"),
+        ({"sources": {"a": log}, "destinations": {"d": {"sources": ["b"]}}}, "not in `sources`"),
+        ({"sources": {"a": log}, "destinations": {"d": {"sources": ["a", "a"]}}}, "twice"),
+        ({"sources": {"a": log}, "zookeeper": ["z:1"]}, "cannot be together"),
+        ({"sources": {"a": log}, "positions": {"type": "store"}}, "go together"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            settings.load(several(tmp_path, **wrong))
+    with pytest.raises(ConfigError, match="replaces `zookeeper`"):
+        settings.load(document(tmp_path, positions=SHARED))
+    config = settings.load(several(tmp_path, sources={"a": log}))
+    pipeline = config.pipeline_of("a")
+    assert pipeline.relay_log_path == tmp_path / "a"
+    assert pipeline.source.heartbeat == 1000  # type: ignore[attr-defined]

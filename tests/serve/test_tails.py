@@ -27,6 +27,8 @@ VIEW = View(Filter(), "json", True, True, True, False, ())
 class Log:
     """Transaction n ends at n, and has one to three entries. `read`: transactions that were read."""
 
+    is_merged = False
+
     def __init__(self) -> None:
         self.end = Offset(0)
         self.read = 0

@@ -13,20 +13,21 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.model.offset import SourcePosition
 from penstock.printable import size_text
 from penstock.serve import settings
-from penstock.serve.zookeeper.status import status_of
+from penstock.serve.leases.status import status_of as of_store
+from penstock.serve.zookeeper.status import status_of as of_zookeeper
 from penstock.sources import open_source
 
 
 def status(file: Path, *, as_json: bool) -> None:
     """Raises `PenstockError`."""
     config = settings.load(file)
-    if not config.zookeeper:
+    if not config.is_shared:
         raise ConfigError(
-            f"{file} has no `zookeeper`, so its server is alone.",
+            f"{file} has no `zookeeper` and no `positions.type: store`, so its server is alone.",
             hint="`GET /destinations` of its HTTP address says how far behind clients are.",
         )
     end, wrong = _end(config)
-    found = status_of(config, end)
+    found = (of_zookeeper if config.zookeeper else of_store)(config, end)
     if as_json:
         say_json(found | ({"warning": wrong} if wrong else {}))
         return
@@ -40,7 +41,7 @@ def _end(config: settings.ServerConfig) -> tuple[SourcePosition | None, str]:
     if config.source is None:
         return None, ""
     try:
-        source = open_source(config.pipeline)
+        source = open_source(config.pipeline_of(""))
         try:
             return source.end_position(), ""
         finally:

@@ -28,7 +28,7 @@ def _keep_buffers() -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-def receive(file: Path, *, child: bool, start_file: str | None = None) -> None:
+def receive(file: Path, *, child: bool, start_file: str | None = None, source: str = "") -> None:
     """Runs until SIGTERM or SIGINT; with `child`, until standard input ends. `start_file`: the file of the
     source's log at which a new relay log begins. Raises errors that it cannot retry."""
     stopping = Stopping()
@@ -37,24 +37,28 @@ def receive(file: Path, *, child: bool, start_file: str | None = None) -> None:
     if child:
         obey_parent(stopping)
     _keep_buffers()
-    config = _load(file)
+    config = _load(file, source)
     if start_file is not None:
         from penstock.serve.mysql import StartAt  # only subscription servers ask for it
 
         start = {"start": StartAt(file=start_file, position=4)}
         config = config.model_copy(update={"source": config.source.model_copy(update=start)})
-    source = kind(config.source.type)
-    if source.receive is None:
-        raise ConfigError(f"A source of type {source.name} has no receiver that runs by itself.")
-    source.receive(config, stopping)
+    known = kind(config.source.type)
+    if known.receive is None:
+        raise ConfigError(f"A source of type {known.name} has no receiver that runs by itself.")
+    known.receive(config, stopping)
 
 
-def _load(file: Path) -> configuration.PipelineConfig:
+def _load(file: Path, source: str) -> configuration.PipelineConfig:
     """Of a pipeline file, or of the file of a subscription server."""
     with contextlib.suppress(OSError):
         if b"destinations" in file.read_bytes():
             from penstock.serve import settings  # few receivers need it
 
             if settings.is_server_file(file):
-                return settings.load(file).pipeline
+                found = settings.load(file)
+                if source not in found.logs:
+                    names = ", ".join(found.logs)
+                    raise ConfigError(f"{file} has the sources {names}.", hint="Choose one with `--source`.")
+                return found.pipeline_of(source)
     return configuration.load(file)

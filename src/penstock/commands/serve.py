@@ -25,7 +25,8 @@ def serve(file: Path, *, check: bool, as_json: bool) -> None:
         say_json({"warning": warning}) if as_json else say(f"Warning: {warning}")
     if check:
         Listeners(config).close()
-        config.pipeline  # noqa: B018  # raises what it does not accept
+        for name in config.logs:
+            config.pipeline_of(name)  # raises what it does not accept
         say_json({"ok": True}) if as_json else say("The file can be served.")
         return
 
@@ -87,10 +88,10 @@ def warnings(config: settings.ServerConfig) -> list[str]:
             "`positions.type: file` means `zookeeper`."
         )
     advertised = config.advertise or config.listen.canal
-    if config.zookeeper and _is_local(advertised):
+    if config.is_shared and _is_local(advertised):
         found.append(
-            f"ZooKeeper will have the address {advertised}, which only this machine reaches. Use another one "
-            "for `listen.canal` or `advertise`."
+            f"Other servers will name the address {advertised}, which only this machine reaches. Use another "
+            "one for `listen.canal` or `advertise`."
         )
     return found
 

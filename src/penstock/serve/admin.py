@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import logging
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,15 @@ class RecentLines(logging.Handler):
 
 
 class Admin:
-    """`token`: what a request must have; None: all are refused. `relay_log`: where the receiver's log is."""
+    """`token`: what a request must have; None: all are refused. `relay_logs`: the folders with the logs of
+    receivers, by the names of sources."""
 
-    def __init__(self, destinations: Destinations, token: Secret | None, relay_log: Path) -> None:
+    def __init__(
+        self, destinations: Destinations, token: Secret | None, relay_logs: Mapping[str, Path]
+    ) -> None:
         self._destinations = destinations
         self._token = token
-        self._relay_log = relay_log
+        self._relay_logs = relay_logs
         self._lines = RecentLines()
         logging.getLogger("penstock").addHandler(self._lines)
 
@@ -73,10 +77,15 @@ class Admin:
         return self._destinations.states()
 
     def logs(self, count: int) -> dict[str, list[str]]:
-        path = self._relay_log / LOG_FILE
-        receiver: list[str] = []
-        if path.exists():
-            with path.open("rb") as file:
-                file.seek(max(0, path.stat().st_size - RECEIVER_BYTES))
-                receiver = file.read().decode(errors="replace").splitlines()[-count:]
-        return {"server": self._lines.newest(count), "receiver": receiver}
+        found = {"server": self._lines.newest(count)}
+        for name, folder in self._relay_logs.items():
+            found[f"receiver-{name}" if name else "receiver"] = _last_lines(folder / LOG_FILE, count)
+        return found
+
+
+def _last_lines(path: Path, count: int) -> list[str]:
+    if not path.exists():
+        return []
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - RECEIVER_BYTES))
+        return file.read().decode(errors="replace").splitlines()[-count:]

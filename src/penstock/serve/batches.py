@@ -25,6 +25,8 @@ BATCH_BYTES_MAX = 4 * 1024**2
 """The most bytes of entries in a batch, whatever the client asks for. Only a single entry may be larger."""
 OUTSTANDING_MAX = 10_000
 """Batches without acknowledgement: a client that never acknowledges must not fill the memory."""
+SOURCES_MAX = 64
+"""Sources whose changes are merged. Each has a receiver, and a thread."""
 
 
 @dataclass(frozen=True, order=True)
@@ -45,31 +47,77 @@ class Place:
             raise ValueError("this is not a place in the log")
         return cls(Offset(int(match[1])), int(match[2]))
 
+    @property
+    def outside(self) -> Place:
+        """The place before the transaction that it is in."""
+        return Place(self.offset)
+
+
+@dataclass(frozen=True)
+class Places:
+    """A place in several logs that are merged: one in each of them, in the order of the sources."""
+
+    each: tuple[Place, ...]
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.each))
+
+    @property
+    def outside(self) -> Places:
+        return Places(tuple(one.outside for one in self.each))
+
+
+AnyPlace = Place | Places
+
+
+def later(one: AnyPlace, other: AnyPlace) -> AnyPlace:
+    """Of two places in the same logs, what is farther in each log."""
+    if isinstance(one, Place) and isinstance(other, Place):
+        return max(one, other)
+    assert isinstance(one, Places) and isinstance(other, Places)
+    return Places(tuple(map(max, one.each, other.each)))
+
+
+def parse_place(text: str) -> AnyPlace:
+    """Raises `ValueError`."""
+    if "," not in text:
+        return Place.parse(text)
+    return Places(tuple(map(Place.parse, text.split(",", SOURCES_MAX))))
+
 
 @dataclass(frozen=True)
 class Piece:
     """Entries of one transaction, or of a statement. `start`: the place before the first of them. `end`:
     where the transaction ends; None: more of it follows, or may follow. `until`: where it ends if that is
-    known and more of it may follow: behind a statement."""
+    known and more of it may follow: behind a statement. `commit_us`: when the transaction was committed;
+    0: not known, or it is the transaction of the piece before."""
 
     start: Place
     entries: Sequence[bytes]
     end: Offset | None = None
     until: Offset | None = None
+    commit_us: int = 0
 
-    def place(self, count: int) -> Place:
+    def place(self, count: int) -> AnyPlace:
         """The place behind the first `count` entries."""
+        return self.own_place(count)
+
+    def own_place(self, count: int) -> Place:
+        """The same in the log that they are from."""
         if self.end is not None and count == len(self.entries):
             return Place(self.end)
         return Place(self.start.offset, self.start.entries + count)
 
     def before(self, count: int) -> Piece:
         """The first `count` entries, and not all."""
-        return Piece(self.start, self.entries[:count], None, self.until)
+        return self._part(self.start, self.entries[:count], None)
 
     def behind(self, count: int) -> Piece:
         """What is behind the first `count` entries."""
-        return Piece(self.place(count), self.entries[count:], self.end, self.until) if count else self
+        return self._part(self.own_place(count), self.entries[count:], self.end) if count else self
+
+    def _part(self, start: Place, entries: Sequence[bytes], end: Offset | None) -> Piece:
+        return Piece(start, entries, end, self.until, self.commit_us)
 
     @cached_property
     def bytes(self) -> int:
@@ -103,7 +151,7 @@ class Block:
         return self.pieces[-1].end
 
     @property
-    def place(self) -> Place:
+    def place(self) -> AnyPlace:
         """The place behind it."""
         last = self.pieces[-1]
         return last.place(len(last.entries))
@@ -141,8 +189,8 @@ class Limit:
 @dataclass(frozen=True)
 class Batch:
     id: int
-    start: Place
-    end: Place
+    start: AnyPlace
+    end: AnyPlace
 
 
 class ReadAhead:
@@ -167,7 +215,7 @@ class ReadAhead:
         self.items += block.items
         self.bytes += block.bytes
 
-    def take(self, limit: Limit, *, more: bool, whole: bool = False) -> tuple[list[Block], Place] | None:
+    def take(self, limit: Limit, *, more: bool, whole: bool = False) -> tuple[list[Block], AnyPlace] | None:
         """The next batch, and the place behind it. `more`: something may be read behind what is here, and
         belongs to the batch if it fits. `whole`: the rest of a transaction may be read, and a batch that it
         fits into waits for it. None: nothing is here, or the batch waits."""
@@ -205,7 +253,7 @@ class ReadAhead:
                 count, items, size = count + 1, items + block.items, size + block.bytes
         return count, items, size
 
-    def _cut(self, blocks: int, pieces: int, part: int) -> tuple[list[Block], Place]:
+    def _cut(self, blocks: int, pieces: int, part: int) -> tuple[list[Block], AnyPlace]:
         """Takes blocks, and behind them pieces, and a part of the next piece."""
         found = [self._blocks.popleft() for _ in range(blocks)]
         while len(self._begun) < pieces + bool(part):
@@ -234,13 +282,13 @@ class Outstanding:
     def __len__(self) -> int:
         return len(self._batches)
 
-    def add(self, start: Place, end: Place) -> Batch:
+    def add(self, start: AnyPlace, end: AnyPlace) -> Batch:
         self.given += 1
         batch = Batch(self.given, start, end)
         self._batches.append(batch)
         return batch
 
-    def acknowledge(self, batch_id: int) -> Place:
+    def acknowledge(self, batch_id: int) -> AnyPlace:
         """The place behind the batch. Raises `ValueError` unless it is the oldest one."""
         if not any(one.id == batch_id for one in self._batches):
             raise ValueError(f"batch {batch_id} does not exist, or was acknowledged or rolled back before")
@@ -251,7 +299,7 @@ class Outstanding:
             )
         return self._batches.popleft().end
 
-    def roll_back(self, batch_id: int = 0) -> Place | None:
+    def roll_back(self, batch_id: int = 0) -> AnyPlace | None:
         """Gives up a batch and all later ones; 0: all. Returns the place before them; None: there are none.
         Raises `ValueError` for a batch that is not outstanding."""
         if not batch_id:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
 from typing import Any
 
 from penstock.errors import ConfigError
-from penstock.serve.batches import Place
+from penstock.serve.batches import AnyPlace, parse_place
 from penstock.serve.feed import FeedFormat, View
-from penstock.serve.log import ServedLog
 from penstock.serve.mysql import StartAt
+from penstock.serve.origin import AnyReader, Origin
 from penstock.serve.positions import Positions, Subscribed
-from penstock.serve.reader import Reader
 from penstock.serve.settings import DestinationSection
 from penstock.serve.subscription import Refused, Subscription
-from penstock.serve.tails import Tails
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +43,10 @@ class Destinations(dict[str, "Destination"]):
         """Of the relay log. With other servers, it is part of the places that readers keep themselves: in the
         log of another server they mean something else."""
 
-    def text_of(self, place: Place) -> str:
+    def text_of(self, place: AnyPlace) -> str:
         return f"{place}@{self.mark}" if self.mark else str(place)
 
-    def place_of(self, text: str) -> Place:
+    def place_of(self, text: str) -> AnyPlace:
         """Raises `ValueError` for what is no place, and `Refused` for one of another server."""
         place, _, mark = text.partition("@")
         if mark != self.mark:
@@ -57,7 +54,7 @@ class Destinations(dict[str, "Destination"]):
                 f"the place {text[:64]!r} is not one of this server's relay log; begin at a `start`, or use "
                 "a client id, whose place all servers know"
             )
-        return Place.parse(place)
+        return parse_place(place)
 
     def stop(self, name: str) -> None:
         """Ends the connections of its clients, and serves it no more until `start`. Raises `KeyError`."""
@@ -102,10 +99,8 @@ class Destination:
         self,
         name: str,
         options: DestinationSection,
-        served: ServedLog,
+        origin: Origin,
         positions: Positions,
-        tails: Tails,
-        threads: Executor,
         takeover_seconds: float,
         *,
         alive: Callable[[], bool] = lambda: True,
@@ -117,10 +112,8 @@ class Destination:
         Raises `ConfigError` if the stored positions cannot be used."""
         self.name = name
         self.options = options
-        self._served = served
+        self.origin = origin
         self._positions = positions
-        self._tails = tails
-        self._threads = threads
         self._alive = alive
         self._unplaced = dict(unplaced or {})
         self._given = generation * BATCHES_MAX
@@ -129,7 +122,7 @@ class Destination:
         self._safe: dict[str, Subscribed] | None = None
         self.subscriptions: dict[str, Subscription] = {}
         for client_id, client in positions.load(name).items():
-            if client.place.offset > served.end:
+            if not origin.reaches(client.place):
                 raise ConfigError(
                     f"The client {client_id} of the destination {name} has acknowledged more than the relay "
                     "log has: an older copy of the log is here.",
@@ -139,7 +132,7 @@ class Destination:
 
     def _subscription(self, client_id: str, client: Subscribed) -> Subscription:
         return Subscription(
-            self._served, self.options, client, tails=self._tails, threads=self._threads, stored=self.store,
+            self.origin, self.options, client, stored=self.store,
             format="json" if client_id.startswith(OF_FLIGHT) else "canal-entry", check=self.check,
             given=self._given,
         )  # fmt: skip
@@ -147,7 +140,7 @@ class Destination:
     def check(self) -> None:
         """Raises `Refused` if another server may serve it by now."""
         if not self._alive():
-            raise Refused(f"{self.name} is not served here any more: the session of ZooKeeper may have ended")
+            raise Refused(f"{self.name} is not served here any more: another server may have taken it over")
 
     def place(self, client_id: str, client: Subscribed) -> None:
         """One of the clients that could not go on can do so now."""
@@ -169,18 +162,17 @@ class Destination:
         """Returns once what clients have acknowledged is stored. Raises `PenstockError`."""
         await self._positions.settled(self.name)
 
-    def reader(self, filter: str, start: Place | StartAt, format: FeedFormat) -> Reader:
+    def reader(self, filter: str, start: AnyPlace | StartAt, format: FeedFormat) -> AnyReader:
         """Reads for somebody who keeps his place himself. Raises `BadFilter`, `ConfigError` and `Refused`."""
         self.check()
         tables = self.options.tables.narrowed(filter)
         if isinstance(start, StartAt):
-            place = Place(self._served.offset_of(start))
-        elif self._served.start <= start.offset <= self._served.end:
+            place = self.origin.begin(start)
+        elif self.origin.has(start):
             place = start
         else:
             raise Refused(f"the relay log does not have the place {start} (any more)")
-        view = View.of(self.options, tables, format)
-        return Reader(self._served, self._tails, view, place, self._threads)
+        return self.origin.reader(View.of(self.options, tables, format), place)
 
     def existing(self, client_id: str) -> Subscription:
         """Raises `Refused`."""
@@ -202,7 +194,7 @@ class Destination:
                 raise Refused("a client's id has letters, digits, dots and dashes, at most 64")
             if len(self.subscriptions) >= CLIENTS_MAX:
                 raise Refused(f"{self.name} has {CLIENTS_MAX} clients already")
-            place = Place(self._served.offset_of(self.options.start))
+            place = self.origin.begin(self.options.start)
             found = self.subscriptions[client_id] = self._subscription(client_id, Subscribed(place))
             self.store()
         return found
@@ -242,7 +234,7 @@ class Destination:
             "filter": self.options.filter,
             "clients": {
                 client_id: {
-                    "offset": one.client.place.offset,
+                    **self.origin.acknowledged(one.client.place),
                     **one.behind(),
                     "outstanding": len(one.outstanding),
                     "address": one.owner.address if one.owner is not None else None,

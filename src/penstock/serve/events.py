@@ -16,7 +16,7 @@ from typing import Protocol
 from penstock.errors import PenstockError
 from penstock.serve import websocket
 from penstock.serve.batches import Block
-from penstock.serve.reader import Reader
+from penstock.serve.origin import AnyReader
 
 READ_BYTES = 128 * 1024
 """Bytes of changes that are read at once."""
@@ -45,7 +45,7 @@ class Stream(Protocol):
 
 
 async def send(
-    changes: Reader, stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    changes: AnyReader, stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """Sends changes until the client or the log ends it."""
     writer.write(stream.begin())

@@ -74,6 +74,8 @@ class Feed:
         self._base = place.offset
         """The offset behind which entries are counted, and how many there were."""
         self._given = 0
+        self._is_open = False
+        """A part of a transaction was given, and more of it follows."""
         self._open_end: Offset | None = None
         """Where the transaction ends whose statement was just given; rows of it may follow."""
         self.passed = place.offset
@@ -113,6 +115,7 @@ class Feed:
     def _close(self, end: Offset) -> None:
         """Entries are counted from `end` on, a transaction's end behind which the next one begins."""
         self._base, self._given, self._open_end, self._skip = end, 0, None, 0
+        self._is_open = False
 
     def _of_statement(self, statement: dict[str, object]) -> Iterator[Piece]:
         end = Offset(int(str(statement["end"])))
@@ -132,7 +135,7 @@ class Feed:
             row_statements=self._view.row_statements,
             format=self._view.format,
         )
-        yield self._piece(entries, None, until=end)
+        yield self._piece(entries, None, until=end, commit_us=int(str(statement["commit_us"] or 0)))
 
     def _of_messages(self, step: EncodedMessages) -> Iterator[Piece]:
         messages = step.messages()
@@ -142,24 +145,33 @@ class Feed:
             end, last = Offset(fields["end"]), fields["messages_end"]
             if self._open_end is not None and self._open_end != end:
                 self._moves(self._open_end)
-            yield self._piece(self._wanted(messages, entries, begin, last), end)
+            wanted = self._wanted(messages, entries, begin, last)
+            yield self._piece(wanted, end, commit_us=fields["commit_us"] or 0)
             self._moves(end)
+            self._is_open = False
             begin = last
         if begin < len(entries):
-            yield self._piece(self._wanted(messages, entries, begin, len(entries)), None)
+            commit_us = 0
+            if self._served.is_merged and not self._is_open:
+                commit_us = self._served.commit_us_of(Offset(messages[-1][3]))
+            self._is_open = True
+            wanted = self._wanted(messages, entries, begin, len(entries))
+            yield self._piece(wanted, None, commit_us=commit_us)
 
     def _wanted(self, messages: list[Message], entries: list[bytes], begin: int, end: int) -> list[bytes]:
         if self._view.transaction_entries or self._view.format == "json":
             return entries[begin:end]
         return [entries[at] for at in range(begin, end) if messages[at][0] is not None]
 
-    def _piece(self, entries: list[bytes], end: Offset | None, until: Offset | None = None) -> Piece:
+    def _piece(
+        self, entries: list[bytes], end: Offset | None, until: Offset | None = None, *, commit_us: int = 0
+    ) -> Piece:
         """A piece without the entries that were given before."""
         count = min(self._skip, len(entries))
         self._skip -= count
         start = Place(self._base, self._given + count)
         self._given += len(entries)
-        return Piece(start, entries[count:] if count else entries, end, until)
+        return Piece(start, entries[count:] if count else entries, end, until, commit_us)
 
     def _moves(self, base: Offset) -> None:
         """Entries are counted from a transaction's end on, unless some of those before it are skipped yet."""

@@ -33,7 +33,7 @@ from penstock.serve.destination import OF_FLIGHT, Destination, Destinations
 from penstock.serve.events import READ_BYTES
 from penstock.serve.filters import BadFilter
 from penstock.serve.mysql import StartAt
-from penstock.serve.reader import Reader
+from penstock.serve.origin import AnyReader
 from penstock.serve.subscription import Refused, Subscription
 
 log = logging.getLogger(__name__)
@@ -216,7 +216,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     ) -> Iterator[tuple[pa.RecordBatch, bytes]]:
         """Changes for somebody who keeps his place."""
         self._streams.add(stream)
-        changes: Reader | None = None
+        changes: AnyReader | None = None
         try:
             changes = self._call(self._reader(destination, asked))
             yield _NOTHING, _metadata(session=stream.session)
@@ -279,13 +279,13 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     async def _reports(self, names: list[str]) -> dict[str, Any]:
         return {name: self._destinations[name].report() for name in names}
 
-    async def _reader(self, destination: Destination, asked: Mapping[str, Any]) -> Reader:
+    async def _reader(self, destination: Destination, asked: Mapping[str, Any]) -> AnyReader:
         start, filter = asked.get("start", "latest"), str(asked.get("filter", ""))
         if isinstance(start, str) and start[:1].isdigit():
             return destination.reader(filter, self._destinations.place_of(start), "json")
         return destination.reader(filter, StartAt.model_validate(start), "json")
 
-    async def _next(self, changes: Reader) -> list[Block]:
+    async def _next(self, changes: AnyReader) -> list[Block]:
         """What follows; nothing if there is none for a second."""
         blocks = changes.ready()
         if blocks is None and not changes.level:

@@ -25,7 +25,7 @@ from penstock.serve.admin import Admin, Forbidden
 from penstock.serve.destination import Destinations
 from penstock.serve.filters import BadFilter
 from penstock.serve.mysql import StartAt
-from penstock.serve.reader import Reader
+from penstock.serve.origin import AnyReader
 from penstock.serve.subscription import Refused
 
 log = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class Http:
             raise _Refusal(404, "There is no such destination.")
         return None if match[2] else self._destinations[match[1]].report()
 
-    def _changes(self, name: str, query: Mapping[str, str], last: str) -> Reader:
+    def _changes(self, name: str, query: Mapping[str, str], last: str) -> AnyReader:
         unknown = query.keys() - {"start", "after", "filter", "format"}
         if unknown or query.get("format", "json") != "json":
             raise _Refusal(400, "Known parameters: start, after, filter, format=json.")

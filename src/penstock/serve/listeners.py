@@ -64,9 +64,8 @@ class Listeners:
     async def serve(self, destinations: Destinations) -> dict[str, str]:
         """Accepts clients from now on. Returns the addresses."""
         self._destinations = destinations
-        relay_log = self._config.relay_log.path
-        assert relay_log is not None
-        self._admin = Admin(destinations, self._config.admin_token, relay_log)
+        folders = {name: self._config.pipeline_of(name).relay_log_path for name in self._config.logs}
+        self._admin = Admin(destinations, self._config.admin_token, folders)
         self._http = Http(destinations, self._access, self._admin)
         serving = {"canal": self._connected, "http": self._asked}
         addresses = {name: _address(listener) for name, listener in self._sockets.items()}

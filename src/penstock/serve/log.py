@@ -31,6 +31,7 @@ from penstock.serve.mysql import StartAt, offset_of
 from penstock.serve.positions import make_folder
 from penstock.serve.settings import ServerConfig
 from penstock.serve.source_places import SourcePlace
+from penstock.serve.times import Times
 from penstock.sources import open_source, statements_of
 from penstock.sources.base import Source
 from penstock.sources.statements import Statements
@@ -91,17 +92,20 @@ class ServedLog:
         self._thread: threading.Thread | None = None
         self.needed: Callable[[], Offset | None] = lambda: None
         """The oldest offset from which somebody may read."""
+        self.is_merged = False
+        """Whether somebody reads this log together with others, by the time of commits."""
+        self._times = Times(place.folder)
 
     @classmethod
-    def of(cls, config: ServerConfig) -> ServedLog:
-        pipeline = config.pipeline
-        source = None if config.source is None else open_source(pipeline)
-        store = config.positions.path
-        if store is None and config.positions.in_zookeeper:
-            assert config.relay_log.path is not None
-            store = config.relay_log.path / "serve"
+    def of(cls, config: ServerConfig, name: str) -> ServedLog:
+        """The log of a source (`ServerConfig.logs`)."""
+        pipeline = config.pipeline_of(name)
+        source = None if config.logs[name].source is None else open_source(pipeline)
+        store, file = config.positions.path, f"definitions-{name}.json" if name else "definitions.json"
+        if store is None and config.is_shared:
+            store = pipeline.relay_log_path / "serve"
             make_folder(store)
-        return cls(LogPlace.of(pipeline).or_archive, source, store and store / "definitions.json")
+        return cls(LogPlace.of(pipeline).or_archive, source, store and store / file)
 
     @property
     def id(self) -> str:
@@ -176,6 +180,16 @@ class ServedLog:
         changes = [one for one in self._definitions.changes(reach) if one.table in tables]
         return Part(reach, tables, schemas, tuple(changes), tuple(parts_of(self._log, reach)))
 
+    def commit_us_of(self, change: Offset) -> int:
+        """When the transaction was committed that has a change at this offset."""
+        with self._lock:
+            return self._log.first_commit_us_after(self._log.committed_before(change)) or 0
+
+    def reached_us(self, passed: Offset) -> int:
+        """What comes behind a place was committed at this time or later, by the source's clock, as far as the
+        log and the receiver tell."""
+        return self._times.reached_us(passed)
+
     @property
     def end_position(self) -> str:
         """Up to where the source's log was received."""
@@ -226,6 +240,8 @@ class ServedLog:
                 with self._lock:
                     stamp = self._log.stamp()
                     moved = self._follow()
+                    if self.is_merged:
+                        moved = self._times.look(self._log, self._end) or moved
             except (PenstockError, OSError) as error:
                 log.warning("the relay log cannot be followed: %s", error)
                 self._stopping.wait(RETRY_S)
@@ -236,7 +252,7 @@ class ServedLog:
             looked = time.monotonic()
             pause = next(pause for limit, pause in PAUSES_S if looked - grew < limit)
             while not self._stopping.is_set() and not self._asked and self._log.stamp() == stamp:
-                if time.monotonic() - looked > REFRESH_S:
+                if time.monotonic() - looked > REFRESH_S or (self.is_merged and self._times.heard()):
                     break
                 time.sleep(pause)  # the pace of looking
 

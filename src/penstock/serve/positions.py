@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from penstock.disk.replace import replace_file
 from penstock.errors import ConfigError
 from penstock.model.offset import Offset
-from penstock.serve.batches import Place
+from penstock.serve.batches import AnyPlace, Place
 
 log = logging.getLogger(__name__)
 FORMAT = 1
@@ -23,8 +23,17 @@ FORMAT = 1
 class Subscribed:
     """A client: the place behind what it has acknowledged, and the filter that it asked for."""
 
-    place: Place
+    place: AnyPlace
     filter: str = ""
+
+
+class PlaceForm(Protocol):
+    """How places of a destination are stored: by the ids of its relay logs."""
+
+    def stored(self, place: AnyPlace) -> dict[str, Place]: ...
+
+    def restored(self, places: Mapping[str, Place], /) -> AnyPlace | None:
+        """None: they are of other logs."""
 
 
 Clients = Mapping[str, Subscribed]
@@ -67,11 +76,11 @@ class InMemory:
 class InFiles:
     """`Positions` with two files for each destination, which are replaced as a whole. `NAME.json` is written
     at each acknowledgement, and may be damaged by a power loss. `NAME.safe.json` is written about once a
-    second, and survives it. `log_id`: the relay log that the offsets belong to."""
+    second, and survives it. `forms`: by destination, how its places are stored."""
 
-    def __init__(self, folder: Path, log_id: str) -> None:
+    def __init__(self, folder: Path, forms: Mapping[str, PlaceForm]) -> None:
         self._folder = folder
-        self._log_id = log_id
+        self._forms = forms
 
     def _path(self, destination: str, *, safe: bool = False) -> Path:
         return self._folder / f"destination-{destination}{'.safe' if safe else ''}.json"
@@ -81,32 +90,39 @@ class InFiles:
         if not path.exists():
             return {}
         try:
-            log_id, clients = _read(path)
+            clients = _read(path)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             try:
-                log_id, clients = _read(self._path(destination, safe=True))
+                clients = _read(self._path(destination, safe=True))
                 log.warning("%s is damaged (%s); using the positions of a second before", path, error)
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 raise ConfigError(
                     f"The positions in {path} cannot be read: {error}.",
                     hint="Remove the file. Its clients then begin at the destination's `start`.",
                 ) from error
-        if log_id != self._log_id:
+        found = {}
+        for name, (places, filter) in clients.items():
+            place = self._forms[destination].restored(places)
+            if place is not None:
+                found[name] = Subscribed(place, filter)
+        if len(found) < len(clients):
             raise ConfigError(
                 f"The positions in {path} are of another relay log.",
                 hint="Give this server the relay log that it had, or remove the file. Its clients then begin "
                 "at the destination's `start`.",
             )
-        return clients
+        return found
 
     def store(self, destination: str, clients: Clients, *, durable: bool) -> None:
+        form = self._forms[destination]
+        places = {name: form.stored(one.place) for name, one in clients.items()}
+        logs = sorted({log_id for one in places.values() for log_id in one})
         document = {
             "format": FORMAT,
-            "relay_log": self._log_id,
+            "relay_log": logs[0] if len(logs) == 1 else logs,
             "updated": time.time(),
             "clients": {
-                name: {"offset": one.place.offset, "entries": one.place.entries, "filter": one.filter}
-                for name, one in clients.items()
+                name: {**_fields(places[name]), "filter": one.filter} for name, one in clients.items()
             },
         }
         data = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
@@ -119,10 +135,20 @@ class InFiles:
         pass
 
 
-def _read(path: Path) -> tuple[str, dict[str, Subscribed]]:
+def _fields(places: Mapping[str, Place]) -> dict[str, Any]:
+    """A place of one log, or of several by their ids."""
+    if len(places) > 1:
+        return {"places": {log_id: [one.offset, one.entries] for log_id, one in places.items()}}
+    [place] = places.values()
+    return {"offset": place.offset, "entries": place.entries}
+
+
+def _read(path: Path) -> dict[str, tuple[dict[str, Place], str]]:
+    """The places and the filter of each client."""
     document: dict[str, Any] = json.loads(path.read_bytes())
-    clients = {
-        str(name): Subscribed(Place(Offset(int(one["offset"])), int(one["entries"])), str(one["filter"]))
-        for name, one in document["clients"].items()
-    }
-    return str(document["relay_log"]), clients
+    found = {}
+    for name, one in document["clients"].items():
+        several = one.get("places") or {str(document["relay_log"]): (one["offset"], one["entries"])}
+        places = {str(id_): Place(Offset(int(at)), int(entries)) for id_, (at, entries) in several.items()}
+        found[str(name)] = places, str(one["filter"])
+    return found

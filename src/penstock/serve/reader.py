@@ -4,11 +4,12 @@ share if the place is in its window, and from the log itself otherwise."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any
 
 from penstock.model.offset import Offset
-from penstock.serve.batches import Block, Place
+from penstock.serve.batches import Block, Piece, Place
 from penstock.serve.feed import Feed, View
 from penstock.serve.log import ServedLog
 from penstock.serve.tails import Tail, Tails
@@ -42,6 +43,10 @@ class Reader:
         """All entries up to here were returned."""
         return self.at.offset
 
+    def has_read(self, end: Place) -> bool:
+        """Everything up to this place was returned."""
+        return self.passed >= end.offset
+
     @property
     def shares(self) -> bool:
         """It reads from the tail."""
@@ -74,7 +79,7 @@ class Reader:
     def _taken(self, tail: Tail, blocks: list[Block]) -> list[Block]:
         self._number = tail.window.next
         if blocks:
-            self.at = blocks[-1].place
+            self.at = _behind(blocks[-1].pieces)
         self.at = max(self.at, Place(tail.window.passed))
         return blocks
 
@@ -86,7 +91,7 @@ class Reader:
         if pieces is None:
             self._read_to = end
         elif pieces:
-            self.at = pieces[-1].place(len(pieces[-1].entries))
+            self.at = _behind(pieces)
         self.at = max(self.at, Place(feed.passed))
         return Block.of(pieces or ())
 
@@ -108,3 +113,7 @@ class Reader:
         finally:
             waiting.discard(waiter)
             waiter.cancel()
+
+
+def _behind(pieces: Sequence[Piece]) -> Place:
+    return pieces[-1].own_place(len(pieces[-1].entries))

@@ -1,4 +1,4 @@
-"""Runs a subscription server: the receiver, the log, the destinations and the listener. It only connects
+"""Runs a subscription server: the receivers, the logs, the destinations and the listener. It only connects
 them.
 
 Everything but reading the log and storing positions durably runs in one event loop.
@@ -13,21 +13,20 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from penstock.errors import TransientError
 from penstock.model.offset import Offset
 from penstock.relaylog.consumers import Consumer
-from penstock.relaylog.files import LogPlace
-from penstock.relaylog.reader import RelayLog
 from penstock.serve.destination import Destination, Destinations
+from penstock.serve.failover import Failover
+from penstock.serve.leases.failover import StoreFailover
 from penstock.serve.listeners import Listeners
-from penstock.serve.log import ServedLog, wait_until
+from penstock.serve.log import ServedLog
 from penstock.serve.positions import InFiles, InMemory, Positions, Subscribed, make_folder
 from penstock.serve.settings import ServerConfig
-from penstock.serve.tails import Tails
-from penstock.serve.zookeeper.failover import Failover
-from penstock.sources.supervisor import Supervisor
+from penstock.serve.source_logs import SourceLog, SourceLogs
 
 log = logging.getLogger(__name__)
 
@@ -64,122 +63,100 @@ class Server:
             stack.callback(listeners.close)
             if self._config.positions.path is not None:
                 make_folder(self._config.positions.path)
-            if self._config.zookeeper:
-                self._failover = Failover(self._config, listeners.canal_address)
+            self._failover = self._sharing(listeners.canal_address)
+            if self._failover is not None:
                 stack.callback(self._failover.close)
                 self._failover.open()
-            supervisor = self._receiver()
-            if supervisor is not None:
-                stack.callback(supervisor.stop)
-                supervisor.start()
-            check = supervisor.check if supervisor is not None else lambda: None
+            logs = SourceLogs(self._config, self._file, stack, self._stopping)
             try:
-                served = self._served(check)
+                logs.open(self._start_file)
             except TransientError:
                 if self._stopping.is_set():
                     return
                 raise
-            stack.callback(served.close)
             threads = ThreadPoolExecutor((os.cpu_count() or 1) + 1, thread_name_prefix="serve")
             stack.callback(threads.shutdown, wait=False, cancel_futures=True)
-            tails = Tails(served)
-            stack.callback(tails.stop)
-            served.needed = self._needed
             if self._failover is None:
-                self._open(served, tails, threads)
-            consumer = self._consumer(served)
-            stack.callback(consumer.close)
-            asyncio.run(self._serve(listeners, served, tails, consumer, check, threads))
+                self._open(logs, threads)
+            for one in logs.all:
+                one.served.needed = partial(self._needed, one.served)
+                stack.callback(self._register(one).close)
+            asyncio.run(self._serve(listeners, logs, threads))
 
-    def _receiver(self) -> Supervisor | None:
-        if self._config.source is None:
-            return None
-        path = self._config.relay_log.path
-        assert path is not None
-        start = None
-        if self._failover is not None and not RelayLog.exists(path):
-            start = self._failover.oldest_file()
-        return Supervisor(self._file, path, start_file=start)
+    def _sharing(self, address: str) -> Failover | None:
+        """The way in which other servers share the destinations. None: this one is alone."""
+        if self._config.zookeeper:
+            from penstock.serve.zookeeper.failover import ZooKeeperFailover
 
-    def _served(self, check: Callable[[], None]) -> ServedLog:
-        seconds = self._config.relay_log.catch_up_timeout / 1000
-        wait = wait_until(check, self._stopping, seconds)
-        place = LogPlace.of(self._config.pipeline).or_archive
-        wait(lambda: RelayLog.exists(place), f"the relay log in {place}")
-        served = ServedLog.of(self._config)
-        served.begin(wait)
-        return served
+            return ZooKeeperFailover(self._config, address)
+        return StoreFailover(self._config, address) if self._config.positions.type == "store" else None
 
-    def _open(self, served: ServedLog, tails: Tails, threads: ThreadPoolExecutor) -> None:
+    def _start_file(self, source: str) -> str | None:
+        return None if self._failover is None else self._failover.start_file(source)
+
+    def _open(self, logs: SourceLogs, threads: ThreadPoolExecutor) -> None:
+        origins = {name: logs.origin(name, threads) for name in self._config.destinations}
         positions: Positions = InMemory()
         if self._config.positions.type == "file":
             assert self._config.positions.path is not None
-            positions = InFiles(self._config.positions.path, served.id)
+            positions = InFiles(self._config.positions.path, origins)
         takeover = self._config.takeover_after / 1000
         for name, options in self._config.destinations.items():
-            self._destinations[name] = Destination(name, options, served, positions, tails, threads, takeover)
+            self._destinations[name] = Destination(name, options, origins[name], positions, takeover)
 
-    def _needed(self) -> Offset | None:
-        """The oldest offset that a client may read from; None: as far as the log goes back."""
+    def _needed(self, log: ServedLog) -> Offset | None:
+        """The oldest offset of a log that a client may read from; None: as far as the log goes back."""
         if any(one.start.at != "latest" for one in self._config.destinations.values()):
             return None
-        return min(self._places(), default=None)
+        return min((one[log] for one in self._places() if log in one), default=None)
 
-    def _places(self) -> list[Offset]:
+    def _places(self) -> list[dict[ServedLog, Offset]]:
         """The offsets that clients go on from."""
         known = [*self._destinations.values(), *filter(None, self._destinations.stopped.values())]
-        found = [one.place.offset for each in known for one in each.clients.values()]
-        needs = None if self._failover is None else self._failover.needs
-        return found if needs is None else [*found, needs]
+        found = [each.origin.needs(one.place) for each in known for one in each.clients.values()]
+        return found if self._failover is None else [*found, *self._failover.needs()]
 
-    def _consumer(self, served: ServedLog) -> Consumer:
-        path = self._config.relay_log.path
-        assert path is not None
+    def _register(self, log: SourceLog) -> Consumer:
+        served = log.served
         if self._failover is not None:  # others may read the same log
             name = f"{self._config.name}-{self._failover.address.replace(':', '-').strip('[]')}"
-            return Consumer(path, name, needs=served.start)
-        return Consumer(path, self._config.name, needs=min(self._places(), default=served.end))
+            return log.register(name, served.start)
+        needed = [one[served] for one in self._places() if served in one]
+        return log.register(self._config.name, min(needed, default=served.end))
 
     # the event loop -----------------------------------------------------------------------------------------
 
-    async def _serve(
-        self,
-        listeners: Listeners,
-        served: ServedLog,
-        tails: Tails,
-        consumer: Consumer,
-        check: Callable[[], None],
-        threads: ThreadPoolExecutor,
-    ) -> None:
+    async def _serve(self, listeners: Listeners, logs: SourceLogs, threads: ThreadPoolExecutor) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
         if self._stopping.is_set():
             return
-        tails.begin(self._loop)
-        served.start_following(tails.advance)
+        for one in logs.all:
+            one.begin(self._loop)
         addresses = await listeners.serve(self._destinations)
         if self._failover is not None:
-            self._failover.join(served, self._destinations, tails, threads)
+            served = [one.served for one in logs.all]
+            self._failover.join(served, self._destinations, lambda name: logs.origin(name, threads))
         self._ready(addresses)
         try:
             while not self._ended.is_set():
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._ended.wait(), STORE_S)
-                check()
-                await self._store(served, consumer)
+                logs.check()
+                await self._store(logs)
         finally:
             if self._failover is not None:
                 await self._failover.leave()
             await listeners.end()
-            await self._store(served, consumer)
+            await self._store(logs)
             self._loop = None
 
-    async def _store(self, served: ServedLog, consumer: Consumer) -> None:
+    async def _store(self, logs: SourceLogs) -> None:
         """Positions first, and then what retention may delete."""
 
         def store(clients: dict[Destination, dict[str, Subscribed]]) -> None:
             for one, known in clients.items():
                 one.store_durably(known)
-            consumer.needs(min(places, default=served.end))
+            logs.keep(places)
 
         try:
             places = self._places()

@@ -10,16 +10,22 @@ import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from penstock.config import PipelineConfig, RelayLogConfig, Secret, StoreConfig, expanded
+from penstock.config.sections import check_place, url_of
 from penstock.config.source_section import SourceSection
 from penstock.errors import ConfigError
 from penstock.model.section import Section
 from penstock.model.units import Milliseconds
+from penstock.serve.batches import SOURCES_MAX
 from penstock.serve.filters import BadFilter, Filter
 from penstock.serve.mysql import StartAt
 from penstock.serve.passwords import Account, known
 
 NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")
 """A name of a destination is part of the names of files."""
+
+
+MERGED_HEARTBEAT_MS = 1000
+"""An idle source holds those up that it is merged with, until its next heartbeat."""
 
 
 class ListenSection(Section):
@@ -62,9 +68,21 @@ class TlsSection(Section):
     """Where it is used. Canal's own clients do not encrypt: leave `canal` out for them."""
 
 
+class LogSection(Section):
+    """A source, and its relay log."""
+
+    source: SourceSection | None = None
+    """The database, as in a pipeline file. None: the relay log is one that somebody else writes."""
+    relay_log: RelayLogConfig
+    """Each source has a log of its own. `path` must be given."""
+
+
 class DestinationSection(Section):
     """What clients of one name read."""
 
+    sources: list[str] = Field([], max_length=SOURCES_MAX)
+    """Names in the file's `sources`. Changes of several are merged by the time of their commits. Empty: all
+    of them."""
     filter: str = ""
     """Regular expressions for `database.table`, divided by commas. Empty: all tables. The filter of a client
     can only narrow it."""
@@ -97,6 +115,8 @@ class DestinationSection(Section):
         for name in (*self.columns, *self.exclude_columns):
             if "." not in name:
                 raise ValueError(f"`{name}` is no table; write it as database.table")
+        if len(set(self.sources)) < len(self.sources):
+            raise ValueError("`sources` has a name twice")
         if both := self.columns.keys() & self.exclude_columns.keys():
             raise ValueError(f"`{min(both)}` has `columns` and `exclude_columns`; give one of them")
         return self
@@ -163,15 +183,35 @@ class TokenSection(Section):
 class PositionsSection(Section):
     """Where it is stored what clients have acknowledged."""
 
-    type: Literal["memory", "file", "zookeeper", "mixed", "period"] = "file"
-    """`memory`: forgotten when the server ends. `file`: one file for each destination. `zookeeper`: Canal's
-    nodes, written before the client gets its next answer; `mixed`: the same, but the client does not wait;
-    `period`: the same, once a second. With `zookeeper` in this file, `file` means `zookeeper`."""
+    type: Literal["memory", "file", "store", "zookeeper", "mixed", "period"] = "file"
+    """`memory`: forgotten when the server ends. `file`: one file for each destination. `store`: in `url`,
+    which other servers share. `zookeeper`: Canal's nodes, written before the client gets its next answer;
+    `mixed`: the same, but the client does not wait; `period`: the same, once a second. With `zookeeper` in
+    this file, `file` means `zookeeper`."""
     path: Path | None = None
     """Directory of the files."""
+    url: str | None = None
+    """With `store`: a directory on a disk that the servers share, or the URL of an object store such as
+    `s3://bucket/serve`. Of the servers that are given the same one, each destination is served by one, and by
+    another when that ends. The section `store` says how it is reached."""
+    lease_timeout: Milliseconds = Field(5_000, ge=1000, le=60_000)
+    """With `store`: how long a server may be silent before others take over from it. It renews its lease five
+    times within that: a request for each destination."""
+    interval: Milliseconds = Field(0, ge=0, le=60_000)
+    """With `store`: how often positions are written at most. 0: an acknowledgement is written before the
+    client gets its next answer. More: what was acknowledged within this time comes again after a crash."""
+
+    _url_is_place = field_validator("url")(check_place)
+
+    @property
+    def store_url(self) -> str | None:
+        """The URL of the store."""
+        return None if self.url is None else url_of(self.url)
 
     @model_validator(mode="after")
     def _has_path(self) -> PositionsSection:
+        if (self.type == "store") != (self.url is not None):
+            raise ValueError("`type: store` and `url` go together")
         if self.type == "file" and self.path is None:
             raise ValueError("give `path`, a directory, or `type: memory`")
         return self
@@ -190,7 +230,10 @@ class ServerConfig(Section):
     source: SourceSection | None = None
     """The database, as in a pipeline file. The server then runs the receiver, unless another process has it.
     None: the relay log is one that somebody else writes."""
-    relay_log: RelayLogConfig
+    relay_log: RelayLogConfig = RelayLogConfig()
+    sources: dict[str, LogSection] = Field({}, max_length=SOURCES_MAX)
+    """By a name of your choice: several databases, for example the shards of one application. They replace
+    `source` and `relay_log`."""
     store: StoreConfig = StoreConfig()
     destinations: dict[str, DestinationSection] = Field(min_length=1)
     """By name: what clients may read."""
@@ -226,10 +269,11 @@ class ServerConfig(Section):
 
     @model_validator(mode="after")
     def _named(self) -> ServerConfig:
-        if self.relay_log.path is None:
-            raise ValueError("give `relay_log.path`")
-        if self.zookeeper and not self.advertise and self.listen.canal.startswith(("0.0.0.0:", "[::]:")):
-            raise ValueError("give `advertise`, the address of this machine that clients find in ZooKeeper")
+        self._check_sources()
+        if self.is_shared and not self.advertise and self.listen.canal.startswith(("0.0.0.0:", "[::]:")):
+            raise ValueError("give `advertise`, the address of this machine that clients reach")
+        if self.positions.type == "store" and self.zookeeper:
+            raise ValueError("`positions.type: store` replaces `zookeeper`; give one of them")
         if self.positions.in_zookeeper and not self.zookeeper:
             raise ValueError(f"`positions.type: {self.positions.type}` needs `zookeeper`")
         for name in self.destinations:
@@ -238,22 +282,55 @@ class ServerConfig(Section):
         return self
 
     @property
-    def pipeline(self) -> PipelineConfig:
-        """The same source and relay log as those of a pipeline, for the code that pipelines use."""
-        source = self.source
-        if (
-            source is not None
-            and "start" in type(source).model_fields
-            and "start" not in source.model_fields_set
-        ):
-            # As far back as a destination may want to begin.
-            latest = all(one.start.at == "latest" for one in self.destinations.values())
-            source = source.model_copy(update={"start": StartAt(at="latest" if latest else "earliest")})
-        path = self.relay_log.path
-        assert path is not None
+    def is_shared(self) -> bool:
+        """Whether other servers may serve its destinations."""
+        return bool(self.zookeeper) or self.positions.type == "store"
+
+    def _check_sources(self) -> None:
+        if self.sources and self.model_fields_set & {"source", "relay_log"}:
+            raise ValueError("`sources` replaces `source` and `relay_log`; give one or the other")
+        for name, one in self.logs.items():
+            if one.relay_log.path is None:
+                raise ValueError(f"give `sources.{name}.relay_log.path`" if name else "give `relay_log.path`")
+        if len({one.relay_log.path for one in self.logs.values()}) < len(self.logs):
+            raise ValueError("each of the `sources` needs a `relay_log.path` of its own")
+        for name in self.sources:
+            if not NAME.match(name):
+                raise ValueError(f"the source {name!r} needs a name of letters, digits, dots and dashes")
+        for name, section in self.destinations.items():
+            if unknown := set(section.sources) - set(self.sources):
+                raise ValueError(f"the destination {name} has `{min(unknown)}`, which is not in `sources`")
+        if self.sources and self.zookeeper:
+            raise ValueError(
+                "`sources` and `zookeeper` cannot be together: a position of Canal in ZooKeeper is one place "
+                "of one source"
+            )
+
+    @property
+    def logs(self) -> dict[str, LogSection]:
+        """By name; that of `source` and `relay_log` is empty."""
+        return self.sources or {"": LogSection(source=self.source, relay_log=self.relay_log)}
+
+    def sources_of(self, destination: str) -> list[str]:
+        """The names of the logs that a destination reads, in their order."""
+        return self.destinations[destination].sources or list(self.logs)
+
+    def pipeline_of(self, name: str) -> PipelineConfig:
+        """The source and relay log of this name as those of a pipeline, for the code that pipelines use."""
+        source, relay_log = self.logs[name].source, self.logs[name].relay_log
+        if source is not None:
+            given, known = source.model_fields_set, type(source).model_fields
+            readers = [one for to, one in self.destinations.items() if name in self.sources_of(to)]
+            if "start" in known and "start" not in given:
+                # As far back as a destination may want to begin.
+                latest = all(one.start.at == "latest" for one in readers)
+                source = source.model_copy(update={"start": StartAt(at="latest" if latest else "earliest")})
+            if self.sources and "heartbeat" in known and "heartbeat" not in given:
+                source = source.model_copy(update={"heartbeat": MERGED_HEARTBEAT_MS})
+        assert relay_log.path is not None
         return PipelineConfig(
-            name="serve", source=source or {"user": ""}, tables={"include": ["*.*"]}, state=path / "serve",
-            relay_log=self.relay_log, store=self.store,
+            name="serve", source=source or {"user": ""}, tables={"include": ["*.*"]},
+            state=relay_log.path / "serve", relay_log=relay_log, store=self.store,
         )  # fmt: skip
 
 
@@ -300,20 +377,35 @@ def _rooted(config: ServerConfig, base: Path) -> ServerConfig:
     def absolute(path: Path | None) -> Path | None:
         return None if path is None else (base / path.expanduser()).resolve()
 
-    archive = config.relay_log.archive
-    if archive is not None and "://" not in archive:
-        archive = str(absolute(Path(archive)))
-    relay_log = config.relay_log.model_copy(
-        update={"path": absolute(config.relay_log.path), "archive": archive}
-    )
+    def place(text: str | None) -> str | None:
+        return text if text is None or "://" in text else str(absolute(Path(text)))
+
+    def rooted(relay_log: RelayLogConfig) -> RelayLogConfig:
+        known = {"path": absolute(relay_log.path), "archive": place(relay_log.archive)}
+        return relay_log.model_copy(update=known)
+
+    def source_rooted(source: Any) -> Any:
+        if source is None:
+            return None
+        return source.model_copy(
+            update={name: absolute(value) for name, value in source if isinstance(value, Path)}
+        )
+
     tls = config.tls
     if tls is not None:
         tls = tls.model_copy(update={"cert": absolute(tls.cert), "key": absolute(tls.key)})
-    positions = config.positions.model_copy(update={"path": absolute(config.positions.path)})
-    source = config.source
-    if source is not None:
-        paths = {name: absolute(value) for name, value in source if isinstance(value, Path)}
-        source = source.model_copy(update=paths)
+    sources = {
+        name: one.model_copy(update={"source": source_rooted(one.source), "relay_log": rooted(one.relay_log)})
+        for name, one in config.sources.items()
+    }
     return config.model_copy(
-        update={"relay_log": relay_log, "positions": positions, "source": source, "tls": tls}
+        update={
+            "relay_log": rooted(config.relay_log),
+            "positions": config.positions.model_copy(
+                update={"path": absolute(config.positions.path), "url": place(config.positions.url)}
+            ),
+            "source": source_rooted(config.source),
+            "sources": sources,
+            "tls": tls,
+        }
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 from penstock._core import GtidSet, read_statement
 from penstock.errors import ConfigError, LogPurged, TransientError
@@ -84,7 +85,7 @@ def to_place(log: RelayLog, wanted: SourcePlace) -> Place:
         return Place(_by_gtids(log, wanted))
     raise ConfigError(
         f"{wanted} is a position of another server ({wanted.server_uuid}), and there are no GTIDs.",
-        hint="Remove the client's node in ZooKeeper; it then begins at the destination's `start`.",
+        hint="Remove what is stored of the client; it then begins at the destination's `start`.",
     )
 
 
@@ -152,7 +153,7 @@ def _by_gtids(log: RelayLog, wanted: SourcePlace) -> Offset:
 def _purged(log: RelayLog, wanted: SourcePlace) -> LogPurged:
     return LogPurged(
         f"The relay log {log.place} begins behind {wanted}.",
-        hint="Bring back a relay log that has it, or remove the client's node in ZooKeeper. The client then "
+        hint="Bring back a relay log that has it, or remove what is stored of the client. It then "
         "begins at the destination's `start`, and misses what is in between.",
     )
 
@@ -165,3 +166,11 @@ def _server_id(log: RelayLog, offset: Offset) -> int:
     with open(path, "rb") as segment:
         header = segment.read(len(_MAGIC) + _HEADER.size)[len(_MAGIC) :]
     return int(_HEADER.unpack(header)[2]) if len(header) == _HEADER.size else 0
+
+
+def behind_end(place: SourcePosition, end: SourcePosition | None) -> dict[str, Any]:
+    """Files of the source's log, and bytes if it is the same file."""
+    if end is None or len(place.order) != 2 or place.order > end.order:
+        return {"files_behind": None, "position_behind": None}
+    files = end.order[0] - place.order[0]
+    return {"files_behind": files, "position_behind": end.order[1] - place.order[1] if not files else None}

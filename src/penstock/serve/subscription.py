@@ -13,26 +13,25 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor
 from typing import Any, Protocol
 
 from penstock.errors import PenstockError
 from penstock.serve.batches import (
     BATCH_BYTES_MAX,
     OUTSTANDING_MAX,
+    AnyPlace,
     Block,
     Limit,
     Outstanding,
-    Place,
     ReadAhead,
+    later,
 )
 from penstock.serve.feed import FeedFormat, View
 from penstock.serve.filters import Filter
-from penstock.serve.log import ServedLog
+from penstock.serve.origin import AnyReader, Origin
 from penstock.serve.positions import Subscribed
-from penstock.serve.reader import Reader
 from penstock.serve.settings import DestinationSection
-from penstock.serve.tails import Share, Tails
+from penstock.serve.tails import Share
 
 log = logging.getLogger(__name__)
 
@@ -75,21 +74,17 @@ class Subscription:
 
     def __init__(
         self,
-        served: ServedLog,
+        origin: Origin,
         options: DestinationSection,
         client: Subscribed,
         *,
-        tails: Tails,
-        threads: Executor,
         stored: Callable[[], None],
         format: FeedFormat = "canal-entry",
         check: Callable[[], None] = lambda: None,
         given: int = 0,
     ) -> None:
-        self._served = served
+        self._origin = origin
         self._options = options
-        self._tails = tails
-        self._threads = threads
         self._stored = stored
         self._check_served = check
         self._format: FeedFormat = format
@@ -124,7 +119,7 @@ class Subscription:
             except asyncio.TimeoutError:
                 continue
         if self.owner is not owner:
-            self._tails.connected += self.owner is None
+            self._origin.clients.connected += self.owner is None
             self.owner = owner
             if not self._options.faithful:
                 self.roll_back()
@@ -132,7 +127,7 @@ class Subscription:
     def release(self, owner: Owner) -> None:
         if self.owner is owner:
             self.owner = None
-            self._tails.connected -= 1
+            self._origin.clients.connected -= 1
             self._drop_ahead()
             self._freed.set()
 
@@ -145,7 +140,7 @@ class Subscription:
             return
         self.tables = self._options.tables.narrowed(text)
         # Entries inside of a transaction are counted by the filter.
-        self.client = Subscribed(Place(self.client.place.offset), text)
+        self.client = Subscribed(self.client.place.outside, text)
         self.roll_back()
         self._stored()
 
@@ -156,7 +151,7 @@ class Subscription:
         What the log has now belongs to the batch, if it fits. What comes later does not delay it."""
         if len(self.outstanding) >= OUTSTANDING_MAX:
             raise Refused(f"{OUTSTANDING_MAX} batches are not acknowledged yet")
-        limit, end_now = self._limit(size), self._served.end
+        limit, end_now = self._limit(size), self._origin.end
         deadline = None if not timeout else time.monotonic() + timeout
         full = self._options.faithful and timeout is not None
         while not gone.is_set():
@@ -164,7 +159,7 @@ class Subscription:
             self._take_ready(limit)
             at_end = self._reading is None and (self._reader.level or self._failed is not None)
             expired = timeout is None or (deadline is not None and time.monotonic() >= deadline)
-            more = (full and not expired) or (not at_end and self._reader.passed < end_now)
+            more = (full and not expired) or (not at_end and not self._reader.has_read(end_now))
             found = self._ahead.take(limit, more=more, whole=not at_end)
             if found is not None:
                 blocks, end = found
@@ -182,7 +177,7 @@ class Subscription:
 
     def _limit(self, size: int) -> Limit:
         size = size if size > 0 else ITEMS_DEFAULT
-        most = BATCHES.of(self._tails.connected)
+        most = BATCHES.of(self._origin.clients.connected)
         if self._options.batch == "items" or self._format == "json":
             return Limit(items=size, size=most)
         return Limit(size=min(size * KIB, most))
@@ -213,23 +208,22 @@ class Subscription:
     def _pass(self) -> None:
         """Everything was given and acknowledged, and the log goes on without anything for this client: what
         was passed is not needed any more."""
-        passed = Place(self._reader.passed)
-        if not self.outstanding and not self._ahead and passed > self.client.place:
+        passed = later(self.client.place, self._reader.at.outside)
+        if not self.outstanding and not self._ahead and passed != self.client.place:
             self._next = passed
             self.client = Subscribed(passed, self.client.filter)
 
     def behind(self) -> dict[str, Any]:
         """See `ServedLog.behind`. What the log has behind the last change for this client does not count."""
-        place = self.client.place.offset
+        place = self.client.place
         if not self.outstanding and not self._ahead and self._reader.level:
-            place = max(place, self._reader.passed)
-        return self._served.behind(place)
+            place = later(place, self._reader.at.outside)
+        return self._origin.behind(place)
 
     # reading ------------------------------------------------------------------------------------------------
 
-    def _reader_at(self, place: Place) -> Reader:
-        view = View.of(self._options, self.tables, self._format)
-        return Reader(self._served, self._tails, view, place, self._threads)
+    def _reader_at(self, place: AnyPlace) -> AnyReader:
+        return self._origin.reader(View.of(self._options, self.tables, self._format), place)
 
     def _drop_ahead(self) -> None:
         """Goes on from `_next`."""
@@ -255,11 +249,11 @@ class Subscription:
             return
         if self._reader.shares or self._reader.level:
             return
-        most = AHEAD.of(self._tails.connected)
+        most = AHEAD.of(self._origin.clients.connected)
         if self._ahead.bytes <= max(most, wanted):
             self._reading = asyncio.get_running_loop().create_task(self._read(self._reader, most // 2))
 
-    async def _read(self, reader: Reader, size: int) -> None:
+    async def _read(self, reader: AnyReader, size: int) -> None:
         block: Block | None = None
         failed: PenstockError | None = None
         try:

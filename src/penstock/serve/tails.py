@@ -89,8 +89,6 @@ class Tails:
         self._places = threading.Semaphore(STEPS_MAX)
         self._stopping = threading.Event()
         self.waiting: set[asyncio.Future[None]] = set()
-        self.connected = 0
-        """Clients that use a subscription: they share what may be in memory."""
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -181,7 +179,8 @@ class Tails:
             for block in step.blocks:
                 tail.window.add(block, memory_max)
             tail.window.passed = max(tail.window.passed, step.passed or tail.window.passed)
-            news = bool(step.blocks) or tail.level != step.level
+            # Who merges this log with others waits for its time, too.
+            news = bool(step.blocks) or tail.level != step.level or self._served.is_merged
             tail.level = step.level
             if news:
                 wake(tail.waiting)

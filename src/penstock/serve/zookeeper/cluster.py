@@ -27,6 +27,7 @@ from typing import Any, Protocol
 
 from penstock.errors import LogPurged, PenstockError, TransientError
 from penstock.model.offset import Offset
+from penstock.serve.batches import Place
 from penstock.serve.log import ServedLog
 from penstock.serve.positions import Subscribed
 from penstock.serve.source_places import NotReached
@@ -268,7 +269,7 @@ class Cluster:
                 self._report(name)
                 continue
             placed, unplaced = self._placed(name)
-            places = [one.place.offset for one in placed.values()]
+            places = [one.place.offset for one in placed.values() if isinstance(one.place, Place)]
             self._needs[name] = min(places, default=self._served.end)
             ready = self._ready[name] = not unplaced and not self._host.stopped(name)
             path = nodes.member(name, self._address)

@@ -207,6 +207,7 @@ class InZooKeeper:
             term.check(transaction)
             for client_id, value in changes.items():
                 if value is not None:
+                    assert isinstance(value.place, Place)
                     place = self._source_place(value.place)
                     data = nodes.cursor_data(place, self._source)
                     transaction.set_data(nodes.cursor(term.destination, client_id), data)

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.model.offset import SourcePosition
 from penstock.serve.settings import ServerConfig
+from penstock.serve.source_places import behind_end
 from penstock.serve.zookeeper import nodes, stored
 from penstock.serve.zookeeper.connection import ZooKeeper
 
@@ -50,7 +51,7 @@ def _destination(zookeeper: ZooKeeper, name: str, end: SourcePosition | None) ->
         else:
             place = client.place.source_position
             found |= {"position": str(client.place), "committed": client.place.commit_us / 1e6}
-            found |= _behind(place, end)
+            found |= behind_end(place, end)
         clients[client_id] = found | {"filter": client.filter}
     return {
         "server": running,
@@ -58,14 +59,6 @@ def _destination(zookeeper: ZooKeeper, name: str, end: SourcePosition | None) ->
         "reported_seconds_ago": round(time.time() - report["at"], 1) if known else None,
         "clients": clients,
     }
-
-
-def _behind(place: SourcePosition, end: SourcePosition | None) -> dict[str, Any]:
-    """Files of the source's log, and bytes if it is the same file."""
-    if end is None or len(place.order) != 2 or place.order > end.order:
-        return {"files_behind": None, "position_behind": None}
-    files = end.order[0] - place.order[0]
-    return {"files_behind": files, "position_behind": end.order[1] - place.order[1] if not files else None}
 
 
 def _children(zookeeper: ZooKeeper, path: str) -> list[str]:

@@ -53,6 +53,7 @@ from penstock.sources.mysql.connection import (
     query,
     query_named,
 )
+from penstock.sources.mysql.heartbeat import is_heartbeat
 from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.server_identity import Server, describe
 from penstock.sources.mysql.start_position import ReceivedLog, Stream
@@ -410,6 +411,9 @@ class Receiver:
     def _take(self, session: _Session, data: bytes, received: ReceivedLog | None) -> None:
         framer = session.framer
         pieces = framer.feed(data)
+        if is_heartbeat(data):
+            self.status.facts["complete"] = {"at_us": time.time_ns() // 1000, "offset": framer.committed}
+            self._report(session)
         while True:
             self._bytes += sum(len(piece) for piece in pieces if isinstance(piece, bytes))
             if framer.diverged:

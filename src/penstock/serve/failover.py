@@ -1,0 +1,35 @@
+"""What a server needs of the way in which it shares its destinations with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from penstock.model.offset import Offset
+from penstock.serve.destination import Destinations
+from penstock.serve.log import ServedLog
+from penstock.serve.origin import Origin
+
+
+class Failover(Protocol):
+    address: str
+    """Where clients of Canal reach this server."""
+
+    def open(self) -> None:
+        """Raises `PenstockError`."""
+
+    def close(self) -> None: ...
+
+    def start_file(self, source: str, /) -> str | None:
+        """The oldest file of a source's log that a client needs. Raises `PenstockError`."""
+
+    def needs(self) -> list[dict[ServedLog, Offset]]:
+        """The log that is needed for destinations of others."""
+
+    def join(
+        self, logs: list[ServedLog], destinations: Destinations, origin: Callable[[str], Origin], /
+    ) -> None:
+        """From now on, destinations come and go. `origin`: what one reads. In the event loop."""
+
+    async def leave(self) -> None:
+        """Gives all destinations up, so that other servers take over at once."""

@@ -1,0 +1,125 @@
+"""A server and the others that share its destinations by leases in a store (`lease`)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from penstock.errors import ConfigError
+from penstock.model.offset import Offset
+from penstock.serve.destination import Destinations
+from penstock.serve.leases.document import Document, key
+from penstock.serve.leases.keeper import Keeper
+from penstock.serve.leases.lease import Lease
+from penstock.serve.log import ServedLog
+from penstock.serve.loop_host import Elsewhere, LoopHost
+from penstock.serve.origin import Origin
+from penstock.serve.positions import Clients, Subscribed
+from penstock.serve.settings import ServerConfig
+from penstock.store.errors import ObjectMissing
+from penstock.store.probe import check_conditions
+
+
+class InStore:
+    """`Positions`."""
+
+    def __init__(self) -> None:
+        self.keepers: dict[str, Keeper] = {}
+
+    def load(self, destination: str) -> dict[str, Subscribed]:
+        return self.keepers[destination].known
+
+    def store(self, destination: str, clients: Clients, *, durable: bool) -> None:
+        if not durable:
+            self.keepers[destination].store(clients)
+
+    async def settled(self, destination: str) -> None:
+        await self.keepers[destination].settled()
+
+
+class StoreFailover:
+    """`failover.Failover`. `address`: where clients of Canal reach this server."""
+
+    def __init__(self, config: ServerConfig, listening: str) -> None:
+        self._config = config
+        self.address = config.advertise or listening
+        url = config.positions.store_url
+        assert url is not None
+        self._store = config.store.open(url)
+        self._documents: dict[str, Document] = {}
+        self._logs: list[ServedLog] = []
+        self._positions = InStore()
+
+    def open(self) -> None:
+        """Raises `PenstockError`."""
+        check_conditions(self._store)
+        for name in self._config.destinations:
+            with suppress(ObjectMissing):
+                data = self._store.get(key(name)).data
+                try:
+                    self._documents[name] = Document.from_bytes(data)
+                except ValueError as error:
+                    place = self._store.location.url(key(name))
+                    raise ConfigError(f"{place} is not an object of this server: {error}.") from None
+
+    def close(self) -> None:
+        pass
+
+    def start_file(self, source: str) -> str | None:
+        """The oldest file of a source's log that a client needs. None: none does."""
+        places = [
+            client.places[source]
+            for one in self._documents.values()
+            for client in one.clients.values()
+            if source in client.places
+        ]
+        return min(places, key=lambda one: one.source_position.order).file if places else None
+
+    def needs(self) -> list[dict[ServedLog, Offset]]:
+        """The log that is needed for destinations of others; also while it is not known what they need."""
+        found = []
+        for name, one in self._positions.keepers.items():
+            needed = one.needs
+            logs = self._logs_of(name).values()
+            found.append({log: log.start for log in logs} if needed is None else needed)
+        return found or [{log: log.start for log in self._logs}]
+
+    def _logs_of(self, destination: str) -> dict[str, ServedLog]:
+        known = dict(zip(self._config.logs, self._logs, strict=True))
+        return {name: known[name] for name in self._config.sources_of(destination)}
+
+    # in the event loop --------------------------------------------------------------------------------------
+
+    def join(
+        self, logs: list[ServedLog], destinations: Destinations, origin: Callable[[str], Origin]
+    ) -> None:
+        """From now on, destinations come and go. `origin`: what one reads."""
+        self._logs = logs
+        loop = asyncio.get_running_loop()
+        host = LoopHost(loop, self._config, destinations, self._positions, origin)
+        positions = self._config.positions
+        timeout_s = positions.lease_timeout / 1000
+        for name in self._config.destinations:
+            self._positions.keepers[name] = Keeper(
+                name, Lease(self._store, name, self.address, timeout_s), self._logs_of(name), origin(name),
+                host, timeout_s=timeout_s, interval_s=positions.interval / 1000,
+            )  # fmt: skip
+        destinations.shared = True
+        ids = ",".join(log.id for log in logs)
+        destinations.mark = logs[0].id[:8] if len(logs) == 1 else hashlib.sha256(ids.encode()).hexdigest()[:8]
+        destinations.elsewhere = Elsewhere(self._running, set(self._config.destinations), self.address)
+        for one in self._positions.keepers.values():
+            one.start()
+
+    def _running(self) -> Mapping[str, str]:
+        return {name: one.address for name, one in self._positions.keepers.items() if one.address}
+
+    async def leave(self) -> None:
+        """Gives all destinations up, so that other servers take over at once."""
+        keepers = list(self._positions.keepers.values())
+        for one in keepers:
+            one.ask_to_stop()
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(loop.run_in_executor(None, one.join) for one in keepers))

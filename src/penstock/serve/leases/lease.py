@@ -1,0 +1,146 @@
+"""The right to serve one destination: a lease in a store.
+
+A server that serves renews its lease, which is a conditional put of the destination's object (`document`).
+Another one that has seen the object unchanged for `timeout_s` takes it over, with the next generation. What
+must not go wrong does not depend on clocks: the first put behind that of the new server, with whatever
+positions, names a version that is gone, and fails.
+
+Only what is *given* to clients depends on a clock: `alive` ends when four fifths of the time have passed
+since the last successful put was begun, and the clock goes on while process or machine are suspended. So the
+server stops to answer before another one begins.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+
+from penstock.errors import ConfigError, PenstockError
+from penstock.serve.leases.document import Document, StoredClient, key
+from penstock.store.base import Store, Version
+from penstock.store.errors import ObjectChanged, ObjectExists, ObjectMissing
+
+VALID_SHARE, RENEW_SHARE = 0.8, 0.2
+"""Of the time after which others take over: how long a renewal lasts, and how often it is renewed."""
+
+
+class Replaced(PenstockError):
+    """Another server serves this destination."""
+
+
+def _clock() -> float:
+    """Seconds, also those in which the machine was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Lease:
+    """Used by one thread, but for `alive`."""
+
+    def __init__(self, store: Store, destination: str, address: str, timeout_s: float) -> None:
+        self._store = store
+        self._destination = destination
+        self._key = key(destination)
+        self._address = address
+        self._timeout_s = timeout_s
+        self._version: Version | None = None
+        self._seen_since = _clock()
+        self._held: Document | None = None
+        self._renewed = float("-inf")
+        self._attempts: set[str] = set()
+        """Of versions that may have been written although there was no answer."""
+
+    # while others may serve ---------------------------------------------------------------------------------
+
+    def look(self) -> Document:
+        """What the store has; an empty document if that is nothing. Raises `PenstockError`."""
+        found, version = self._read()
+        if version != self._version:
+            self._version, self._seen_since = version, _clock()
+        return found
+
+    def is_free(self, found: Document) -> bool:
+        """Whether nobody renews what `look` has found."""
+        return found.stopped or _clock() - self._seen_since >= self._timeout_s
+
+    def take(self, found: Document) -> int | None:
+        """Replaces what `look` has found. Returns the generation, or None if another server was first."""
+        self._attempts.clear()
+        made = replace(found, generation=found.generation + 1, address=self._address, stopped=False)
+        try:
+            self._put(made)
+        except (ObjectChanged, ObjectExists):
+            return None
+        return made.generation
+
+    # while this server serves -------------------------------------------------------------------------------
+
+    def alive(self, generation: int) -> bool:
+        """Whether nobody can have taken over since."""
+        held = self._held
+        return (
+            held is not None
+            and held.generation == generation
+            and _clock() - self._renewed < self._timeout_s * VALID_SHARE
+        )
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to renew it."""
+        return _clock() - self._renewed >= self._timeout_s * RENEW_SHARE
+
+    def write(self, clients: Mapping[str, StoredClient], *, stopped: bool = False) -> None:
+        """Stores what clients have acknowledged, and renews. Raises `Replaced` and `TransientError`."""
+        assert self._held is not None
+        made = replace(self._held, clients=clients, stopped=stopped)
+        try:
+            self._put(made)
+        except (ObjectChanged, ObjectMissing, ObjectExists):
+            self._recognise()
+            self._put_again(made)
+
+    def drop(self) -> None:
+        """Another server may serve."""
+        self._held = None
+
+    def _recognise(self) -> None:
+        """The version is another one: that of another server, or of a put whose answer was lost."""
+        found, version = self._read()
+        if version is None or found.nonce not in self._attempts:
+            self._held = None
+            by = f" ({found.address})" if version is not None else ""
+            raise Replaced(f"Another server{by} serves {self._destination} now. No position was written.")
+        self._version = version
+
+    def _put_again(self, made: Document) -> None:
+        try:
+            self._put(made)
+        except (ObjectChanged, ObjectMissing, ObjectExists):
+            self._held = None
+            raise Replaced(f"Another server serves {self._destination} now.") from None
+
+    def _put(self, document: Document) -> None:
+        began = _clock()
+        made = replace(document, nonce=uuid.uuid4().hex)
+        self._attempts.add(made.nonce)
+        data = made.to_bytes()
+        if self._version is None:
+            self._version = self._store.put_if_absent(self._key, data)
+        else:
+            self._version = self._store.put_if_unchanged(self._key, data, seen=self._version)
+        self._attempts = {made.nonce}
+        self._held, self._renewed, self._seen_since = made, began, _clock()
+
+    def _read(self) -> tuple[Document, Version | None]:
+        try:
+            found = self._store.get(self._key)
+        except ObjectMissing:
+            return Document(), None
+        try:
+            return Document.from_bytes(found.data), found.info.version
+        except ValueError as error:
+            raise ConfigError(
+                f"{self._store.location.url(self._key)} is not an object of this server: {error}.",
+                hint="Remove it. The clients of this destination then begin at its `start`.",
+            ) from None

@@ -1,0 +1,52 @@
+"""What a store says of the destinations of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.errors import ConfigError
+from penstock.model.offset import SourcePosition
+from penstock.serve.leases.document import Document, StoredClient, key
+from penstock.serve.settings import ServerConfig
+from penstock.serve.source_places import behind_end
+from penstock.store.errors import ObjectMissing
+
+
+def status_of(config: ServerConfig, end: SourcePosition | None) -> dict[str, Any]:
+    """`end`: the end of the source's log; None: it is not known. Raises `PenstockError`."""
+    url = config.positions.store_url
+    assert url is not None
+    store = config.store.open(url)
+    found: dict[str, dict[str, Any]] = {}
+    for name in config.destinations:
+        try:
+            document = Document.from_bytes(store.get(key(name)).data)
+        except ObjectMissing:
+            document = Document()
+        except ValueError as error:
+            raise ConfigError(f"{store.location.url(key(name))} cannot be read: {error}.") from None
+        found[name] = {
+            "server": None if document.stopped else document.address,
+            "ready": [],
+            "reported_seconds_ago": None,
+            "clients": {client_id: _client(one, end) for client_id, one in document.clients.items()},
+        }
+    servers: Mapping[str, Any] = {one["server"]: {} for one in found.values() if one["server"]}
+    return {
+        "source_position": None if end is None else str(end),
+        "servers": servers,
+        "destinations": found,
+    }
+
+
+def _client(client: StoredClient, end: SourcePosition | None) -> dict[str, Any]:
+    places = list(client.places.values())
+    behind = behind_end(places[0].source_position, end if len(places) == 1 else None)
+    return {
+        "position": ", ".join(map(str, places)),
+        "committed": min((one.commit_us for one in places), default=0) / 1e6,
+        **dict.fromkeys(("behind_seconds", "behind_bytes", "behind_transactions", "outstanding", "address")),
+        **behind,
+        "filter": client.filter,
+    }

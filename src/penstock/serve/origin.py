@@ -1,0 +1,222 @@
+"""Where the entries of a destination come from: one relay log, or several that are merged.
+
+Places, and readers, are those of the origin: `Place` and `Reader` for one log, `Places` and `MergedReader`
+for several.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from penstock.model.offset import Offset
+from penstock.serve.batches import AnyPlace, Block, Place, Places
+from penstock.serve.feed import View
+from penstock.serve.log import ServedLog
+from penstock.serve.merged_reader import MergedReader
+from penstock.serve.mysql import StartAt
+from penstock.serve.reader import Reader
+from penstock.serve.tails import Tails
+
+log = logging.getLogger(__name__)
+
+
+class Waiting(Protocol):
+    """Where somebody waits for more."""
+
+    def add(self, waiter: asyncio.Future[None], /) -> None: ...
+
+    def discard(self, waiter: asyncio.Future[None], /) -> None: ...
+
+
+class AnyReader(Protocol):
+    """See `Reader`."""
+
+    @property
+    def at(self) -> AnyPlace: ...
+
+    @property
+    def level(self) -> bool: ...
+
+    @property
+    def shares(self) -> bool: ...
+
+    @property
+    def waiting(self) -> Waiting: ...
+
+    def has_read(self, end: Any, /) -> bool: ...
+
+    def close(self) -> None: ...
+
+    def ready(self) -> list[Block] | None: ...
+
+    async def read(self, size: int) -> Block | None: ...
+
+    async def wait(self, seconds: float, ended: asyncio.Future[Any]) -> bool: ...
+
+
+@dataclass
+class Clients:
+    """How many clients use a subscription: they share what may be in memory."""
+
+    connected: int = 0
+
+
+class Origin(Protocol):
+    clients: Clients
+
+    @property
+    def end(self) -> AnyPlace:
+        """Up to here it can be read."""
+
+    def begin(self, start: StartAt) -> AnyPlace:
+        """Raises `ConfigError`."""
+
+    def has(self, place: AnyPlace) -> bool:
+        """Whether it can be read from a place on."""
+
+    def reaches(self, place: AnyPlace) -> bool:
+        """Whether its log is long enough for the place."""
+
+    def reader(self, view: View, place: AnyPlace) -> AnyReader: ...
+
+    def behind(self, place: AnyPlace) -> dict[str, Any]:
+        """How much is behind a place, and where that is at the source."""
+
+    def acknowledged(self, place: AnyPlace) -> dict[str, Any]:
+        """A place, in a report."""
+
+    def needs(self, place: AnyPlace) -> dict[ServedLog, Offset]:
+        """The log that is needed to go on from a place."""
+
+    def stored(self, place: AnyPlace) -> dict[str, Place]:
+        """A place, by the ids of the logs."""
+
+    def restored(self, places: Mapping[str, Place], /) -> AnyPlace | None:
+        """The place that was stored. A log that it does not have begins at the destination's `start`. None:
+        it has none of these logs."""
+
+
+class OneLog:
+    """`Origin`."""
+
+    def __init__(self, served: ServedLog, tails: Tails, threads: Executor, clients: Clients) -> None:
+        self._served = served
+        self._tails = tails
+        self._threads = threads
+        self.clients = clients
+
+    @property
+    def served(self) -> ServedLog:
+        return self._served
+
+    @property
+    def end(self) -> Place:
+        return Place(self._served.end)
+
+    def begin(self, start: StartAt) -> Place:
+        return Place(self._served.offset_of(start))
+
+    def has(self, place: AnyPlace) -> bool:
+        return isinstance(place, Place) and self._served.start <= place.offset <= self._served.end
+
+    def reaches(self, place: AnyPlace) -> bool:
+        return _one(place).offset <= self._served.end
+
+    def reader(self, view: View, place: AnyPlace) -> Reader:
+        return Reader(self._served, self._tails, view, _one(place), self._threads)
+
+    def behind(self, place: AnyPlace) -> dict[str, Any]:
+        return self._served.behind(_one(place).offset)
+
+    def acknowledged(self, place: AnyPlace) -> dict[str, Any]:
+        return {"offset": _one(place).offset}
+
+    def needs(self, place: AnyPlace) -> dict[ServedLog, Offset]:
+        return {self._served: _one(place).offset}
+
+    def stored(self, place: AnyPlace) -> dict[str, Place]:
+        return {self._served.id: _one(place)}
+
+    def restored(self, places: Mapping[str, Place], /) -> Place | None:
+        return places.get(self._served.id)
+
+
+class MergedLogs:
+    """`Origin`. `logs`: by the names of the sources, in their order. `start`: of the destination."""
+
+    def __init__(self, logs: Mapping[str, OneLog], clients: Clients, start: StartAt) -> None:
+        self._start = start
+        self._names = list(logs)
+        self._logs: Sequence[OneLog] = list(logs.values())
+        self._served = [one.served for one in self._logs]
+        for one in self._served:
+            one.is_merged = True
+        self.clients = clients
+
+    @property
+    def end(self) -> Places:
+        return Places(tuple(one.end for one in self._logs))
+
+    def begin(self, start: StartAt) -> Places:
+        return Places(tuple(one.begin(start) for one in self._logs))
+
+    def has(self, place: AnyPlace) -> bool:
+        if not isinstance(place, Places) or len(place.each) != len(self._logs):
+            return False
+        return all(log.has(one) for log, one in zip(self._logs, place.each, strict=True))
+
+    def reaches(self, place: AnyPlace) -> bool:
+        return all(log.reaches(one) for log, one in self._pairs(place))
+
+    def reader(self, view: View, place: AnyPlace) -> MergedReader:
+        readers = [log.reader(view, one) for log, one in self._pairs(place)]
+        return MergedReader(self._served, readers, _several(place))
+
+    def behind(self, place: AnyPlace) -> dict[str, Any]:
+        """The sums, and of seconds the most; also of each source."""
+        each = dict(zip(self._names, (log.behind(one) for log, one in self._pairs(place)), strict=True))
+        sums = {
+            name: sum(one.get(name, 0) for one in each.values())
+            for name in ("behind_bytes", "behind_transactions")
+        }
+        seconds = max((one.get("behind_seconds", 0.0) for one in each.values()), default=0.0)
+        return {**sums, "behind_seconds": seconds, "sources": each}
+
+    def acknowledged(self, place: AnyPlace) -> dict[str, Any]:
+        places = _several(place).each
+        return {"offsets": {name: one.offset for name, one in zip(self._names, places, strict=True)}}
+
+    def needs(self, place: AnyPlace) -> dict[ServedLog, Offset]:
+        return {log.served: one.offset for log, one in self._pairs(place)}
+
+    def stored(self, place: AnyPlace) -> dict[str, Place]:
+        return {log.served.id: one for log, one in self._pairs(place)}
+
+    def restored(self, places: Mapping[str, Place], /) -> Places | None:
+        if not any(one.id in places for one in self._served):
+            return None
+        found = []
+        for name, one in zip(self._names, self._logs, strict=True):
+            known = places.get(one.served.id)
+            if known is None:
+                log.warning("the source %s is new: its changes begin at the destination's `start`", name)
+            found.append(one.begin(self._start) if known is None else known)
+        return Places(tuple(found))
+
+    def _pairs(self, place: AnyPlace) -> list[tuple[OneLog, Place]]:
+        return list(zip(self._logs, _several(place).each, strict=True))
+
+
+def _one(place: AnyPlace) -> Place:
+    assert isinstance(place, Place)
+    return place
+
+
+def _several(place: AnyPlace) -> Places:
+    assert isinstance(place, Places)
+    return place
