@@ -8,7 +8,7 @@
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::event::{EventHeader, EventKind};
-use crate::gtid_event::MARIADB_STANDALONE;
+use crate::gtid_event::{alters_later, MARIADB_STANDALONE};
 use crate::query::{ends_with_start_transaction, load_query, query_statement, Statement};
 use crate::rewritten::is_rewritten;
 
@@ -73,6 +73,8 @@ pub enum Savepoint<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct Group {
     state: State,
+    /// The ALTER TABLE that follows has only begun, or is rolled back: see `alters_later`.
+    only_begun: bool,
 }
 
 impl Group {
@@ -152,6 +154,7 @@ impl Group {
         if flags & MARIADB_STANDALONE == 0 {
             self.state = State::InTransaction;
         }
+        self.only_begun = alters_later(body);
         Ok(())
     }
 
@@ -180,6 +183,7 @@ impl Group {
                 step.statement = Some(Statement { kind: Some(EventKind::XA_PREPARE), ..statement });
             }
             Control::Inside => step.ends = self.state != State::InTransaction,
+            Control::No if self.only_begun => step.ends = true,
             Control::No => {
                 step.statement = Some(statement);
                 if self.state != State::InTransaction {
@@ -231,5 +235,39 @@ fn control(sql: &[u8]) -> Control<'_> {
         Some(b'X') if starts("XA COMMIT") => Control::XaCommit,
         Some(b'X') if starts("XA ROLLBACK") => Control::End,
         _ => Control::No,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn statement_after(gtid: &[u8]) -> (bool, bool) {
+        let mut group = Group::default();
+        let header =
+            |kind| EventHeader { kind, timestamp: 0, server_id: 1, size: 0, end_position: 0, flags: 0 };
+        group.step(&header(EventKind::MARIADB_GTID), gtid, 0, &mut Step::default()).unwrap();
+        let mut query = vec![0; 13];
+        query.extend_from_slice(b"\0ALTER TABLE d.t RENAME COLUMN a TO b");
+        let mut step = Step::default();
+        group.step(&header(EventKind::QUERY), &query, 0, &mut step).unwrap();
+        (step.statement.is_some(), step.ends && group.is_idle())
+    }
+
+    #[test]
+    fn an_alter_in_two_phases_counts_where_it_is_committed() {
+        let gtid = |flags: u8, rest: &[u8]| {
+            let mut body = vec![7; 12];
+            body.push(flags);
+            body.extend_from_slice(rest);
+            body.resize(body.len().max(19), 0);
+            body
+        };
+        assert_eq!(statement_after(&gtid(0x29, &[])), (true, true), "in one phase");
+        assert_eq!(statement_after(&gtid(0x29, &[2])), (false, true), "START ALTER");
+        assert_eq!(statement_after(&gtid(0x29, &[4, 9, 9])), (true, true), "COMMIT ALTER");
+        assert_eq!(statement_after(&gtid(0x29, &[8, 9, 9])), (false, true), "ROLLBACK ALTER");
+        let committed_together = [1, 2, 3, 4, 5, 6, 7, 8, 2];
+        assert_eq!(statement_after(&gtid(0x2b, &committed_together)), (false, true), "after a commit id");
     }
 }

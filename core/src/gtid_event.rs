@@ -11,6 +11,26 @@ use crate::varint::{take_signed_varint, take_varint};
 /// A flag of MariaDB's GTID event: one statement follows, and no event for the transaction's end.
 pub const MARIADB_STANDALONE: u8 = 1;
 
+const MARIADB_GROUP_COMMIT: u8 = 2;
+const MARIADB_XA: u8 = 64 | 128;
+const MARIADB_START_ALTER: u8 = 2;
+const MARIADB_ROLLBACK_ALTER: u8 = 8;
+
+/// Whether the statement after this GTID event of MariaDB changes nothing. With `binlog_alter_two_phase`, an
+/// ALTER TABLE is logged when it begins, and again with its whole text when it ends. Other transactions come
+/// between, with rows of the table as it was. Only the second one counts, unless it is a rollback.
+///
+/// Behind number (8), domain (4) and flags (1) are the id of a group commit (8) and an xid, if the flags say
+/// so, and then more flags, or zeros.
+pub fn alters_later(body: &[u8]) -> bool {
+    let flags = body.get(12).copied().unwrap_or(0);
+    let at = if flags & MARIADB_GROUP_COMMIT == 0 { 13 } else { 21 };
+    let more = body.get(at).copied().unwrap_or(0);
+    flags & MARIADB_STANDALONE != 0
+        && flags & MARIADB_XA == 0
+        && more & (MARIADB_START_ALTER | MARIADB_ROLLBACK_ALTER) != 0
+}
+
 /// What a GTID event says about the transaction that follows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GtidEvent {

@@ -15,7 +15,9 @@ pub fn is_hidden_name(name: &str) -> bool {
 /// Makes `map` fit for decoding rows of `schema`: its columns get the schema's names and signedness.
 ///
 /// The map may have more columns after the schema's last one, because 8.0.15 writes the hidden columns of
-/// functional indexes. If the map has names, they must be names of such columns. The error says what differs.
+/// functional indexes, and MariaDB those behind a UNIQUE of a BLOB. If the map has names, they must be names
+/// of such columns. Columns of system versioning are refused: rows are earlier versions, too. The error says
+/// what differs.
 pub fn fit(mut map: TableMap, schema: &TableSchema) -> Result<TableMap, String> {
     let (expected, found) = (schema.columns.len(), map.columns.len());
     if found < expected {
@@ -24,6 +26,9 @@ pub fn fit(mut map: TableMap, schema: &TableSchema) -> Result<TableMap, String> 
     for extra in &map.columns[expected..] {
         if let Some(name) = extra.name.as_ref().filter(|name| !is_hidden_name(name)) {
             return Err(format!("the log has a column `{name}` that the schema lacks"));
+        }
+        if extra.wire == (WireType::Timestamp { fsp: 6 }) && !extra.nullable {
+            return Err("the log has columns of system versioning that the schema lacks".into());
         }
     }
     for (index, (column, schema)) in map.columns.iter_mut().zip(&schema.columns).enumerate() {

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 from tests.sources.mysql.receiving import Receiving, log_events, receiving, source_events
 
@@ -165,6 +166,31 @@ def test_compressed_events_of_mariadb_are_stored_plain(name: str, checksum: str,
         log = receiver.log
         found = [statement.sql for statement in log.statements(LogRange(log.start, log.end))]
         assert any(sql.startswith("ALTER TABLE d.t COMMENT") for sql in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mariadb1011", "mariadb118"])
+def test_an_alter_in_two_phases_is_one_statement_where_it_ends(name: str, tmp_path: Path) -> None:
+    """With `binlog_alter_two_phase`, the log has its text when it begins, too, and when it is rolled back."""
+    with servers.FLAVORS[name]() as server:
+        server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a INT, b INT)")
+        server.execute("INSERT INTO d.t VALUES (1, 1, 2), (2, 1, 3)")
+        swap = "ALTER TABLE d.t RENAME COLUMN a TO b, RENAME COLUMN b TO a"
+        with server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SET binlog_alter_two_phase = 1")
+            cursor.execute(swap)
+            with pytest.raises(pymysql.err.IntegrityError):
+                cursor.execute("ALTER TABLE d.t ADD UNIQUE (b)")
+        shown = [row[5] for row in server.query("SHOW BINLOG EVENTS")]
+        assert shown.count(swap) == 2 and any("ROLLBACK ALTER" in text for text in shown)
+        with receiving(server, tmp_path) as receiver:
+            receiver.wait_until_level()
+            log = receiver.log
+            found = [one for one in log.statements(LogRange(log.start, log.end)) if "ALTER" in one.sql]
+            assert [one.sql for one in found] == [swap]
+            committed = log.executed_at(found[0].end)
+            assert "START ALTER" in shown[shown.index(swap) - 1]
+            assert str(committed).endswith(shown[len(shown) - 1 - shown[::-1].index(swap) - 1].split()[1])
 
 
 @pytest.mark.slow
