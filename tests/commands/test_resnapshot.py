@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,13 @@ def test_a_pipeline_that_does_not_run_finds_the_signal_when_it_does(
         ("execute-snapshot", "accepted"),
         ("unpark", "accepted"),
     ]
+
+
+def test_a_table_that_a_pipeline_does_not_have_is_refused_also_while_it_does_not_run(file: Path) -> None:
+    for command in (unpark, partial(resnapshot, recreate=False)):
+        with pytest.raises(ConfigError, match=r"does not capture shop\.b"):
+            command(file, ["shop.a", "shop.b"], as_json=False)
+    assert not StateStore(configuration.load(file).state).signals()
 
 
 def test_a_running_pipeline_answers_once_it_has_begun(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

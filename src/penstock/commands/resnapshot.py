@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,12 @@ def unpark(file: Path, tables: list[str], *, as_json: bool) -> None:
 
     signals = {str(table): {"tables": [exactly(table)]} for table in map(table_named, tables)}
     _send_and_report(
-        file, "unpark", signals, as_json=as_json, later="will be unparked when the pipeline runs", done=done
+        file,
+        "unpark",
+        signals,
+        as_json=as_json,
+        done=done,
+        later="will be unparked when the pipeline runs, if it is parked",
     )
 
 
@@ -75,6 +80,8 @@ def _send_and_report(
     state.limit_signals(config.signals)
     try:
         ids = {table: str(uuid.uuid4()) for table in signals}
+        if not is_held(config.state):
+            _refuse_unknown(state, signals)
         for table, data in signals.items():  # all signals are durable before the first wait
             accept(state, ids[table], kind, data, "command")
         answers = {
@@ -97,6 +104,16 @@ def _send_and_report(
             raise ConfigError(f"{table}: {answer['message']}", hint=answer.get("hint", ""))
         if not as_json:
             say(f"{table} {later if answer == PENDING else done(answer)}.")
+
+
+def _refuse_unknown(state: StateStore, tables: Collection[str]) -> None:
+    """Raises `ConfigError` for a table that a pipeline which does not run would refuse at its next start."""
+    known = {str(table).casefold() for table in state.tables()}
+    for table in tables:
+        if table.casefold() not in known:
+            raise ConfigError(
+                f"The pipeline does not capture {table}.", hint="`penstock status FILE` lists its tables."
+            )
 
 
 def _is_answered(signal: Signal) -> bool:

@@ -71,8 +71,11 @@ def _data(kind: str, tables: list[str], where: str | None, keys: list[str]) -> d
     if keys:
         try:
             values = [json.loads(key) for key in keys]
-        except ValueError as error:
-            raise ConfigError(f"--key: {error}.", hint='Write keys as JSON: 5, "x", [5, "x"].') from None
+        except ValueError:
+            raise ConfigError(
+                f"--key {' --key '.join(keys)} is not JSON.",
+                hint="""Write keys as JSON, in single quotes for the shell: '5', '"x"', '[5, "x"]'.""",
+            ) from None
         fields["keys"] = [value if isinstance(value, list) else [value] for value in values]
     return fields
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
 
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
@@ -18,13 +20,17 @@ from penstock.sinks.spark_sql import quoted
 from penstock.spark.opened_sink import open_sink
 from penstock.spark.session import build_session
 
+_DESCRIBES = re.compile(r"\s*(SHOW|DESCRIBE|DESC|EXPLAIN)\b", re.IGNORECASE)
+"""Statements that only tell something about tables. For Spark they are commands, as DROP is."""
+
 
 def query(
     config: PipelineConfig, uuid: str, tables: list[TableId], sql: str, limit: int
 ) -> tuple[list[str], list[Any]]:
-    """Runs one SELECT. Returns the column names and at most `limit` rows. Tables are named `database.table`
-    in Iceberg's catalog. With every sink, a view has the table's name alone. If several tables have the
-    same name (Spark ignores letter case), there is no such view, because it would be ambiguous."""
+    """Runs one statement that only reads. Returns the column names and at most `limit` rows. Tables are named
+    `database.table` in Iceberg's catalog. With every sink, a view has the table's name alone. If several
+    tables have the same name (Spark ignores letter case), there is no such view, because it would be
+    ambiguous."""
     shards = Shards(config.merge_shards)
     targets = dict.fromkeys(rule.target if (rule := shards.rule(table)) else table for table in tables)
     named = Counter(table.table.casefold() for table in targets)
@@ -41,6 +47,7 @@ def query(
                 sink.read(view).createOrReplaceTempView(quoted(view.table))
         if (catalog := config.sink.spark_catalog) is not None:
             spark.catalog.setCurrentCatalog(catalog)
+        refuse_changes(spark, sql)
         frame = spark.sql(sql).limit(limit)
         return list(frame.columns), [tuple(row) for row in frame.collect()]
     except AnalysisException as error:  # ParseException, too: the SQL is wrong
@@ -55,3 +62,20 @@ def query(
         raise spark_failed(error, "The query failed", config.state, rows=False) from error
     finally:
         spark.stop()
+
+
+def refuse_changes(spark: SparkSession, sql: str) -> None:
+    """Raises `ConfigError` if Spark takes `sql` for something other than a query: DROP TABLE, INSERT, CALL.
+    Raises `ParseException` if it is no SQL."""
+    if _DESCRIBES.match(sql):
+        return
+    java: Any = spark._jvm
+    spark._jsparkSession.sessionState().sqlParser().parsePlan(sql)
+    try:
+        # Spark's own parser, because those of Iceberg and Delta take every statement here.
+        java.org.apache.spark.sql.execution.SparkSqlParser().parseQuery(sql.rstrip("; \t\r\n"))
+    except ParseException:
+        raise ConfigError(
+            "`penstock query` only reads, and this statement is no query. Nothing was done.",
+            hint="Write SELECT, WITH … SELECT, VALUES, SHOW, DESCRIBE or EXPLAIN. Change tables in Spark.",
+        ) from None
