@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 
 from penstock.artifacts.maven import fetch, java
 from penstock.errors import ConfigError
-from penstock.testing.servers.process import PrivateServer, free_port
+from penstock.testing.servers.process import SHORT_LIVED_JVM, PrivateServer, free_port
 from penstock.testing.servers.s3 import KEY_ID, SECRET, S3Server
 
 NESSIE_JAVA_MIN = 21
@@ -89,7 +89,8 @@ class Nessie(PrivateServer):
             "store-key.secret": SECRET,
             "quarkus.log.level": "WARN",
         }
-        program = [self._java, "-Xmx512m", *[f"-D{name}={value}" for name, value in options.items()]]
+        program = [self._java, *SHORT_LIVED_JVM, "-Xmx512m"]
+        program += [f"-D{name}={value}" for name, value in options.items()]
         return [*program, "-jar", str(self._jar)], {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 
     def ready(self) -> bool:
@@ -140,7 +141,8 @@ class HiveMetastore(PrivateServer):
         import pyspark  # takes half a second, which tests without it should not wait
 
         jars = Path(pyspark.__file__).with_name("jars")
-        program = [java(), "-Xmx512m", f"-Dderby.stream.error.file={self.folder / 'derby.log'}"]
+        program = [java(), *SHORT_LIVED_JVM, "-Xmx512m"]
+        program += [f"-Dderby.stream.error.file={self.folder / 'derby.log'}"]
         program += ["-cp", f"{self.folder}:{jars}/*", "org.apache.hadoop.hive.metastore.HiveMetaStore"]
         return [*program, "-p", str(self.port)], {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.artifacts.maven import fetch, java
 from penstock.testing.servers import private_root
-from penstock.testing.servers.process import PrivateServer, ServerFailed
+from penstock.testing.servers.process import SHORT_LIVED_JVM, PrivateServer, ServerFailed
 
 _JARS = (
     "org.apache.hadoop:hadoop-client-minicluster:3.4.2",
@@ -57,7 +57,7 @@ class HadoopServer(PrivateServer):
         paths = map(str, (*self._jars, *own))
         opened = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED]
         # Its test directories are below the one in which it runs.
-        program = [java(), "-Xmx512m", f"-Dtest.build.data={self.folder}/data", *opened]
+        program = [java(), *SHORT_LIVED_JVM, "-Xmx512m", f"-Dtest.build.data={self.folder}/data", *opened]
         program += ["-cp", ":".join(paths), "py4j.GatewayServer", str(self.port)]
         path = f"{sys.base_prefix}/bin:{os.defpath}"
         argv = private_root.with_descendants(program)

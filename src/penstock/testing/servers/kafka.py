@@ -15,13 +15,13 @@ from types import TracebackType
 from typing_extensions import Self
 
 from penstock.artifacts.maven import fetch, java
-from penstock.testing.servers.process import PrivateServer, free_port
+from penstock.testing.servers.process import SHORT_LIVED_JVM, PrivateServer, free_port
 
 _JARS = "org.apache.kafka:kafka_2.13:4.1.0"
 _PINS: dict[str, str] = json.loads(Path(__file__).with_name("kafka_jars.json").read_text("utf-8"))
 _CLUSTER_ID = "cGVuc3RvY2stdGVzdHMtMQ"
 """16 bytes in Base64, as Kafka wants it."""
-_JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_JVM = (*SHORT_LIVED_JVM, "-Xms64m", "-Xmx256m")
 """For brokers that live for minutes: Java's first compiler starts them in half the time."""
 
 API_VERSIONS = 18

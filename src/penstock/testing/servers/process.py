@@ -31,6 +31,9 @@ _START_TIMEOUT_S = 120
 _STOP_TIMEOUT_S = 60
 """Seconds for stopping in order. Then the server is killed."""
 
+SHORT_LIVED_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+"""Java's options for servers that live for minutes: they compile quickly, and use few threads."""
+
 
 class ServerFailed(PenstockError):
     """A server did not start, or ended by itself. The message contains the end of its log."""

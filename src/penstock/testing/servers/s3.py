@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from penstock.artifacts.maven import fetch, java
 from penstock.errors import ConfigError
-from penstock.testing.servers.process import PrivateServer, ServerFailed
+from penstock.testing.servers.process import SHORT_LIVED_JVM, PrivateServer, ServerFailed
 
 KEY_ID, SECRET = "PENSTOCKTESTKEYID", "penstock-test-secret"
 _JARS = "org.gaul:s3proxy:4.1.0"
@@ -113,7 +113,14 @@ class S3Proxy(S3Server):
         (self.folder / "objects" / name).mkdir()
 
     def command(self) -> tuple[list[str], dict[str, str]]:
-        program = [java(), "-Xmx256m", "-cp", ":".join(map(str, self.jars)), "org.gaul.s3proxy.Main"]
+        program = [
+            java(),
+            *SHORT_LIVED_JVM,
+            "-Xmx256m",
+            "-cp",
+            ":".join(map(str, self.jars)),
+            "org.gaul.s3proxy.Main",
+        ]
         return [*program, "--properties", str(self.folder / "s3proxy.properties")], {
             "PATH": os.defpath,
             "LC_ALL": "C.UTF-8",  # Java names files by it

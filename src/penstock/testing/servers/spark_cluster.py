@@ -19,7 +19,7 @@ from typing_extensions import Self
 
 from penstock.artifacts.maven import java
 from penstock.testing.servers import private_root
-from penstock.testing.servers.process import PrivateServer, free_port
+from penstock.testing.servers.process import SHORT_LIVED_JVM, PrivateServer, free_port
 
 SPARK_HOME = "/opt-spark"
 """Where workers see Spark."""
@@ -48,7 +48,14 @@ class SparkMaster(PrivateServer):
         return f"spark://{self.host}:{self.port}"
 
     def command(self) -> tuple[list[str], dict[str, str]]:
-        program = [java(), "-Xmx256m", "-cp", f"{spark_home()}/jars/*", f"{_DEPLOY}.master.Master"]
+        program = [
+            java(),
+            *SHORT_LIVED_JVM,
+            "-Xmx256m",
+            "-cp",
+            f"{spark_home()}/jars/*",
+            f"{_DEPLOY}.master.Master",
+        ]
         program += ["--host", self.host, "--port", str(self.port), "--webui-port", str(self._page_port)]
         # Its page would listen on all addresses.
         return program, {"PATH": os.defpath, "SPARK_LOCAL_IP": self.host}
@@ -86,7 +93,8 @@ class SparkWorker(PrivateServer):
         if self._python is not None:
             visible[self._python] = str(self._python)
             paths.insert(0, f"{self._python}/bin")
-        program = [f"{home}/bin/java", "-Xmx256m", "-cp", f"{SPARK_HOME}/jars/*", f"{_DEPLOY}.worker.Worker"]
+        program = [f"{home}/bin/java", *SHORT_LIVED_JVM, "-Xmx256m", "-cp", f"{SPARK_HOME}/jars/*"]
+        program += [f"{_DEPLOY}.worker.Worker"]
         program += ["--host", self.host, "--cores", str(self._cores), "--memory", self._memory]
         program += ["--webui-port", str(free_port()), "--work-dir", FOLDER, self._master]
         environment = {

@@ -13,12 +13,12 @@ from types import TracebackType
 from typing_extensions import Self
 
 from penstock.artifacts.maven import java
-from penstock.testing.servers.process import PrivateServer, free_port
+from penstock.testing.servers.process import SHORT_LIVED_JVM, PrivateServer, free_port
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _JARS = ("zookeeper-3", "zookeeper-jute", "slf4j-api", "netty-", "metrics-core", "snappy-java", "commons-cli")
 """What a server needs. Without a logger of slf4j, it says nothing."""
-_JVM = ("-Xms32m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+_JVM = (*SHORT_LIVED_JVM, "-Xms32m", "-Xmx128m")
 TICK_MS = 500
 """ZooKeeper's unit of time. A session lasts for 2 to 20 of them."""
 
