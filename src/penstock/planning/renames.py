@@ -72,7 +72,7 @@ def verdicts(
         if was.kept_columns is not None:
             kept = KeptColumns(replace(was.kept_columns.schema, table=move.target), was.kept_columns.sources)
         state = replace(was, schema=schema, kept_columns=kept, start=end)
-        what = f"is what was {move.source}"
+        what = f"renamed from {move.source}"
         found[move.target] = Verdict((), state, version, what, "its target has come with it")
     return found
 
