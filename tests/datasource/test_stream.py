@@ -132,6 +132,7 @@ def test_available_now_ends_with_the_whole_snapshot_and_all_that_was_committed(
     assert found == [("update_postimage", number) for number in range(100)]
 
 
+@pytest.mark.slow  # the next one is quick
 def test_available_now_hears_of_changed_columns_in_the_next_run(following: Make, mysql: Database) -> None:
     mysql.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     stream = following(f"{mysql.name}.t", **account(mysql.server))
@@ -165,6 +166,7 @@ def test_a_query_ends_where_columns_change_and_goes_on_with_the_new_ones(
     assert stream.rows("id")[-1] == (4,)
 
 
+@pytest.mark.slow
 def test_state_and_checkpoint_go_together(following: Make, mysql: Database) -> None:
     mysql.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
     stream = following(f"{mysql.name}.t", **account(mysql.server))

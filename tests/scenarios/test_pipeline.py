@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 Make = Callable[..., Scenario]
 
 
-@pytest.mark.parametrize("sink", ["iceberg", pytest.param("delta", marks=pytest.mark.slow)])
+@pytest.mark.slow  # tests/crash/test_kill9.py has a quick one, with kills
+@pytest.mark.parametrize("sink", ["iceberg", "delta"])
 def test_source_and_target_are_equal_after_snapshot_and_stream_under_writes(
     scenario: Make, sink: str
 ) -> None:

@@ -79,6 +79,7 @@ def test_a_paused_writer_changes_nothing_until_it_has_a_rate_again(mysql_factory
         assert wait_until(lambda: writer.counts.transactions > before.transactions)
 
 
+@pytest.mark.slow
 def test_a_steady_writer_takes_away_what_it_added_and_keeps_the_first_rows(mysql_factory: Factory) -> None:
     server = mysql_factory()
     shop = workload.Shop.of_rows(1000)

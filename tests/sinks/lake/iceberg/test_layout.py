@@ -217,6 +217,7 @@ def test_small_files_of_each_partition_become_one(place: Make, monkeypatch: pyte
     assert it.rows() == rows_before
 
 
+@pytest.mark.slow  # tests/sinks/lake/test_file_merge.py has quick ones
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None:
     choose = random.Random(seed)

@@ -79,6 +79,7 @@ def test_where_older_snapshots_are_not_kept_small_epochs_need_no_spark_either(pl
     assert it.rows() == [(1, "us", 2)] and summary(it)[SMALL] == "true"
 
 
+@pytest.mark.slow  # tests/sinks/lake/test_file_merge.py has quick ones
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None:
     chance, model = random.Random(seed), dict[int, tuple[Any, ...]]()
