@@ -132,6 +132,23 @@ def test_an_epoch_that_another_driver_writes_meanwhile_is_not_written_again(plac
     other.sink.close()
 
 
+def test_a_target_that_another_pipeline_has_made_anew_is_not_written(place: Place) -> None:
+    place.merge(1, (1, "a", False))
+    session = sqlite3.connect(place.file)
+    session.executescript("DROP TABLE shop_orders; DELETE FROM penstock_targets")
+    session.close()
+    other = Place(place.file.parent)
+    other.create()
+    assert other.merge(1, (7, "theirs", False))
+    with pytest.raises(TableError, match="another pipeline's"):
+        place.merge(2, (2, "b", False))
+    with pytest.raises(TableError, match="another pipeline's"):
+        place.sink.truncate(TABLE, Commit(place.pipeline, 2), sequence=9)
+    assert other.rows() == [(7, "theirs")]
+    assert other.merge(2, (8, "more", False)) and len(other.rows()) == 2
+    other.sink.close()
+
+
 def test_what_a_constraint_of_others_refuses_stops_the_table_and_shows_no_value(place: Place) -> None:
     session = sqlite3.connect(place.file)
     session.execute("CREATE UNIQUE INDEX theirs ON shop_orders (v)")

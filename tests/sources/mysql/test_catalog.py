@@ -9,6 +9,7 @@ from penstock.config import TablesConfig
 from penstock.model.schema import Column, TableId
 from penstock.sources.mysql.catalog import parse_labels, parse_version, read_table, read_tables
 from penstock.sources.table_filter import TableFilter
+from penstock.testing import servers
 from penstock.testing.servers import Database
 
 
@@ -127,6 +128,16 @@ def test_views_temporary_and_system_tables_are_left_out(mysql: Database, connect
     assert read_table(connection, TableId(mysql.name, "v")) is None
     assert read_table(connection, TableId("mysql", "user")) is None
     assert read_table(connection, TableId(mysql.name, "missing")) is None
+
+
+@pytest.mark.slow
+def test_a_sequence_of_mariadb_is_no_table() -> None:
+    with servers.FLAVORS["mariadb1011"]() as server:
+        server.execute("CREATE DATABASE d", "CREATE SEQUENCE d.s", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+        with server.connect() as connection:
+            assert list(read_tables(connection, TablesConfig(include=["d.*"]))) == [TableId("d", "t")]
+            assert read_table(connection, TableId("d", "s")) is None
+            assert read_table(connection, TableId("d", "t")) is not None
 
 
 def test_names_with_odd_characters_are_found(mysql: Database, connection: Any) -> None:

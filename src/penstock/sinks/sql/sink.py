@@ -289,21 +289,23 @@ class SqlSink(Recorded):
         return self._dialect.place(names)
 
     def _record(self, session: Session, table: TableId, place: Place, *, lock: bool = False) -> Record:
-        """What the control table has of a target that exists. Raises `TableError` if it has gone, or if it
-        is older than what this sink has written: a database may lose the last second in a crash."""
+        """What the control table has of a target that exists. Raises `TableError` if it has gone or belongs to
+        another pipeline, and if it is older than what this sink has written: a database may lose the last
+        second in a crash."""
         record = self._control.find(session, place, lock=lock)
-        last = (0, 0) if record is None or record.last is None else record.last.place
-        if record is not None and (record.lost or last < self._seen.get(table, (0, 0))):
+        if record is None or record.pipeline != self._pipeline:
+            what = "is gone from" if record is None else "is now another pipeline's, says"
+            raise TableError(
+                f"The target of {table}, {place}, {what} {self._control.place}.",
+                hint=f"Run `penstock resnapshot FILE {argument(table)}`.",
+                table=str(table),
+            )
+        last = (0, 0) if record.last is None else record.last.place
+        if record.lost or last < self._seen.get(table, (0, 0)):
             self._control.note_lost(session, place)
             if lock:
                 self._dialect.commit(session)
             raise self._lost(table, place)
-        if record is None:
-            raise TableError(
-                f"The target of {table}, {place}, is gone from {self._control.place}.",
-                hint=f"Run `penstock resnapshot FILE {argument(table)}`.",
-                table=str(table),
-            )
         return record
 
     def _lost(self, table: TableId, place: Place) -> TableError:

@@ -46,6 +46,8 @@ _SPATIAL = frozenset(
     }
 )  # fmt: skip
 _FRACTIONAL = frozenset({"time", "datetime", "timestamp"})
+_NO_TABLES = "'VIEW', 'SYSTEM VIEW', 'SEQUENCE'"
+"""Types of what information_schema lists beside base tables."""
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
 _LITERAL = re.compile(r"[-+]?[0-9.]+(e[-+]?\d+)?|b'[01]*'|x'[0-9a-f]*'|0x[0-9a-f]*", re.IGNORECASE)
 _NOW = re.compile(r"(current_timestamp|now|localtime|localtimestamp)\b", re.IGNORECASE)
@@ -70,7 +72,7 @@ def read_table(connection: Connection[Any], table: TableId) -> TableSchema | Non
     rows = _rows(
         connection,
         "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
-        " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND TABLE_TYPE <> 'VIEW'",
+        f" WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND TABLE_TYPE NOT IN ({_NO_TABLES})",
         (table.database, table.table),
     )
     # The comparison inside information_schema may ignore case although the names do not.
@@ -84,7 +86,7 @@ def list_tables(connection: Connection[Any]) -> list[TableId]:
     rows = _rows(
         connection,
         "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
-        f" WHERE TABLE_SCHEMA NOT IN ({hidden}) AND TABLE_TYPE NOT IN ('VIEW', 'SYSTEM VIEW', 'SEQUENCE')",
+        f" WHERE TABLE_SCHEMA NOT IN ({hidden}) AND TABLE_TYPE NOT IN ({_NO_TABLES})",
     )
     names = (TableId(str(database), str(table)) for database, table in rows)
     return sorted(name for name in names if name.database.lower() not in SYSTEM_DATABASES)
