@@ -289,8 +289,8 @@ class SqlSink(Recorded):
         return self._dialect.place(names)
 
     def _record(self, session: Session, table: TableId, place: Place, *, lock: bool = False) -> Record:
-        """What the control table has of a target that exists. Raises `TableError` if it has gone or belongs to
-        another pipeline, and if it is older than what this sink has written: a database may lose the last
+        """What the control table has of a target that exists. Raises `TableError` if it has gone or belongs
+        to another pipeline, and if it is older than what this sink has written: a database may lose the last
         second in a crash."""
         record = self._control.find(session, place, lock=lock)
         if record is None or record.pipeline != self._pipeline:
