@@ -82,7 +82,7 @@ def without_nul(case: Scenario) -> None:
     columns = oracle.columns_of(case.server, f"{case.database}.t")
     rows = oracle.rows_of(case.server, f"{case.database}.t")
     for number, column in enumerate(columns):
-        if any(row[number] and "\0" in row[number] for row in rows):
+        if any("\0" in (row[number] or "") for row in rows):
             name = f"`{column.name}`"
             with contextlib.suppress(pymysql.err.OperationalError):  # it is generated from another one
                 case.server.execute(f"UPDATE t SET {name} = REPLACE({name}, CHAR(0 USING utf8mb4), '')")

@@ -138,7 +138,7 @@ def test_a_pipeline_plans_nothing_between_the_answer_and_release(config: Pipelin
         requests = Requests(state, log, Sink())  # type: ignore[arg-type]
         state.advance(Offset(90))
         for stay in (False, True):
-            question = {"tables": [], "position": MARK.to_json(), "stay": stay}
+            question: dict[str, Any] = {"tables": [], "position": MARK.to_json(), "stay": stay}
             number = state.request("cut", json.dumps(question))
             assert list(requests.work()) == []
             answer = state.answer_to(number)
