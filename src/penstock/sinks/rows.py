@@ -19,6 +19,20 @@ Consume = Callable[[Iterable[pa.RecordBatch]], Batches]
 
 
 @dataclass(frozen=True)
+class Computed:
+    """Columns that Spark computes from others. `change`: is applied to the batches first. `needed`: the
+    columns that Spark gets of the result. `select`: adds the columns `made` to a DataFrame of these."""
+
+    change: Consume
+    needed: pa.Schema
+    select: Callable[[DataFrame], DataFrame]
+    made: tuple[str, ...]
+
+
+Compute = Callable[[Computed, Consume, Any], "DataFrame"]
+
+
+@dataclass(frozen=True)
 class AnyOrder:
     """The target may already hold later changes of these rows: compare `_sequence`."""
 
@@ -73,13 +87,16 @@ class Rows:
 
     `source`: the rows as a DataFrame, or a function that makes it. `run`: runs a function over the batches,
     inside the tasks that make them, and returns its results as a DataFrame with the schema that is the second
-    argument. Without `run`, the function runs over the batches of the DataFrame.
+    argument. Without `run`, the function runs over the batches of the DataFrame. `compute`: the same for the
+    batches with columns that Spark computes. They are made twice for it, which costs less than to pass all
+    their columns through the JVM. None: that is not possible.
     """
 
     source: DataFrame | Callable[[], DataFrame]
     kind: RowKind = AnyOrder()
     run: Callable[[Consume, str], DataFrame] | None = None
     shard: ShardOf | None = None
+    compute: Compute | None = None
 
     @cached_property
     def frame(self) -> DataFrame:

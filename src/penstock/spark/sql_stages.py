@@ -54,6 +54,14 @@ def columns(spark: SparkSession, schema: pa.Schema, stage: SqlStage) -> pa.Schem
     return pa.schema([*schema, *to_arrow_schema(found.schema)])
 
 
+def needed(spark: SparkSession, schema: pa.Schema, stage: SqlStage) -> set[str]:
+    """The columns that the stage's expressions look at."""
+    kinds = from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    found = selected(spark.createDataFrame([], kinds), stage, only_results=True)
+    attributes = found._jdf.queryExecution().analyzed().references().toSeq()
+    return {str(attributes.apply(place).name()) for place in range(attributes.size())}
+
+
 def evaluated(spark: SparkSession, batch: pa.RecordBatch, stage: SqlStage) -> pa.RecordBatch:
     """The batch with the columns that the stage computes, in the driver."""
     if not batch.num_rows:

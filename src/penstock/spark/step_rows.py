@@ -15,10 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import assert_never
 
+from penstock.model.change import SEQUENCE
 from penstock.model.plan import ApplyEvents, EpochPlan, KeptColumns, PlaceChunks, TablePlan
 from penstock.model.schema import TableSchema, TypeOptions
 from penstock.relaylog.outline import Outlines
-from penstock.sinks.rows import Consume, Incomplete, Projection, RowKind, Rows, map_batches
+from penstock.sinks.rows import Computed, Consume, Incomplete, Projection, RowKind, Rows, map_batches
+from penstock.sinks.spark_sql import quoted
 from penstock.snapshot.staging import Staging
 from penstock.spark import strategy, tasks
 from penstock.spark.errors import crossing
@@ -150,7 +152,18 @@ class StepRows:
             indexes = self._spark.range(0, count, 1, count)
             return indexes.mapInArrow(tasks.run_tasks(run, work, name, consume), result)
 
-        return Rows(partial(make, None, spark_schema), kind, make)
+        def compute(what: Computed, consume: Consume, result: Any) -> DataFrame:
+            fields = [pa.field(tasks.NUMBER, pa.int32()), *what.needed]
+            given = from_arrow_schema(pa.schema(fields), prefer_timestamp_ntz=True)
+            indexes = self._spark.range(0, count, 1, count)
+            first = tasks.needed_columns(run, work, name, what.change, what.needed.names)
+            frame = what.select(indexes.mapInArrow(first, given))
+            own = [one for one in (tasks.NUMBER, SEQUENCE) if one in frame.columns]
+            found = frame.select(*map(quoted, [*own, *what.made]))
+            return map_batches(found, tasks.with_columns(run, work, name, what.change, consume), result)
+
+        again = None if any(getattr(one, "computation", None) for one in work) else compute
+        return Rows(partial(make, None, spark_schema), kind, make, compute=again)
 
 
 def _per_split(task: tasks.DecodeTask) -> tuple[tasks.DecodeTask, ...]:

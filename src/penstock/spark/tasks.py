@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from penstock.cascades.parent_changes import Watched, change_schema, changes_of
-from penstock.errors import PenstockError, TableError
-from penstock.model.change import PRESENT
+from penstock.errors import InternalError, PenstockError, TableError
+from penstock.model.change import PRESENT, SEQUENCE
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import Offset, Split
 from penstock.model.plan import Scan
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from penstock.sources.row_images import Computation
 
 Batches = Iterator[pa.RecordBatch]
+
+NUMBER = "_penstock_task"
+"""The column with the number of a task."""
 
 
 @dataclass(frozen=True)
@@ -248,6 +251,109 @@ def run_tasks(
             yield from batches if consume is None else consume(batches)
 
     return body
+
+
+def needed_columns(
+    run: Callable[[Any], Batches],
+    tasks: tuple[Any, ...],
+    table: str,
+    change: Callable[[Iterable[pa.RecordBatch]], Batches],
+    names: list[str],
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    """The first half of `Rows.compute`, for `spark.range(n).mapInArrow`: these columns, and the number of the
+    task."""
+    crosses = crossing(table)
+
+    def body(indexes: Iterable[pa.RecordBatch]) -> Batches:
+        with crosses.guard():
+            for index in _numbers(indexes):
+                for batch in change(run(tasks[index])):
+                    number = pa.repeat(pa.scalar(index, pa.int32()), batch.num_rows)
+                    columns = [number, *[batch.column(name) for name in names]]
+                    yield pa.RecordBatch.from_arrays(columns, [NUMBER, *names])
+
+    return body
+
+
+def with_columns(
+    run: Callable[[Any], Batches],
+    tasks: tuple[Any, ...],
+    table: str,
+    change: Callable[[Iterable[pa.RecordBatch]], Batches],
+    consume: Callable[[Iterable[pa.RecordBatch]], Batches],
+) -> Callable[[Iterable[pa.RecordBatch]], Batches]:
+    """The second half. It gets what Spark has made of the first half's rows, in their order, and makes the
+    whole rows again: decoding a range twice gives equal batches."""
+    crosses = crossing(table)
+
+    def body(computed: Iterable[pa.RecordBatch]) -> Batches:
+        with crosses.guard():
+            results = Together(computed)
+            number = results.number()
+            if number is None:
+                return  # there are no rows
+            yield from consume(results.beside(change(run(tasks[number]))))
+            results.refuse_more()
+
+    return body
+
+
+def _numbers(indexes: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    for batch in indexes:
+        yield from batch.column(0).to_pylist()
+
+
+class Together:
+    """Puts computed columns beside the rows that they were computed from. Raises `InternalError` if these are
+    not the same rows."""
+
+    def __init__(self, computed: Iterable[pa.RecordBatch]) -> None:
+        self._computed = iter(computed)
+        self._waiting: pa.RecordBatch | None = None
+        """What came and is not put beside anything yet."""
+
+    def number(self) -> int | None:
+        """The number of the task. None: no rows came."""
+        self._fetch()
+        if self._waiting is None:
+            return None
+        found: int = self._waiting.column(NUMBER)[0].as_py()
+        return found
+
+    def _fetch(self) -> None:
+        while self._waiting is None or not self._waiting.num_rows:
+            self._waiting = next(self._computed, None)
+            if self._waiting is None:
+                return
+
+    def beside(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        for batch in batches:
+            place = 0
+            while place < batch.num_rows:
+                self._fetch()
+                if self._waiting is None:
+                    raise _other_rows()
+                rows = min(batch.num_rows - place, self._waiting.num_rows)
+                yield _joined(batch.slice(place, rows), self._waiting.slice(0, rows))
+                self._waiting = self._waiting.slice(rows)
+                place += rows
+
+    def refuse_more(self) -> None:
+        self._fetch()
+        if self._waiting is not None:
+            raise _other_rows()
+
+
+def _joined(batch: pa.RecordBatch, computed: pa.RecordBatch) -> pa.RecordBatch:
+    if SEQUENCE in computed.schema.names and not computed.column(SEQUENCE).equals(batch.column(SEQUENCE)):
+        raise _other_rows()
+    names = [name for name in computed.schema.names if name not in (NUMBER, SEQUENCE)]
+    columns = [*batch.columns, *[computed.column(name) for name in names]]
+    return pa.RecordBatch.from_arrays(columns, [*batch.schema.names, *names])
+
+
+def _other_rows() -> InternalError:
+    return InternalError("Rows that were made twice are not the same.")
 
 
 def first_imports(batches: Iterable[pa.RecordBatch]) -> Batches:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
 
 from penstock.errors import TableError
+from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
 from penstock.model.transforms import TransformRule, renamed
 from penstock.printable import argument
 from penstock.secret import Secret
 from penstock.sinks.names import source_columns
-from penstock.sinks.rows import Batches, Rows, changed_kind, map_batches
+from penstock.sinks.rows import Batches, Computed, Consume, Rows, changed_kind, map_batches
 from penstock.sinks.spark_sql import quoted
 from penstock.spark import sql_stages
 from penstock.spark.errors import Crossing, crossing
-from penstock.transforms.stages import ArrowStage, SqlStage, stages_of
+from penstock.transforms.stages import ArrowStage, SqlStage, Stage, stages_of
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,21 @@ class InArrow:
 
 
 @dataclass(frozen=True)
+class Then:
+    """One function after the other. Pickles."""
+
+    first: Consume
+    second: Consume
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Batches:
+        return self.second(self.first(batches))
+
+
+@dataclass(frozen=True)
 class Guarded:
     """The same, so that errors reach the driver. Pickles."""
 
-    change: InArrow
+    change: Consume
     crosses: Crossing
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Batches:
@@ -110,7 +125,10 @@ class Chain:
 
     def frame(self, frame: DataFrame) -> DataFrame:
         """The same in a DataFrame. Nothing is computed yet."""
-        for stage in self.stages:
+        return self._staged(frame, self.stages)
+
+    def _staged(self, frame: DataFrame, stages: Iterable[Stage]) -> DataFrame:
+        for stage in stages:
             if isinstance(stage, SqlStage):
                 frame = sql_stages.selected(frame, stage)
             else:
@@ -131,7 +149,39 @@ class Chain:
         if len(arrow) == len(self.stages):
             return rows.changed(InArrow(tuple(arrow)), sources, lambda: self.frame(rows.frame), rows.shard)
         kind = changed_kind(rows.kind, self.in_driver, sources)
-        return Rows(lambda: self.frame(rows.frame), kind, shard=rows.shard)
+        run = partial(self._run, rows)
+        return Rows(lambda: run(_same, self._kinds(rows)), kind, run, rows.shard)
+
+    def _kinds(self, rows: Rows) -> StructType:
+        fields = self.columns(to_arrow_schema(rows.frame.schema))
+        return from_arrow_schema(fields, prefer_timestamp_ntz=True)
+
+    def _run(self, rows: Rows, consume: Consume, result: Any) -> DataFrame:
+        """A function over the transformed batches, in the tasks that do what comes after the last SQL."""
+        places = [place for place, stage in enumerate(self.stages) if isinstance(stage, SqlStage)]
+        after = self.stages[places[-1] + 1 :]
+        last = Then(InArrow(tuple(one for one in after if isinstance(one, ArrowStage))), consume)
+        if rows.compute is None or len(places) > 1:
+            frame = self._staged(rows.frame, self.stages[: places[-1] + 1])
+            return map_batches(frame, Guarded(last, crossing(str(self.table))), result)
+        sql = self.stages[places[0]]
+        assert isinstance(sql, SqlStage)
+        before = InArrow(tuple(one for one in self.stages[: places[0]] if isinstance(one, ArrowStage)))
+        arrow = to_arrow_schema(rows.frame.schema)
+        for stage in before.stages:
+            arrow = stage.columns(arrow)
+        names = {*sql_stages.needed(self._spark, arrow, sql), SEQUENCE}
+        what = Computed(
+            before,
+            pa.schema([one for one in arrow if one.name in names]),
+            lambda frame: sql_stages.selected(frame, sql),
+            tuple(sql.expressions),
+        )
+        return rows.compute(what, last, result)
+
+
+def _same(batches: Iterable[pa.RecordBatch]) -> Batches:
+    yield from batches
 
 
 def _incomplete(table: TableId) -> TableError:
