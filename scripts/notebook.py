@@ -1,4 +1,4 @@
-"""Writes examples/tutorial.ipynb from examples/tutorial.py, whose cells begin with `# %%`:
+"""Writes the notebooks in examples/ from the scripts of the same names, whose cells begin with `# %%`:
 `python scripts/notebook.py`; with `--check` it only compares."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
-SCRIPT, NOTEBOOK = EXAMPLES / "tutorial.py", EXAMPLES / "tutorial.ipynb"
+SCRIPTS = (EXAMPLES / "tutorial.py", EXAMPLES / "lake.py")
 _CELL = re.compile(r"^# %%(?P<kind>.*)\n", re.MULTILINE)
 
 
@@ -38,13 +38,16 @@ def notebook_text(script: str) -> str:
 
 
 def main() -> int:
-    made = notebook_text(SCRIPT.read_text("utf-8"))
-    if "--check" in sys.argv:
-        same = NOTEBOOK.exists() and NOTEBOOK.read_text("utf-8") == made
-        print("the notebook is up to date" if same else "run python scripts/notebook.py")
-        return 0 if same else 1
-    NOTEBOOK.write_text(made, "utf-8")
-    return 0
+    outdated = []
+    for script in SCRIPTS:
+        notebook, made = script.with_suffix(".ipynb"), notebook_text(script.read_text("utf-8"))
+        if "--check" not in sys.argv:
+            notebook.write_text(made, "utf-8")
+        elif not notebook.exists() or notebook.read_text("utf-8") != made:
+            outdated.append(notebook.name)
+    if outdated:
+        print(f"run python scripts/notebook.py: {', '.join(outdated)}")
+    return 1 if outdated else 0
 
 
 if __name__ == "__main__":

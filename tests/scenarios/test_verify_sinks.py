@@ -11,6 +11,7 @@ from typing import Any
 
 import pymysql
 import pytest
+import redis
 from tests.core import alltypes
 from tests.scenarios.test_clickhouse import ZERO
 from tests.scenarios.test_sql import Target
@@ -19,6 +20,8 @@ from tests.sinks.conformance import with_servers
 from penstock.secret import REVEALED
 from penstock.sinks.clickhouse.client import Client
 from penstock.sinks.clickhouse.registration import ClickHouseOptions
+from penstock.sinks.opensearch import client as opensearch
+from penstock.sinks.opensearch.registration import OpenSearchOptions
 from penstock.sinks.sql.registration import JdbcOptions, dialect_of
 from penstock.testing import oracle
 from penstock.testing.scenario import Scenario
@@ -26,14 +29,14 @@ from penstock.testing.scenario import Scenario
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 Make = Callable[..., Scenario]
-CLICKHOUSE = ("clickhouse", "clickhouse-modern")
+ON_SERVERS = ("clickhouse", "clickhouse-modern", "redis-hash", "redis-json", "opensearch")
 
 
-@pytest.fixture(params=["postgresql", "mysql80", "mariadb1011", "sqlite", "duckdb", *CLICKHOUSE])
+@pytest.fixture(params=["postgresql", "mysql80", "mariadb1011", "sqlite", "duckdb", *ON_SERVERS])
 def case(request: pytest.FixtureRequest, scenario: Make, tmp_path: Any) -> Iterator[Scenario]:
     if request.param == "duckdb":
         pytest.importorskip("duckdb")
-    if request.param in CLICKHOUSE:
+    if request.param in ON_SERVERS:
         options = with_servers.options(request.param).model_dump(mode="json", context=REVEALED)
     else:
         options = Target(request.param, tmp_path).options
@@ -47,6 +50,24 @@ def case(request: pytest.FixtureRequest, scenario: Make, tmp_path: Any) -> Itera
 def plant(case: Scenario) -> None:
     """Changes the price of order 5 at the target, and adds order 5000."""
     options, database = case.options["sink"], case.database
+    if options["type"] == "redis":
+        cache = redis.Redis.from_url(options["url"], password=options["password"])
+        for order in (5, 5000):
+            row: dict[Any, Any] = {"_sequence": 1, "id": order, "state": "new", "price": "0.01"}
+            name = f"{database}:orders:{order}"
+            if options["value"] == "json":
+                cache.set(name, json.dumps(row, separators=(",", ":")))
+            else:
+                cache.hset(name, mapping=row)
+        cache.close()
+        return
+    if options["type"] == "opensearch":
+        search = opensearch.Client(OpenSearchOptions(**options))
+        for order in (5, 5000):
+            document = {"_sequence": 1, "id": order, "state": "new", "price": "0.01"}
+            search.ask("PUT", f"/{database}.orders/_doc/{order}", document)
+        search.close()
+        return
     if options["type"] == "clickhouse":
         client = Client(ClickHouseOptions(**options))
         [[rows]] = client.rows(

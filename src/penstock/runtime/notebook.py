@@ -36,6 +36,22 @@ class Status(dict[str, Any]):
         return (one["table"], one["status"], str(one["snapshot"]), str(one["rows_placed"]), reason)
 
 
+class Rows(list[dict[str, Any]]):
+    """Rows of a query, by column. `print` shows them as lines, a notebook as a table."""
+
+    def __str__(self) -> str:
+        return "\n".join(["  ".join(self._names()), *["  ".join(row) for row in self._cells()]])
+
+    def _repr_html_(self) -> str:
+        return _table(self._names(), self._cells())
+
+    def _names(self) -> list[str]:
+        return [printable(name) for name in (self[0] if self else ())]
+
+    def _cells(self) -> list[list[str]]:
+        return [["NULL" if one is None else printable(str(one)) for one in row.values()] for row in self]
+
+
 class Plan(dict[str, Any]):
     """What a pipeline would do: `tables`, and `findings` about the source, worst first."""
 

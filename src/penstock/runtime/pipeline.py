@@ -24,7 +24,7 @@ from penstock.relaylog.files import LogPlace
 from penstock.runtime import targets
 from penstock.runtime.describe import describe, ensure_run
 from penstock.runtime.log_needs import register
-from penstock.runtime.notebook import Plan, Status
+from penstock.runtime.notebook import Plan, Rows, Status
 from penstock.runtime.progress import Progress, change_json
 from penstock.runtime.run import Run
 from penstock.runtime.shutdown import Ending, leave_by_force
@@ -114,6 +114,17 @@ class Pipeline:
         ensure_run(self.config)
         with contextlib.closing(StateStore(self.config.state, read_only=True)) as state:
             return [change_json(change) for change in state.history()]
+
+    def query(self, sql: str, *, limit: int = 1000) -> Rows:
+        """The rows of a SELECT over the targets, as `penstock query` gives them, at most `limit`. It starts
+        Spark for that, so it is refused while this process has a session of Spark."""
+        from penstock.spark import query
+
+        ensure_run(self.config)
+        with contextlib.closing(StateStore(self.config.state, read_only=True)) as state:
+            tables = [table for table, known in state.tables().items() if known.last_epoch > 0]
+            names, rows = query.query(self.config, state.uuid, tables, sql, limit)
+        return Rows(dict(zip(names, row, strict=True)) for row in rows)
 
     @overload
     def run(

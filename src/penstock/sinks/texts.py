@@ -6,8 +6,9 @@ another value that might happen to be equal.
 
 from __future__ import annotations
 
+import base64
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ BLOCK_BYTES = 16 * 1024**2
 ROWS_AT_ONCE = 10_000
 """Rows that are taken from a driver together."""
 _TRUE, _FALSE = ("t", "true", "1"), ("f", "false", "0")
-_ZONE = r"\+00(:00)?$"
+_ZONE = r"(\+00(:00)?|Z)$"
 
 
 class Unfit(Exception):
@@ -102,6 +103,24 @@ def row_batch(rows: Sequence[Sequence[Any]], fields: pa.Schema) -> pa.RecordBatc
     """Rows of Python's values. Raises `Unfit`."""
     columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in fields]
     return batch_of([_array(column, field) for column, field in zip(columns, fields, strict=True)], fields)
+
+
+def document_batch(rows: Sequence[Mapping[str, Any]], fields: pa.Schema) -> pa.RecordBatch:
+    """Rows of JSON objects, with bytes in Base64. What an object lacks is NULL. Raises `Unfit`."""
+    columns = []
+    for field in fields:
+        values = [row.get(field.name) for row in rows]
+        if pa.types.is_binary(field.type):
+            values = [_of_base64(value, field) for value in values]
+        columns.append(_array(values, field))
+    return batch_of(columns, fields)
+
+
+def _of_base64(value: Any, field: pa.Field) -> bytes | None:
+    try:
+        return None if value is None else base64.b64decode(value, validate=True)
+    except (ValueError, TypeError):
+        raise Unfit(field.name) from None
 
 
 def _array(values: list[Any], field: pa.Field) -> pa.Array:

@@ -49,6 +49,7 @@ from penstock.sinks.opensearch.indexes import Backing, Indexes, backing_name, ma
 from penstock.sinks.opensearch.records import Record, Records, writer_of
 from penstock.sinks.opensearch.registration import OpenSearchOptions
 from penstock.sinks.opensearch.rows import operations
+from penstock.sinks.opensearch.scan import OpenSearchScan
 from penstock.sinks.recorded import Recorded
 from penstock.sinks.refusals import (
     check_pipeline,
@@ -236,6 +237,23 @@ class OpenSearchSink(Recorded):
 
     def compact(self, table: TableId) -> Compacted:
         return Compacted(1, 1)  # the server does that by itself
+
+    # Scannable ----------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def scan(self) -> Iterator[OpenSearchScan]:
+        yield OpenSearchScan(
+            self._own_record, lambda index: self._indexes.portions(index, {"match_all": {}}, whole=True)
+        )
+
+    def _own_record(self, table: TableId) -> Record:
+        alias = self._options.alias(table)
+        record, backing = self._records.find(self._options.exact_place(table)), self._indexes.behind(alias)
+        if record is None or record.pipeline != self._pipeline or record.lost or backing is None:
+            raise lost_target(table)
+        if _is_other(alias, backing, record) or backing.name != record.backing:
+            raise lost_target(table)
+        return record
 
     # --------------------------------------------------------------------------------------------------------
 

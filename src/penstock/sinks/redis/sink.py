@@ -50,6 +50,7 @@ from penstock.sinks.redis import scripts, values
 from penstock.sinks.redis.evolve import evolved_hash, evolved_object
 from penstock.sinks.redis.faults import explained
 from penstock.sinks.redis.registration import RedisOptions, escaped
+from penstock.sinks.redis.scan import RedisScan
 from penstock.sinks.redis.server import check_server
 from penstock.sinks.refusals import (
     check_pipeline,
@@ -241,6 +242,21 @@ class RedisSink(Recorded):
 
     def compact(self, table: TableId) -> Compacted:
         return Compacted(1, 1)
+
+    # Scannable ----------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def scan(self) -> Iterator[RedisScan]:
+        yield RedisScan(self._own_columns, self._own_keys, self._read, self._json)
+
+    def _own_columns(self, table: TableId) -> Sequence[str]:
+        record = self._record(table)
+        if not record or record["pipeline"] != self._pipeline or LOST in record:
+            raise lost_target(table, _KEEP)
+        return list(_columns(record).names)
+
+    def _own_keys(self, table: TableId) -> Iterator[list[bytes]]:
+        return _portions(self._keys(self._options.prefix(table)), ROWS_MAX)
 
     # --------------------------------------------------------------------------------------------------------
 
