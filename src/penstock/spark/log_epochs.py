@@ -178,6 +178,11 @@ class LogEpochs:
                 value = log_statements.truncated(self._sink.format, prefix, table.table, place)
                 if value is not None:
                     yield [(table.table, None, value, offset)]
+                else:
+                    log.warning(
+                        "%s was emptied at offset %d, and the format %s has no message for that",
+                        table.table, offset, self._sink.format,
+                    )  # fmt: skip
 
     # events
 
