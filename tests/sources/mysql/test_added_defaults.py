@@ -167,6 +167,14 @@ def test_zero_dates_follow_the_choice(mysql: Database) -> None:
         existing_value(TABLE, column, added, types=TypeOptions(zero_dates="error"))
 
 
+@pytest.mark.parametrize("zero_dates", ["null", "text", "error"])
+def test_the_default_of_a_timestamp_is_a_time_in_a_zone_that_only_the_server_knows(zero_dates: Any) -> None:
+    altered = applied("shop", "CREATE TABLE d (id INT)", "ALTER TABLE d ADD c TIMESTAMP DEFAULT '2020-01-01'")
+    added = altered.after.columns[-1]
+    with pytest.raises(TableError, match="only the server can convert"):
+        existing_value(TABLE, added.column, added.default, types=TypeOptions(zero_dates=zero_dates))
+
+
 def test_the_default_of_the_statement_counts_not_a_later_one(mysql: Database) -> None:
     [(_, added)] = add(mysql, "INT DEFAULT 5")
     mysql.execute("ALTER TABLE d ALTER COLUMN c0 SET DEFAULT 9")

@@ -248,6 +248,8 @@ def _date(column: Column, text: str, types: TypeOptions) -> Value:
     if column.type == "date" and (hour or minute or second):
         raise ValueError("a date with a time")
     year, month, day = parts[:3]
+    if column.type == "timestamp" and (year or month or day):
+        raise ValueError("a time in the session's zone")
     digits = "" if column.type == "date" else _fraction(column, match.groups()[6] if len(parts) > 3 else None)
     if types.zero_dates == "text":
         time = "" if column.type == "date" else f" {hour:02d}:{minute:02d}:{second:02d}"
@@ -256,6 +258,4 @@ def _date(column: Column, text: str, types: TypeOptions) -> Value:
         return _zero_date(column, types)
     if column.type == "date":
         return datetime.date(year, month, day)
-    if column.type == "timestamp":
-        raise ValueError("a time in the session's zone")
     return datetime.datetime(year, month, day, hour, minute, second, int(digits.ljust(6, "0") or "0"))
