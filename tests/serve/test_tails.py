@@ -67,7 +67,7 @@ class FakeFeed:
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     for module in (reader_module, tails_module):
-        monkeypatch.setattr(module, "Feed", FakeFeed)
+        monkeypatch.setattr(module, "feed_of", FakeFeed)
     return Log()
 
 

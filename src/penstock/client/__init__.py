@@ -8,7 +8,17 @@ with connect("127.0.0.1:8192", token="…") as server:
 """
 
 from penstock.client.aio import AsyncServer, connect_async
-from penstock.client.batches import Batch
-from penstock.client.connection import Server, Stream, connect
+from penstock.client.batches import Batch, TableBatch
+from penstock.client.connection import Server, connect
+from penstock.client.streams import Stream, TableStream
 
-__all__ = ["AsyncServer", "Batch", "Server", "Stream", "connect", "connect_async"]
+__all__ = [
+    "AsyncServer",
+    "Batch",
+    "Server",
+    "Stream",
+    "TableBatch",
+    "TableStream",
+    "connect",
+    "connect_async",
+]

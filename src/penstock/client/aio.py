@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from typing_extensions import Self
 
-from penstock.client.batches import Batch
-from penstock.client.connection import SIZE_DEFAULT, Server, Stream, connect
+from penstock.client.batches import Batch, TableBatch
+from penstock.client.connection import SIZE_DEFAULT, Server, connect
 
 T = TypeVar("T")
+B = TypeVar("B", bound="Batch | TableBatch")
+B_co = TypeVar("B_co", bound="Batch | TableBatch", covariant=True)
 
 
 def connect_async(
@@ -42,22 +44,25 @@ class AsyncServer:
     async def destinations(self) -> dict[str, Any]:
         return await _in(self._thread, self._server.destinations)
 
-    async def unsubscribe(self, destination: str, client: str) -> None:
-        await _in(self._thread, lambda: self._server.unsubscribe(destination, client))
+    async def unsubscribe(self, destination: str, client: str, *, table: str | None = None) -> None:
+        await _in(self._thread, lambda: self._server.unsubscribe(destination, client, table=table))
 
     def subscribe(
         self, destination: str, client: str, *, filter: str = "", size: int = SIZE_DEFAULT
-    ) -> AsyncStream:
+    ) -> AsyncStream[Batch]:
         return AsyncStream(lambda: self._server.subscribe(destination, client, filter=filter, size=size))
 
-    def read(self, destination: str, *, start: Any = "latest", filter: str = "") -> AsyncStream:
+    def read(self, destination: str, *, start: Any = "latest", filter: str = "") -> AsyncStream[Batch]:
         return AsyncStream(lambda: self._server.read(destination, start=start, filter=filter))
 
-    async def acknowledge(self, batch: Batch) -> None:
+    def subscribe_table(self, destination: str, client: str, table: str) -> AsyncStream[TableBatch]:
+        return AsyncStream(lambda: self._server.subscribe_table(destination, client, table))
+
+    async def acknowledge(self, batch: Batch | TableBatch) -> None:
         """See `Batch.acknowledge`."""
         await _in(self._thread, batch.acknowledge)
 
-    async def roll_back(self, batch: Batch) -> None:
+    async def roll_back(self, batch: Batch | TableBatch) -> None:
         await _in(self._thread, batch.roll_back)
 
     async def __aenter__(self) -> Self:
@@ -70,18 +75,26 @@ class AsyncServer:
         self._thread.shutdown(wait=False)
 
 
-class AsyncStream:
-    """`Stream` for `async with` and `async for`. The stream begins with the first of them."""
+class _Batches(Protocol[B_co]):
+    def __next__(self) -> B_co: ...
 
-    def __init__(self, begin: Callable[[], Stream]) -> None:
+    def __iter__(self) -> Iterator[B_co]: ...
+
+    def close(self) -> None: ...
+
+
+class AsyncStream(Generic[B]):
+    """`Stream` or `TableStream` for `async with` and `async for`. It begins with the first of them."""
+
+    def __init__(self, begin: Callable[[], _Batches[B]]) -> None:
         self._begin = begin
-        self._stream: Stream | None = None
+        self._stream: _Batches[B] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-stream")
 
-    def __aiter__(self) -> AsyncIterator[Batch]:
+    def __aiter__(self) -> AsyncIterator[B]:
         return self
 
-    async def __anext__(self) -> Batch:
+    async def __anext__(self) -> B:
         try:
             batch = await _in(self._thread, self._next)
         except asyncio.CancelledError:
@@ -91,7 +104,7 @@ class AsyncStream:
             raise StopAsyncIteration
         return batch
 
-    def _next(self) -> Batch | None:
+    def _next(self) -> B | None:
         if self._stream is None:
             self._stream = self._begin()
         return next(self._stream, None)

@@ -14,6 +14,28 @@ from penstock.errors import ConfigError
 
 
 @dataclass(frozen=True)
+class TableBatch:
+    """Rows of one table, in the order of the source. `rows` has the table's columns, then `_change_type`
+    (`insert`, `update_preimage`, `update_postimage`, `delete`), `_sequence` and `_commit_timestamp`.
+    `statement`: what has defined or emptied the table behind these rows: `{kind, database, table, sql}`.
+    `position`: the place behind them. `id`: the batch's number in its subscription."""
+
+    id: int
+    position: str
+    rows: pa.Table
+    statement: dict[str, Any] | None
+    _note: Callable[[str, int], None] = field(repr=False, compare=False)
+
+    def acknowledge(self) -> None:
+        """See `Batch.acknowledge`."""
+        self._note("acknowledge", self.id)
+
+    def roll_back(self) -> None:
+        """See `Batch.roll_back`."""
+        self._note("roll_back", self.id)
+
+
+@dataclass(frozen=True)
 class Batch:
     """Changes in the order of the source. A transaction is in one batch, unless it is larger than that.
 

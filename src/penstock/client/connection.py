@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import pyarrow as pa
 from pyarrow import flight
 from typing_extensions import Self
 
-from penstock.client.batches import Batch
-from penstock.errors import ConfigError, PenstockError, TransientError
-from penstock.printable import printable
+from penstock.client.errors import as_ours
+from penstock.client.streams import Stream, TableStream
 
 CALL_S = 60.0
 """How long a request may take that is no stream."""
@@ -85,20 +81,28 @@ class Server:
         destination's `start` can be. The server remembers nothing of it."""
         return Stream(self, destination, "", {"filter": filter, "start": start})
 
-    def unsubscribe(self, destination: str, client: str) -> None:
-        """Has the server forget a client. Until then it keeps the log for it."""
-        self.ask("unsubscribe", destination=destination, client=client)
+    def subscribe_table(self, destination: str, client: str, table: str) -> TableStream:
+        """The changes of one table (`database.table`) with its columns, behind what `client` has
+        acknowledged. The stream has the table's `schema`, and ends when that changes: the next one goes on
+        with the new one."""
+        return TableStream(self, destination, client, table)
+
+    def unsubscribe(self, destination: str, client: str, *, table: str | None = None) -> None:
+        """Has the server forget a client. Until then it keeps the log for it. `table`: the client is one of
+        `subscribe_table`."""
+        named = {} if table is None else {"table": table}
+        self.ask("unsubscribe", destination=destination, client=client, **named)
 
     def ask(self, action: str, **fields: Any) -> Any:
         """Sends an action. Raises `PenstockError`."""
-        with _errors(self.address):
+        with as_ours(self.address):
             request = flight.Action(action, json.dumps(fields).encode())
             [answer] = self._client.do_action(request, self._asking)
             return json.loads(answer.body.to_pybytes())
 
     def open(self, ticket: dict[str, Any]) -> Any:
         """Begins a stream of Flight."""
-        with _errors(self.address):
+        with as_ours(self.address):
             return self._client.do_get(flight.Ticket(json.dumps(ticket).encode()), self._streaming)
 
     def close(self) -> None:
@@ -111,95 +115,3 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class Stream:
-    """An iterator over `Batch`es, which waits for changes until it is closed. It raises `TransientError` when
-    the connection is lost; another stream then goes on."""
-
-    def __init__(self, server: Server, destination: str, client: str, options: dict[str, Any]) -> None:
-        self._server = server
-        self._names = {"destination": destination} | ({"client": client} if client else {})
-        self._session = ""
-        self._closed = False
-        self._void = 0 if client else -1
-        """Batches up to this one were rolled back."""
-        self._reader = server.open({**self._names, **options})
-        self._parts: list[pa.RecordBatch] = []
-        self._read()  # refusals come now
-
-    def __iter__(self) -> Iterator[Batch]:
-        return self
-
-    def __next__(self) -> Batch:
-        try:
-            while True:
-                batch = self._read()
-                if batch is not None:
-                    return batch
-        except PenstockError:
-            if self._closed:
-                raise StopIteration from None
-            raise
-
-    def _read(self) -> Batch | None:
-        """The next message. None: the batch is not complete."""
-        with _errors(self._server.address):
-            try:
-                chunk = self._reader.read_chunk()
-            except StopIteration:
-                raise TransientError(f"The server at {self._server.address} has ended the stream.") from None
-        said: dict[str, Any] = json.loads(chunk.app_metadata.to_pybytes()) if chunk.app_metadata else {}
-        self._session = said.get("session", self._session)
-        if not chunk.data.num_rows or (said.get("batch") or 0) <= self._void:
-            return None
-        self._parts.append(chunk.data)
-        if said.get("more"):
-            return None
-        parts, self._parts = self._parts, []
-        return Batch(said.get("batch"), said["position"], parts, self._note)
-
-    def _note(self, what: str, batch: int) -> None:
-        answer = self._server.ask(what, **self._names, session=self._session, batch=batch)
-        if what == "roll_back":
-            # Some of them may be on their way.
-            self._void, self._parts = answer["given"], []
-
-    def close(self) -> None:
-        """Ends the iteration, also one that waits in another thread. Batches that were not acknowledged are
-        given again to the next stream of the client."""
-        self._closed = True
-        self._reader.cancel()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-@contextlib.contextmanager
-def _errors(address: str) -> Iterator[None]:
-    """Turns errors of Flight into ours."""
-    try:
-        yield
-    except (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError) as error:
-        raise ConfigError(
-            f"The server at {address} refuses: {_said(error)}",
-            hint="Give a `token`, or `user` and `password`.",
-        ) from None
-    except flight.FlightServerError as error:
-        raise ConfigError(f"The server at {address} refuses: {_said(error)}") from None
-    except (flight.FlightError, pa.ArrowException) as error:
-        raise TransientError(
-            f"The connection to the server at {address} failed: {_said(error)}",
-            hint="Connect again. Without TLS on one side only, a connection ends at once, too.",
-        ) from None
-
-
-def _said(error: Exception) -> str:
-    """What the server said, without what Flight adds."""
-    text = str(error).partition(". Detail: ")[0].partition(". gRPC client debug context")[0]
-    return printable(text)

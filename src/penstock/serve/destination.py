@@ -22,6 +22,8 @@ CLIENTS_MAX = 1000
 """Client ids of one destination. Each costs a line in its file, and a place up to which the log is kept."""
 BATCHES_MAX = 1_000_000_000
 """Batches that one server gives to a client before another one serves it. Numbers may have 63 bits."""
+OF_ARROW = "arrow:"
+"""Before the ids of clients that get one table with typed columns."""
 OF_FLIGHT = "flight:"
 """Before the ids of clients that get rows as JSON. They are not those of Canal's clients: a place inside of a
 transaction counts other entries."""
@@ -133,7 +135,7 @@ class Destination:
     def _subscription(self, client_id: str, client: Subscribed) -> Subscription:
         return Subscription(
             self.origin, self.options, client, stored=self.store,
-            format="json" if client_id.startswith(OF_FLIGHT) else "canal-entry", check=self.check,
+            format=_format_of(client_id), check=self.check,
             given=self._given,
         )  # fmt: skip
 
@@ -190,7 +192,7 @@ class Destination:
         found = self.subscriptions.get(client_id)
         if found is None:
             self._refuse_unplaced(client_id)
-            if not _CLIENT_ID.match(client_id.removeprefix(OF_FLIGHT)):
+            if not _CLIENT_ID.match(client_id.removeprefix(OF_FLIGHT).removeprefix(OF_ARROW)):
                 raise Refused("a client's id has letters, digits, dots and dashes, at most 64")
             if len(self.subscriptions) >= CLIENTS_MAX:
                 raise Refused(f"{self.name} has {CLIENTS_MAX} clients already")
@@ -243,3 +245,9 @@ class Destination:
                 for client_id, one in self.subscriptions.items()
             },
         }
+
+
+def _format_of(client_id: str) -> FeedFormat:
+    if client_id.startswith(OF_ARROW):
+        return "arrow"
+    return "json" if client_id.startswith(OF_FLIGHT) else "canal-entry"

@@ -31,7 +31,8 @@ _NO_TABLE = [("", "")]
 
 
 Message = tuple[int | None, bytes | None, bytes | None, int]
-FeedFormat = Literal["canal-entry", "json"]
+FeedFormat = Literal["canal-entry", "json", "arrow"]
+"""`arrow`: `typed_feed`."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Feed:
             step = self._encoder.read(size)
         except DecodeError as error:
             self._encoder = None
-            raise _explained(error) from error
+            raise explained(error) from error
         if step is None:
             self._encoder = None
             self._close(self._part_end)
@@ -180,7 +181,8 @@ class Feed:
             self._base, self._given = base, 0
 
 
-def _explained(error: DecodeError) -> PenstockError:
+def explained(error: DecodeError) -> PenstockError:
+    """What a client is told."""
     table = getattr(error, "table", "")
     if table or isinstance(error, SchemaMismatch):
         return TableError(

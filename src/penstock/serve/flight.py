@@ -2,6 +2,7 @@
 
     DoGet     ticket {"destination", "filter", "start"}               changes; the reader keeps its place
               ticket {"destination", "filter", "client", "size"}      batches, which are acknowledged
+              ticket {"destination", "table", "client"}               the same of one table, with its columns
     DoAction  acknowledge, roll_back {"destination", "client", "session", "batch"}; unsubscribe; destinations
 
 Tickets and bodies are JSON. A stream has the column `change`: a row's change, or a statement, as JSON. The
@@ -27,9 +28,10 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.errors import PenstockError
+from penstock.serve import typed_stream
 from penstock.serve.access import EVERYTHING, Access, Denied
 from penstock.serve.batches import Block
-from penstock.serve.destination import OF_FLIGHT, Destination, Destinations
+from penstock.serve.destination import OF_ARROW, OF_FLIGHT, Destination, Destinations
 from penstock.serve.events import READ_BYTES
 from penstock.serve.filters import BadFilter
 from penstock.serve.mysql import StartAt
@@ -129,16 +131,18 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     # requests, in threads of gRPC ---------------------------------------------------------------------------
 
     def do_get(self, context: Any, ticket: Any) -> Any:
-        asked = _document(ticket.ticket, {"destination", "filter", "start", "client", "size"})
+        asked = _document(ticket.ticket, {"destination", "filter", "start", "client", "size", "table"})
         destination = self._allowed(context, asked)
         if len(self._streams) >= STREAMS_MAX:
             raise flight.FlightUnavailableError("The server has too many streams.")
         stream = _Stream(context.peer())
+        if asked.get("table"):
+            return self._begin_typed(context, stream, destination, asked)
         batches = self._given if asked.get("client") else self._read
         return flight.GeneratorStream(SCHEMA, batches(context, stream, destination, asked))
 
     def do_action(self, context: Any, action: Any) -> list[bytes]:
-        asked = _document(action.body.to_pybytes(), {"destination", "client", "session", "batch"})
+        asked = _document(action.body.to_pybytes(), {"destination", "client", "session", "batch", "table"})
         if action.type == "destinations":
             rights = self._rights(context)
             names = rights.of(self._destinations)
@@ -211,6 +215,62 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         finally:
             self._loop.call_soon_threadsafe(self._release, stream)
 
+    def _begin_typed(
+        self, context: Any, stream: _Stream, destination: Destination, asked: Mapping[str, Any]
+    ) -> Any:
+        """Batches of one table. Its schema is that of the first rows, or of the table."""
+        try:
+            if not asked.get("client") or asked.keys() & {"filter", "start"}:
+                raise flight.FlightServerError("`table` needs `client`, and neither `filter` nor `start`.")
+            first, schema = self._call(self._first_typed(stream, destination, asked))
+        except BaseException:
+            self._loop.call_soon_threadsafe(self._release, stream)
+            raise
+        stream.given(waiting=True)
+        batches = self._typed(context, stream, destination, schema, first)
+        return flight.GeneratorStream(schema, batches)
+
+    async def _first_typed(
+        self, stream: _Stream, destination: Destination, asked: Mapping[str, Any]
+    ) -> tuple[tuple[int, list[Block]], pa.Schema]:
+        filter = typed_stream.filter_of(str(asked["table"]))
+        await self._claim(stream, destination, {**asked, "filter": filter})
+        assert stream.subscription is not None
+        first = await stream.subscription.get(1, None, stream.gone)
+        return first, typed_stream.schema_of_stream(destination, str(asked["table"]), first[1])
+
+    def _typed(
+        self,
+        context: Any,
+        stream: _Stream,
+        destination: Destination,
+        schema: pa.Schema,
+        first: tuple[int, list[Block]],
+    ) -> Iterator[typed_stream.Message]:
+        subscription = stream.subscription
+        assert subscription is not None
+        nothing = pa.RecordBatch.from_pylist([], schema)
+        try:
+            yield nothing, _metadata(session=stream.session)
+            said, (batch, blocks) = time.monotonic(), first
+            while not context.is_cancelled():
+                if stream.gone.is_set():
+                    raise flight.FlightUnavailableError("The server is ending, or another client has come.")
+                if blocks:
+                    place = self._destinations.text_of(blocks[-1].place)
+                    for rows, about in typed_stream.messages(blocks, schema, batch, place):
+                        yield rows, about
+                        if typed_stream.is_end(about):
+                            return
+                elif time.monotonic() > said + QUIET_S:
+                    yield nothing, _metadata()
+                said = time.monotonic() if blocks else said
+                stream.given(waiting=False)
+                batch, blocks = self._call(subscription.get(1, WAIT_S, stream.gone))
+                stream.given(waiting=True)
+        finally:
+            self._loop.call_soon_threadsafe(self._release, stream)
+
     def _read(
         self, context: Any, stream: _Stream, destination: Destination, asked: Mapping[str, Any]
     ) -> Iterator[tuple[pa.RecordBatch, bytes]]:
@@ -246,7 +306,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     async def _claim(self, stream: _Stream, destination: Destination, asked: Mapping[str, Any]) -> None:
         filter = str(asked.get("filter", ""))
         destination.options.tables.narrowed(filter)  # one that cannot be used begins nothing
-        subscription = destination.subscribed(OF_FLIGHT + str(asked["client"]))
+        subscription = destination.subscribed(_client(asked))
         self._streams.add(stream)
         stream.subscription = subscription
         await subscription.claim(stream, destination.takeover_seconds)
@@ -259,7 +319,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             stream.subscription.release(stream)
 
     async def _note(self, destination: Destination, what: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        client = OF_FLIGHT + str(asked.get("client", ""))
+        client = _client(asked)
         subscription = destination.existing(client)
         if what == "unsubscribe":
             if subscription.owner is not None:
@@ -267,7 +327,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             destination.unsubscribe(client)
             await destination.settled()
             return {}
-        owner, batch = subscription.owner, asked.get("batch", 0)
+        owner, batch = subscription.owner or subscription.last_owner, asked.get("batch", 0)
         if not isinstance(owner, _Stream) or owner.session != asked.get("session"):
             raise Refused("this stream has ended: its batches are given again to the next one")
         if not isinstance(batch, int):
@@ -295,6 +355,11 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             await changes.wait(WAIT_S, self._ended)
             blocks = changes.ready()
         return blocks or []
+
+
+def _client(asked: Mapping[str, Any]) -> str:
+    """The id of a client among those of the destination."""
+    return (OF_ARROW if asked.get("table") else OF_FLIGHT) + str(asked.get("client", ""))
 
 
 def _metadata(**fields: Any) -> bytes:

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import TablesConfig
-from penstock.errors import PenstockError, TransientError
-from penstock.model.offset import LogRange, Offset
-from penstock.model.schema import DEFAULT_TYPES, TableId
+from penstock.errors import ConfigError, PenstockError, TransientError
+from penstock.model.offset import LogRange, Offset, Split
+from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema
 from penstock.planning.discovery import Wait
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.log_parts import parts_of
@@ -27,7 +27,7 @@ from penstock.serve import definitions, source_places
 from penstock.serve.batches import Place
 from penstock.serve.definitions import Definitions, EveryTable, Redefined
 from penstock.serve.filters import Filter
-from penstock.serve.mysql import StartAt, offset_of
+from penstock.serve.mysql import StartAt, offset_of, statement_of
 from penstock.serve.positions import make_folder
 from penstock.serve.settings import ServerConfig
 from penstock.serve.source_places import SourcePlace
@@ -65,6 +65,17 @@ class Part:
     schemas: tuple[str, ...] = ()
     changes: tuple[Redefined, ...] = ()
     parts: tuple[LogPart, ...] = ()
+
+
+@dataclass(frozen=True)
+class TypedPart:
+    """A part of the log with the rows of one table (`splits`), which has this definition; and a statement
+    about it at its end."""
+
+    range: LogRange
+    schema: TableSchema | None
+    splits: tuple[Split, ...]
+    statement: dict[str, Any] | None
 
 
 class ServedLog:
@@ -170,6 +181,35 @@ class ServedLog:
             if not self._wanted(far, tables) and not self._log.statements(far):
                 reach = far
             return Part(reach)
+
+    def typed_part(self, start: Offset, tables: Filter) -> TypedPart | None:
+        """The next part behind an offset with rows of the one table of a filter, under one definition. None:
+        there is nothing yet. Raises `LogPurged`, and `ConfigError` if the filter has several tables."""
+        with self._lock:
+            end = self._end
+            if start >= end:
+                return None
+            reach = LogRange(start, min(self._log.cut(start, PART_BYTES), end))
+            known = self._definitions.at(start)
+            found = None
+            for one in self._log.statements(reach):
+                if one.event is None:
+                    found = statement_of(one.sql, one.database, lambda table: table in tables)
+                if found is not None:
+                    if self._log.committed_before(one.end) == one.end:
+                        reach = LogRange(start, one.end)
+                    break
+            names = self._wanted(reach, tables)
+            if len(names) > 1:
+                raise ConfigError(f"A typed stream has one table, and not {', '.join(map(str, names))}.")
+            splits = self._log.splits(reach, names[0], bytes_aim=PART_BYTES) if names else []
+            schema = known.get(names[0]) if names else None
+            return TypedPart(reach, schema, tuple(splits), found)
+
+    def definition(self, table: TableId, at: Offset) -> TableSchema | None:
+        """The definition of a table behind an offset. None: there is no such table, or it is not known."""
+        with self._lock:
+            return self._definitions.at(min(at, self._end)).get(table)
 
     def _wanted(self, reach: LogRange, tables: Filter) -> tuple[TableId, ...]:
         return tuple(sorted(table for table in self._log.tables(reach) if table in tables))

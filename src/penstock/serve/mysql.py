@@ -51,6 +51,14 @@ def statement_entries(
     return [canal_entry(statement, kind, table.database, table.table, defines=defines) for table in tables]
 
 
+def statement_of(sql: str, database: str, wanted: Callable[[TableId], bool]) -> dict[str, Any] | None:
+    """What clients are told of a statement, for one of the wanted tables. None: it is about none of them."""
+    kind, _, tables = _about({"sql": sql, "database": database}, wanted)
+    if not tables:
+        return None
+    return {"kind": kind, "database": tables[0].database, "table": tables[0].table, "sql": sql}
+
+
 def _about(
     statement: Mapping[str, Any], wanted: Callable[[TableId], bool]
 ) -> tuple[str, bool, list[TableId]]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from penstock.model.offset import Offset
 from penstock.serve.batches import Block, Piece, Place
-from penstock.serve.feed import Feed, View
+from penstock.serve.feed import View
+from penstock.serve.feeds import AnyFeed, feed_of
 from penstock.serve.log import ServedLog
 from penstock.serve.tails import Tail, Tails
 
@@ -24,7 +25,7 @@ class Reader:
         self._view = view
         self._threads = threads
         self.at = place
-        self._feed: Feed | None = None
+        self._feed: AnyFeed | None = None
         self._read_to: Offset | None = None
         """The log's end when the feed had nothing more."""
         self._tail: Tail | None = None
@@ -85,7 +86,7 @@ class Reader:
 
     async def read(self, size: int) -> Block | None:
         """The next entries of the log, about `size` bytes. None: none for now. Raises `PenstockError`."""
-        feed = self._feed = self._feed or Feed(self._served, self._view, self.at)
+        feed = self._feed = self._feed or feed_of(self._served, self._view, self.at)
         end = self._served.end
         pieces = await asyncio.get_running_loop().run_in_executor(self._threads, feed.read, size)
         if pieces is None:

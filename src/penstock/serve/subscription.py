@@ -99,6 +99,8 @@ class Subscription:
         self._failed: tuple[float, PenstockError] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self.owner: Owner | None = None
+        self.last_owner: Owner | None = None
+        """The one before, while there is none: what it was given can still be acknowledged."""
         self._freed = asyncio.Event()
 
     # who uses it --------------------------------------------------------------------------------------------
@@ -120,13 +122,13 @@ class Subscription:
                 continue
         if self.owner is not owner:
             self._origin.clients.connected += self.owner is None
-            self.owner = owner
+            self.owner, self.last_owner = owner, None
             if not self._options.faithful:
                 self.roll_back()
 
     def release(self, owner: Owner) -> None:
         if self.owner is owner:
-            self.owner = None
+            self.owner, self.last_owner = None, owner
             self._origin.clients.connected -= 1
             self._drop_ahead()
             self._freed.set()
@@ -178,6 +180,8 @@ class Subscription:
     def _limit(self, size: int) -> Limit:
         size = size if size > 0 else ITEMS_DEFAULT
         most = BATCHES.of(self._origin.clients.connected)
+        if self._format == "arrow":  # an entry has rows of one definition
+            return Limit(items=1, size=most)
         if self._options.batch == "items" or self._format == "json":
             return Limit(items=size, size=most)
         return Limit(size=min(size * KIB, most))

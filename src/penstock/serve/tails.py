@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from penstock.errors import PenstockError
 from penstock.model.offset import Offset
 from penstock.serve.batches import Block, Place
-from penstock.serve.feed import Feed, View
+from penstock.serve.feed import View
+from penstock.serve.feeds import AnyFeed, feed_of
 from penstock.serve.log import ServedLog
 from penstock.serve.window import Window
 
@@ -53,7 +54,7 @@ class Share:
 
 
 class Tail:
-    def __init__(self, view: View, feed: Feed, start: Offset) -> None:
+    def __init__(self, view: View, feed: AnyFeed, start: Offset) -> None:
         self.view = view
         self.feed = feed
         self.window = Window(start)
@@ -105,7 +106,7 @@ class Tails:
         if tail is None:
             if not at_end or place.entries or len(self._tails) >= TAILS_MAX:
                 return None
-            tail = Tail(view, Feed(self._served, view, place), place.offset)
+            tail = Tail(view, feed_of(self._served, view, place), place.offset)
             self._tails[view] = tail
             self._served.look()
         found = tail.window.find(place)
