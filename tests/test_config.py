@@ -99,8 +99,20 @@ def test_environment_variables_are_replaced_and_a_missing_one_is_named(
             "unknown option `sink.fold_commits` of the sink delta",
         ),
         ({"sink": {"type": "console", "before_image": False}}, "(did you mean `before_images`?)"),
-        ({"sink": {"fold_commits": 0}}, "option `sink.fold_commits`: Input should be greater"),
-        ({"sink": "iceberg"}, "option `sink`: Input should be a valid dictionary"),
+        ({"sink": {"fold_commits": 0}}, "option `sink.fold_commits`: it must be greater than or equal to"),
+        ({"sink": "iceberg"}, "option `sink`: this is a section: write its options below it"),
+        ({"epoch": 5}, "option `epoch`: this is a section"),
+        (
+            {"snapshot": None},
+            "option `snapshot`: this is a section: write its options below it, indented, or remove",
+        ),
+        (
+            {"name": False},
+            "option `name`: write a text; put it in quotes (without quotes, YAML takes on, off",
+        ),
+        ({"source": {"user": "u", "port": "abc"}}, "option `source.port`: write a whole number."),
+        ({"tables": {"include": 5}}, "option `tables.include`: write a list"),
+        ({"snapshot": {"mode": "always"}}, "option `snapshot.mode`: it must be 'initial', 'never' or"),
         ({"sink": {"type": "parquet", "path": "s3://bucket/x"}}, "option `sink.path`: this is a directory"),
         (
             {"sink": {"type": "delta", "path": "ftp://host/x"}},

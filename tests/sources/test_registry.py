@@ -31,8 +31,8 @@ def test_a_pipeline_file_without_a_type_has_the_default_source() -> None:
     [
         ({"type": "oracle"}, "option `source.type`: oracle is not a kind of source. One of: mysql"),
         ({"user": "cdc", "hots": "x"}, "unknown option `source.hots` \\(did you mean `host`"),
-        ({"user": "cdc", "port": 0}, "option `source.port`: Input should be greater"),
-        ("mysql", "option `source`: Input should be a valid dictionary"),
+        ({"user": "cdc", "port": 0}, "option `source.port`: it must be greater"),
+        ("mysql", "option `source`: this is a section"),
     ],
 )
 def test_a_section_that_the_source_does_not_accept_is_an_error_that_names_the_option(

@@ -22,6 +22,8 @@ from penstock.signals import commands
 from penstock.signals.channels import accept
 from penstock.state import StateStore
 
+ID_WIDTH = 36
+"""Characters of a generated id. The list shows it whole, because `penstock signals FILE ID` asks for it."""
 START_SECONDS_MAX = 600
 """Seconds that the command waits until a running pipeline has started the signal. It starts signals between
 two epochs, and a large epoch takes minutes."""
@@ -150,7 +152,10 @@ def signals(file: Path, signal_id: str | None, *, types: bool, as_json: bool) ->
     if signal_id is not None:
         _print(known[0])
         return
-    table = Table("id", "type", "channel", "status", "received")
+    table = Table()
+    table.add_column("id", no_wrap=True, min_width=ID_WIDTH)
+    for name in ("type", "channel", "status", "received"):
+        table.add_column(name, overflow="fold")
     for one in known:
         table.add_row(*map(cell, (one.id, one.type, one.channel, one.status, one.to_json()["received"])))
     console().print(table)

@@ -21,6 +21,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from penstock.config import changed_rows, several
 from penstock.config.dimensions import DimensionRule
+from penstock.config.messages import in_words
 from penstock.config.sections import (
     CompletenessConfig,
     EpochConfig,
@@ -440,7 +441,7 @@ def _explain(item: Any, document: dict[str, Any]) -> str:
         return f"unknown option `{where}`{sink}" + (f" (did you mean `{meant}`?)" if meant else "")
     if item["type"] == "missing":
         return f"option `{where}`{sink} is missing"
-    message = item["msg"].removeprefix("Value error, ")
+    message = in_words(item["type"], item["input"], item["msg"].removeprefix("Value error, "))
     return f"option `{where}`: {message}" if where else message
 
 
