@@ -72,7 +72,7 @@ def test_the_file_is_commented_and_a_pipeline_can_load_it(
     source = options_of(config)
     assert source.password.reveal() == PASSWORD and source.port == server.port
     assert done.stdout.endswith("  penstock run shop.yaml\n  penstock status shop.yaml\n")
-    assert "2 table(s) are captured" in done.stdout
+    assert "2 tables are captured" in done.stdout
 
 
 def test_a_file_that_exists_is_never_overwritten(server: servers.MySqlServer, tmp_path: Path) -> None:

@@ -226,8 +226,8 @@ source:
   password: ${{{variable}}}       # taken from the environment at each start; do not write it here
   # tls: verify_identity         # encrypt, and check the server's certificate (with tls_ca: FILE)
 
-# Tables as database.table, with * and ?. New tables that match are captured too. When this file was
-# written, the account saw {seen} table(s) at the server.
+# Tables as database.table, with * and ?. New tables that match are captured, too. Number of tables that the
+# account saw at the server when this file was written: {seen}
 tables:
 {tables}
 

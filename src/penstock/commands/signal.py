@@ -150,14 +150,16 @@ def signals(file: Path, signal_id: str | None, *, types: bool, as_json: bool) ->
         say_json([one.to_json() for one in known])
         return
     if signal_id is not None:
+        say(f"{known[0].type} (channel: {known[0].channel})")
         _print(known[0])
         return
-    table = Table()
+    table = Table(box=None, pad_edge=False)
     table.add_column("id", no_wrap=True, min_width=ID_WIDTH)
-    for name in ("type", "channel", "status", "received"):
-        table.add_column(name, overflow="fold")
+    for name in ("type", "status", "received (UTC)"):
+        table.add_column(name, no_wrap=True)
     for one in known:
-        table.add_row(*map(cell, (one.id, one.type, one.channel, one.status, one.to_json()["received"])))
+        received = one.to_json()["received"][5:19].replace("T", " ")  # they are kept for less than a year
+        table.add_row(*map(cell, (one.id, one.type, one.status, received)))
     console().print(table)
 
 

@@ -141,8 +141,14 @@ def test_an_unseen_database_is_named_with_the_grant(mysql: Database, pipeline: A
     mysql.execute("CREATE TABLE orders (id INT PRIMARY KEY)")
     finding = found(pipeline(source={"user": account, "password": account}), "tables")
     assert finding.level == "error"
-    assert "matches no table" in finding.message
+    assert "matches no table" in finding.message and "It sees no table." in finding.message
     assert finding.sql.startswith("GRANT SELECT ON `")
+
+
+def test_databases_that_the_account_sees_are_named(mysql: Database, pipeline: Any) -> None:
+    mysql.execute("CREATE TABLE orders (id INT PRIMARY KEY)")
+    message = found(pipeline(tables=["no_such_database.*"]), "tables").message
+    assert "It sees tables in: " in message
 
 
 def test_a_view_is_no_table(mysql: Database, pipeline: Any) -> None:

@@ -40,7 +40,8 @@ def ensure_tables(source: Source) -> Iterator[Finding]:
     if not captured:
         return
     schemas = catalog.read_tables(source.connection, tables)
-    yield Finding("ok", "tables", _names(captured), f"{len(captured)} table(s) are captured.")
+    count = "1 table is" if len(captured) == 1 else f"{len(captured):,} tables are"
+    yield Finding("ok", "tables", _names(captured), f"{count} captured.")
     yield from _readable(source, captured)
     yield from _filters(source, captured)
     yield from _keys(source, schemas)
@@ -66,14 +67,14 @@ def _patterns(
         database = named_database(pattern)
         view = _is_view(source, pattern)
         what = "is a view, and views have no changes in the log" if view else "matches no table"
-        where = "in tables.include, or added by signal," if started else "in tables.include"
+        where = "in `tables`, or added by signal," if started else "in `tables`"
         message = (
             f"`{pattern}` {where} {what} of the source {source.name} that the account "
             f"{source.account} may see.{'' if view else _near(pattern, existing)}"
         )
         sql = ""
         if not view and not any(table.database == database for table in existing):
-            message += " If it exists, the account lacks SELECT on it."
+            message += f"{_visible(existing)} If it exists, the account lacks SELECT on it."
             sql = _grant(source, [database]) if database is not None else ""
         yield Finding(level, "tables", pattern, message, sql)  # type: ignore[arg-type]
     if not captured and not tables.unmatched(existing):
@@ -94,6 +95,13 @@ def _near(pattern: str, existing: Sequence[TableId]) -> str:
     if not near:
         return ""
     return f" Near names: {', '.join(lowered[name] for name in near)}."
+
+
+def _visible(existing: Sequence[TableId]) -> str:
+    names = sorted({table.database for table in existing})
+    more = len(names) - _NAMES_SHOWN_MAX
+    shown = ", ".join(names[:_NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+    return f" It sees tables in: {shown}." if names else " It sees no table."
 
 
 def _is_view(source: Source, pattern: str) -> bool:
