@@ -8,6 +8,8 @@
 
 # %%
 import json
+import os
+import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -142,6 +144,7 @@ assert sorted(events) == [("r", 10), ("r", 12), ("r", 13), ("u", 12)]
 # when, and in which transaction?
 
 # %%
+os.environ["PYSPARK_PYTHON"] = sys.executable  # the Python that has Penstock, also for Spark's tasks
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 changes = (
     spark.read.format("mysql_cdc")
