@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from penstock import Pipeline
 from penstock.testing import servers
 
+os.environ["PYSPARK_PYTHON"] = sys.executable  # the Python that has Penstock, also for what Spark starts
 folder = Path(tempfile.mkdtemp(prefix="penstock-lake-"))
 running = ExitStack()  # ends the servers
 server = running.enter_context(servers.mysql(private=True))
@@ -144,7 +145,6 @@ assert sorted(events) == [("r", 10), ("r", 12), ("r", 13), ("u", 12)]
 # when, and in which transaction?
 
 # %%
-os.environ["PYSPARK_PYTHON"] = sys.executable  # the Python that has Penstock, also for Spark's tasks
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 changes = (
     spark.read.format("mysql_cdc")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sqlite3
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pymysql
@@ -161,3 +163,32 @@ def test_planted_differences_are_found_named_and_repaired_and_nothing_else_is(ca
         assert verified(case, 0)["orders"]["equal"]
         assert pipeline.stop() == 0
     assert all(one["equal"] for one in verified(case, 0).values()), "the pipeline is stopped"
+
+
+def test_transformed_rows_are_compared_with_what_the_rules_make_of_the_sources(
+    scenario: Make, tmp_path: Path
+) -> None:
+    rule = {
+        "tables": "*.orders", "where": "id % 2 = 1", "columns": {"twice": "price * 2"},
+        "hash": ["state"], "rename": {"price": "amount"}, "to": "{database}.odd",
+    }  # fmt: skip
+    case = scenario("jdbc", transforms=[rule], transform_key="a key of sixteen characters")
+    file = tmp_path / "targets.db"
+    case.options["sink"] = {"type": "jdbc", "url": f"sqlite://{file}"}
+    case.write_file()
+    case.server.execute(
+        "CREATE TABLE orders (id INT PRIMARY KEY, state VARCHAR(20), price DECIMAL(10,2))",
+        *(f"INSERT INTO orders VALUES ({n}, 'new', {n} / 7)" for n in range(1, 100)),
+    )
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        [report] = verified(case, 0).values()
+        assert report["equal"] and report["rows_target"] == 50
+        with contextlib.closing(sqlite3.connect(file)) as session:
+            session.execute(f"UPDATE \"{case.database}_odd\" SET twice = '0.01' WHERE id = 5")
+            session.commit()
+        [report] = verified(case, 1).values()
+        assert [(int(one["key"]["id"]), one["kind"]) for one in report["keys_different"]] == [
+            (5, "different")
+        ]
+        assert pipeline.stop() == 0
