@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -327,6 +329,26 @@ def test_a_wider_type_holds_what_was_there_and_what_comes(tables: Case) -> None:
 
 
 @over_delta
+def test_what_the_source_converts_without_loss_has_its_value_in_the_new_type(tables: Case) -> None:
+    """`sources/mysql/ddl/conversion.py` says that no value changes, so the rows are not read again."""
+    day = datetime.date(2024, 2, 29)
+    made = [
+        ("date", pa.date32(), day, pa.timestamp("us"), datetime.datetime(2024, 2, 29)),
+        ("bit", pa.bool_(), True, pa.int64(), 1),
+        ("wide", pa.int64(), 2**40, pa.decimal128(20, 0), Decimal(2**40)),
+        ("number", INT, -7, pa.decimal128(12, 2), Decimal("-7.00")),
+        ("double", INT, 3, pa.float64(), 3.0),
+        ("float", pa.float32(), 0.5, pa.float64(), 0.5),
+    ]
+    before = pa.schema([("id", pa.int64()), *[(name, kind) for name, kind, *_ in made]])
+    it = tables.again(arrow=before).create()
+    it.append(1, (1, *[value for _, _, value, *_ in made], False, 10), (2, *[None] * len(made), False, 10))
+    new = [column("id", pa.int64(), "id"), *[column(name, kind, name) for name, _, _, kind, _ in made]]
+    assert it.evolve(2, *new)
+    wanted = [(1, *[value for *_, value in made], 10), (2, *[None] * len(made), 10)]
+    assert it.with_columns(*new).rows() == wanted
+
+
 def test_another_type_converts_the_rows_that_are_there(tables: Case) -> None:
     it = tables.again(arrow=pa.schema([("id", pa.int64()), ("v", TEXT)])).create()
     it.append(1, (1, "12", False, 10), (2, "no number", False, 11))

@@ -76,6 +76,8 @@ class Types:
         if isinstance(old, BinaryType) or isinstance(kind, BinaryType):
             return "NULL"
         shown = column if isinstance(old, StringType) else f"toString({column})"
+        if isinstance(old, BooleanType):
+            shown = f"toString(toUInt8({column}))"  # and not `true`
         if isinstance(kind, StringType):
             return shown
         if type(kind) in BITS:
@@ -85,6 +87,8 @@ class Types:
             return f"toFloat64OrNull({shown})"
         if isinstance(kind, BooleanType):
             return f"toFloat64OrNull({shown}) != 0"
+        if isinstance(old, DateType) and isinstance(kind, TimestampNTZType):
+            return column if self._native_dates else f"concat({column}, ' 00:00:00.000000')"
         if isinstance(old, DATES) and isinstance(kind, DATES) and self.of(old) == self.of(kind):
             return column
         if isinstance(kind, DecimalType) and self._native_dates:  # old servers have no such function

@@ -279,6 +279,8 @@ class MySql(Dialect):
     def converted(self, column: str, old: DataType, kind: DataType) -> str:
         if isinstance(kind, StringType):
             return "NULL" if isinstance(old, BinaryType) else f"CAST({column} AS CHAR CHARACTER SET utf8mb4)"
+        if isinstance(old, DateType) and isinstance(kind, TimestampNTZType):
+            return f"CAST({column} AS DATETIME(6))"
         if not isinstance(kind, (NumericType, BooleanType)) or not isinstance(
             old, (StringType, NumericType, BooleanType)
         ):

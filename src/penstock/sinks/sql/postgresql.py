@@ -181,6 +181,8 @@ class PostgreSql(Dialect):
     def converted(self, column: str, old: DataType, kind: DataType) -> str:
         if isinstance(kind, StringType):
             return "NULL" if isinstance(old, BinaryType) else f"{column}::text"
+        if isinstance(old, DateType) and isinstance(kind, TimestampNTZType):
+            return f"{column}::timestamp"
         if isinstance(old, BooleanType) and isinstance(kind, NumericType):
             column, old = f"{column}::integer", IntegerType()
         if not isinstance(kind, (NumericType, BooleanType)) or not isinstance(old, (StringType, NumericType)):

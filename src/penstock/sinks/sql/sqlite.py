@@ -14,11 +14,13 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     DataType,
+    DateType,
     DecimalType,
     FractionalType,
     IntegralType,
     NumericType,
     StringType,
+    TimestampNTZType,
 )
 
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
@@ -136,6 +138,8 @@ class Sqlite(Dialect):
     def converted(self, column: str, old: DataType, kind: DataType) -> str:
         if isinstance(kind, StringType):
             return "NULL" if isinstance(old, BinaryType) else f"CAST({column} AS TEXT)"
+        if isinstance(old, DateType) and isinstance(kind, TimestampNTZType):
+            return f"{column} || ' 00:00:00.000000'"  # times are texts
         if isinstance(kind, (NumericType, BooleanType)) and isinstance(
             old, (NumericType, BooleanType, StringType)
         ):

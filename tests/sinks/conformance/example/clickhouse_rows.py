@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, IntegralType
+from typed_rows import frame_of
 
 from penstock.model.schema import TableId
 from penstock.sinks.clickhouse.client import quoted
@@ -23,7 +24,7 @@ def written_rows(options: ClickHouseOptions, spark: SparkSession, table: TableId
     found = sink._client.rows(f"SELECT {columns} FROM {place}")
     sink.close()
     rows = [tuple(_value(*pair) for pair in zip(row, record.columns, strict=True)) for row in found]
-    return spark.createDataFrame(rows, record.columns, verifySchema=False)
+    return frame_of(spark, rows, record.columns)
 
 
 def _shown(field: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType
+from typed_rows import frame_of
 
 from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
@@ -29,7 +30,7 @@ def written_rows(options: OpenSearchOptions, spark: SparkSession, table: TableId
     ]
     client.close()
     rows = [tuple(_value(one, field) for field in record.columns) for one in found]
-    return spark.createDataFrame(rows, record.columns, verifySchema=False)
+    return frame_of(spark, rows, record.columns)
 
 
 def _value(document: dict[str, Any], field: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, IntegralType, StructType
+from typed_rows import frame_of
 
 from penstock.model.schema import TableId
 from penstock.sinks.redis.registration import RedisOptions
@@ -22,7 +23,7 @@ def written_rows(options: RedisOptions, spark: SparkSession, table: TableId) -> 
     found = sink._read(names) if names else []
     sink.close()
     rows = [_of_hash(row, columns) if options.value == "hash" else _of_object(row, columns) for row in found]
-    return spark.createDataFrame(rows, columns, verifySchema=False)
+    return frame_of(spark, rows, columns)
 
 
 def _of_hash(row: dict[bytes, bytes], columns: StructType) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
+from typed_rows import frame_of
 
 from penstock.model.schema import TableId
 from penstock.sinks.sql.control import Control
@@ -22,4 +23,4 @@ def written_rows(options: JdbcOptions, spark: SparkSession, table: TableId) -> D
         rows = dialect.run(session, f"SELECT {columns} FROM {dialect.target(place)}")
     finally:
         session.close()
-    return spark.createDataFrame([tuple(row) for row in rows], record.columns, verifySchema=False)
+    return frame_of(spark, rows, record.columns)

@@ -1,0 +1,31 @@
+"""Rows of targets that store texts, as values of their columns' types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DecimalType, FractionalType, StructType, TimestampNTZType
+
+
+def frame_of(spark: SparkSession, rows: Iterable[Sequence[Any]], columns: StructType) -> DataFrame:
+    made = [
+        tuple(_typed(value, field.dataType) for value, field in zip(row, columns, strict=True))
+        for row in rows
+    ]
+    return spark.createDataFrame(made, columns, verifySchema=False)
+
+
+def _typed(value: Any, kind: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(kind, DecimalType):
+        return Decimal(value)
+    if isinstance(kind, FractionalType):
+        return float(value)
+    if isinstance(kind, TimestampNTZType) and isinstance(value, str):
+        return datetime.fromisoformat(value)
+    return value
