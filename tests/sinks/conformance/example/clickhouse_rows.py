@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, IntegralType
-from typed_rows import frame_of
+from tests.sinks.conformance.example.typed_rows import frame_of
 
 from penstock.model.schema import TableId
 from penstock.sinks.clickhouse.client import quoted

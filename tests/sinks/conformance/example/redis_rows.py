@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, IntegralType, StructType
-from typed_rows import frame_of
+from tests.sinks.conformance.example.typed_rows import frame_of
 
 from penstock.model.schema import TableId
 from penstock.sinks.redis.registration import RedisOptions

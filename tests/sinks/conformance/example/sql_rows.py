@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
-from typed_rows import frame_of
+from tests.sinks.conformance.example.typed_rows import frame_of
 
 from penstock.model.schema import TableId
 from penstock.sinks.sql.control import Control
