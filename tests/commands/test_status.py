@@ -14,6 +14,7 @@ from penstock import config as configuration
 from penstock.config import PipelineConfig
 from penstock.disk import directory
 from penstock.errors import ConfigError
+from penstock.model.offset import Offset
 from penstock.relaylog.status import stamp
 from penstock.runtime.describe import describe
 from penstock.runtime.progress import Progress
@@ -36,8 +37,19 @@ def test_a_report_is_believed_for_ten_of_its_intervals(tmp_path: Path) -> None:
     (config.state / "status.json").write_text(json.dumps({"running": True, **written}))
     with directory.held(config.state):
         assert describe(slow)["running"]
-        with pytest.raises(ConfigError, match="relay log"):
+        with pytest.raises(ConfigError, match="has received nothing"):
             describe(config)  # the report counts no more: the files are asked, and there is no log
+
+
+def test_a_pipeline_that_never_reached_its_source_is_told_from_one_whose_log_is_gone(tmp_path: Path) -> None:
+    config = pipeline(tmp_path)
+    with closing(StateStore(config.state)) as state:
+        with pytest.raises(ConfigError, match="has received nothing") as told:
+            describe(config)
+        assert "penstock run" in told.value.hint
+        state.advance(Offset(9))
+        with pytest.raises(ConfigError, match="is not a relay log"):
+            describe(config)
 
 
 class Log:

@@ -42,6 +42,13 @@ def describe(config: PipelineConfig) -> dict[str, Any]:
     if report is not None and silent is not None and silent < silent_max:
         return report | {"silent_seconds": None}
     with closing(StateStore(config.state, read_only=True)) as state:
+        if state.applied_offset() is None and not RelayLog.exists(LogPlace.of(config)):
+            raise ConfigError(
+                f"Pipeline {config.name} has received nothing from its source yet.",
+                hint="It is starting."
+                if lives
+                else "Start it with `penstock run FILE`, which says what is wrong.",
+            )
         document = collect(config, state, RelayLog.open(LogPlace.of(config)))
     return document | {
         "running": lives,
