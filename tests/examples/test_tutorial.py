@@ -38,6 +38,6 @@ def test_a_tutorial_runs_as_it_is(name: str, kind: str) -> None:
     )
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=550)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert name != "tutorial" or ("1 tables into jdbc" in done.stdout and "shop.orders" in done.stdout)
+    assert name != "tutorial" or ("1 table into jdbc" in done.stdout and "shop.orders" in done.stdout)
     left = Path(done.stdout.strip().rpartition(ENDS[name])[2])
     shutil.rmtree(left if left.is_dir() else left.parent)

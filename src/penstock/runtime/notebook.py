@@ -11,6 +11,10 @@ from penstock.printable import printable, size_text
 STYLE = "text-align:left;padding:2px 12px 2px 0"
 
 
+def _count(items: Sequence[Any], name: str) -> str:
+    return f"{len(items):,} {name}{'' if len(items) == 1 else 's'}"
+
+
 class Status(dict[str, Any]):
     """The document of `penstock status --json`. `print` shows the lines of its tables, a notebook a page."""
 
@@ -76,8 +80,8 @@ class Plan(dict[str, Any]):
     def _head(self) -> str:
         seconds = self["snapshot_seconds"]
         return (
-            f"{len(self['tables'])} tables into {self['sink']}; the first read takes about {seconds:,.0f} s; "
-            f"{len(self.risks)} risks"
+            f"{_count(self['tables'], 'table')} into {self['sink']}; the first read takes about "
+            f"{seconds:,.0f} s; {_count(self.risks, 'risk')}"
         )
 
     @staticmethod
