@@ -19,10 +19,12 @@ from pyspark.sql import SparkSession
 from penstock.errors import InternalError
 from penstock.sinks.base import COMPLETE_UNTIL, Commit
 from penstock.sinks.lake.delta.checksum import Checksums
+from penstock.sinks.lake.java_loops import JavaLoops
 
 COMMIT = "penstock.commit"
 
 _STEP_BITS = 16
+_ACTION = "org.apache.spark.sql.delta.actions.Action"
 
 Action = dict[str, Any]
 """An entry of Delta's log in its JSON form."""
@@ -32,6 +34,8 @@ class Commits:
     def __init__(self, spark: SparkSession, pipeline: str) -> None:
         self._jvm: Any = spark._jvm
         self._pipeline = pipeline
+        self._loops = JavaLoops(spark._jvm)
+        self._from_json = self._loops.method(_ACTION, "fromJson", "java.lang.String")
         self.checksums = Checksums(spark)
 
     def last(self, snapshot: Any, source: str) -> Commit | None:
@@ -47,15 +51,16 @@ class Commits:
         scala = self._jvm.scala
         return snapshot.deltaLog().startTransaction(scala.Option.empty(), scala.Option.apply(snapshot))
 
-    def end(self, transaction: Any, commit: Commit | None, operation: Any, actions: Iterable[Any]) -> int:
+    def end(self, transaction: Any, commit: Commit | None, operation: Any, actions: Iterable[Action]) -> int:
         """Commits the transaction, and records `commit` if there is one. Returns the new version."""
-        found = list(actions)
+        entries = list(actions)
         if commit is not None:
-            kind = self._jvm.org.apache.spark.sql.delta.actions.SetTransaction
             # If a table limits how long identifiers are kept, Delta drops those without a time at once.
-            written = self._jvm.scala.Option.apply(int(time.time() * 1000))
-            found.append(kind(application(commit), transaction_version(commit), written))
-        return int(transaction.commit(self._jvm.PythonUtils.toSeq(found), operation))
+            at = {"version": transaction_version(commit), "lastUpdated": int(time.time() * 1000)}
+            entries.append({"txn": {"appId": application(commit), **at}})
+        lines = self._loops.lines([json.dumps(entry) for entry in entries])
+        made = lines.map(self._loops.function(self._from_json)).toList()
+        return int(transaction.commit(self._jvm.PythonUtils.toSeq(made), operation))
 
     def write(self, snapshot: Any, commit: Commit, actions: Iterable[Action], *, reads: bool) -> int:
         """Commits changes of files. `reads`: they depend on the rows in the table. Returns the new
@@ -65,9 +70,7 @@ class Commits:
         transaction.readTxn().addOne(application(commit))
         if reads:
             transaction.readWholeTable()
-        parse = self._jvm.org.apache.spark.sql.delta.actions.Action.fromJson
-        made = [parse(json.dumps(action)) for action in actions]
-        return self.end(transaction, commit, self._update(commit), made)
+        return self.end(transaction, commit, self._update(commit), actions)
 
     def _update(self, commit: Commit) -> Any:
         """The operation that DESCRIBE HISTORY shows."""

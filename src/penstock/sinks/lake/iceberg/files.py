@@ -7,6 +7,7 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 from penstock.sinks.files import FIELD_ID, FileWriter, Value, WrittenFile, field_id
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.iceberg.layout import layout_of
+from penstock.sinks.lake.java_loops import Handle, JavaLoops
 from penstock.sinks.lake.terms import Term
 from penstock.store.files import Files, Folder, remove_quietly
 
@@ -243,6 +245,29 @@ def _bound(value: Value, kind: pa.DataType) -> bytes | None:
     return None
 
 
+@dataclass(frozen=True)
+class Step:
+    """A method of a change of a table, which is called for each file: names of Iceberg's classes, and its
+    own."""
+
+    change: str
+    method: str
+    file: str
+
+
+ADD_DELETES = Step("RowDelta", "addDeletes", "DeleteFile")
+REMOVE_DELETES = Step("RowDelta", "removeDeletes", "DeleteFile")
+DELETE_DATA = Step("RewriteFiles", "deleteFile", "DataFile")
+DELETE_DELETES = Step("RewriteFiles", "deleteFile", "DeleteFile")
+ADD_DATA = Step("RewriteFiles", "addFile", "DataFile")
+ADD_VECTORS = Step("RewriteFiles", "addFile", "DeleteFile")
+
+_FEW = 4
+"""So few files are described to Java one by one. A loop in Java is worth a dozen calls."""
+_PACKAGE = "org.apache.iceberg"
+_NODE = f"{_PACKAGE}.shaded.com.fasterxml.jackson.databind.JsonNode"
+
+
 class Classes:
     """Iceberg's Java classes and methods, looked up once. Each lookup asks the JVM for each part of a
     name."""
@@ -250,7 +275,6 @@ class Classes:
     def __init__(self, jvm: Any, access: Access) -> None:
         iceberg = jvm.org.apache.iceberg
         self._access = access
-        self.content_json = iceberg.ContentFileParser.toJson
         self._content_file = iceberg.ContentFileParser.fromJson
         self._json = iceberg.util.JsonUtil.mapper()
         self.schema_json = iceberg.SchemaParser.toJson
@@ -270,6 +294,12 @@ class Classes:
         self._version = iceberg.TableUtil.formatVersion
         self._lister = iceberg.io.SupportsPrefixOperations
         self._jvm = jvm
+        self._loops = JavaLoops(jvm)
+        parser, kind = f"{_PACKAGE}.ContentFileParser", f"{_PACKAGE}.ContentFile"
+        self._from_json = self._loops.method(parser, "fromJson", _NODE, "java.util.Map")
+        self._to_json = self._loops.method(parser, "toJson", kind, f"{_PACKAGE}.PartitionSpec")
+        self._sequence = self._loops.function(self._loops.method(kind, "dataSequenceNumber"))
+        self._steps: dict[Step, Handle] = {}
 
     def folder(self, target: Any) -> Folder | None:
         """The folder of a table's data files. None: Penstock cannot write there by itself."""
@@ -285,14 +315,38 @@ class Classes:
         return bool(self._version(target) >= 3)
 
     def described(self, form: Mapping[str, Any], spec: Any) -> Any:
-        """A data or delete file from its description, which has the form of `content_json`."""
+        """A data or delete file from its description: see `ContentFileParser` of Iceberg."""
         return self._content_file(self._json.readTree(json.dumps(form)), spec)
+
+    def for_each(self, target: Any, step: Step, change: Any, described: Sequence[Mapping[str, Any]]) -> None:
+        """Calls a method of a change for each file. They are described as for `described`."""
+        if len(described) <= _FEW:
+            for form in described:
+                getattr(change, step.method)(self.described(form, self._spec(target, form["spec-id"])))
+            return
+        if step not in self._steps:
+            names = (f"{_PACKAGE}.{step.change}", step.method, f"{_PACKAGE}.{step.file}")
+            self._steps[step] = self._loops.method(*names)
+        read = self._loops.function(self._loops.with_second(self._from_json, target.specs()))
+        files = self._loops.of(self._json.readTree(json.dumps(described))).map(read)
+        files.forEach(self._loops.consumer(self._steps[step].bindTo(change)))
+
+    def contents(self, reader: Any) -> list[tuple[dict[str, Any], int]]:
+        """The files in a manifest, described in JSON, and the sequence number of each. Closes its reader."""
+        try:
+            files = self._loops.of(reader).toList()
+            text = self._loops.function(self._loops.with_second(self._to_json, reader.spec()))
+            described = self._loops.json_list(self._loops.of(files).map(text))
+            sequences = self._loops.json_list(self._loops.of(files).map(self._sequence))
+        finally:
+            reader.close()
+        return list(zip(described, sequences, strict=True))
 
     def layout_json(self, target: Any) -> tuple[str, str]:
         """The partition spec and the sort order of a table."""
         return self.spec_json(target.spec()), self._order_json(target.sortOrder())
 
-    def spec(self, target: Any, number: int) -> Any:
+    def _spec(self, target: Any, number: int) -> Any:
         """A partition spec of a table, present or earlier."""
         whose, known = self._specs
         if whose is not target:
@@ -330,9 +384,6 @@ class Classes:
 
     def collector(self) -> tuple[Any, Any]:
         """A Java list, and a Java `Consumer` that adds to it."""
-        found, java = self._list(), self._jvm.java.lang
-        handles, kind = java.invoke.MethodHandles.publicLookup(), java.Class.forName
-        adds = java.invoke.MethodType.methodType(java.Boolean.TYPE, kind("java.lang.Object"))
-        add = handles.bind(found, "add", adds)
-        consumer = kind("java.util.function.Consumer")
-        return found, java.invoke.MethodHandleProxies.asInterfaceInstance(consumer, add)
+        found = self._list()
+        add = self._loops.method("java.util.ArrayList", "add", "java.lang.Object")
+        return found, self._loops.consumer(add.bindTo(found))

@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from penstock.sinks.lake.iceberg.files import Classes, removed_if_refused, schema_fields
+from penstock.sinks.lake.iceberg.files import REMOVE_DELETES, Classes, removed_if_refused, schema_fields
 from penstock.sinks.lake.iceberg.manifests import Content, KeySpan, comparable, data_files, deletes
 from penstock.sinks.lake.iceberg.mark_rows import Marks, add_vectors
 from penstock.sinks.lake.lookup import deleted_rows
@@ -39,8 +39,7 @@ def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
     searched = [file.searched(present.vector(file.location)) for file in files]
     found = deleted_rows(spark, folder.files, searched, [one.keys() for one in present.equality])
     change = target.newRowDelta()
-    for delete in present.equality:
-        change.removeDeletes(delete.to_iceberg(classes, target))
+    classes.for_each(target, REMOVE_DELETES, change, [one.described for one in present.equality])
     written: list[str] = []
     with removed_if_refused(folder.files, written):
         add_vectors(

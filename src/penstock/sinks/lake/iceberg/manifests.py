@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.sinks.files import WrittenFile, field_id
-from penstock.sinks.lake.iceberg.files import Classes, bounds, closeable_items
+from penstock.sinks.lake.iceberg.files import Classes, bounds
 from penstock.sinks.lake.lookup import DataFile, KeyFile, Unsearchable
 from penstock.sinks.lake.vectors import Deleted, Positions, Vector
 
@@ -80,15 +80,6 @@ class Content:
                 pairs = zip(found["keys"], found["values"], strict=True)
                 kept[name] = _pairs([pair for pair in pairs if pair[0] in bounded])
         return replace(self, described=kept)
-
-    def to_iceberg(self, classes: Classes, target: Any) -> Any:
-        """The file as a Java object of Iceberg, which is made once: each of its parts is a call of the JVM,
-        and a small commit may replace the vectors of a hundred data files."""
-        known = self.__dict__.get("_made")
-        if known is None:
-            known = classes.described(self.described, classes.spec(target, self.described["spec-id"]))
-            self.__dict__["_made"] = known
-        return known
 
     def keys(self) -> KeyFile:
         """The keys of an equality delete."""
@@ -155,9 +146,8 @@ def _data_file_of(deletes: Content) -> str:
 
 
 def _contents(classes: Classes, reader: Any) -> Iterator[Content]:
-    spec = reader.spec()  # all files of a manifest have one
-    for one in closeable_items(reader):
-        yield Content(json.loads(classes.content_json(one, spec)), one.dataSequenceNumber())
+    for form, sequence in classes.contents(reader):
+        yield Content(form, sequence)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.sinks.lake.iceberg import position_deletes, puffin
-from penstock.sinks.lake.iceberg.files import Classes
+from penstock.sinks.lake.iceberg.files import ADD_DELETES, REMOVE_DELETES, Classes
 from penstock.sinks.lake.iceberg.manifests import Content, Deletes
 from penstock.sinks.lake.lookup import Found
 from penstock.sinks.lake.vectors import Vector
@@ -37,12 +37,10 @@ def add_vectors(
     if not found:
         return {}
     placed = new_vectors(classes, target, folder, marks.files, found, written)
-    for location, _, _ in found:
-        for earlier in marks.present.vectors.get(location, ()):
-            change.removeDeletes(earlier.to_iceberg(classes, target))
-    for several in placed.values():
-        for one in several:
-            change.addDeletes(one.to_iceberg(classes, target))
+    earlier = [one.described for at, _, _ in found for one in marks.present.vectors.get(at, ())]
+    classes.for_each(target, REMOVE_DELETES, change, earlier)
+    new = [one.described for several in placed.values() for one in several]
+    classes.for_each(target, ADD_DELETES, change, new)
     change.validateDataFilesExist(classes.list_of([location for location, _, _ in found]))
     change.validateDeletedFiles()
     return placed

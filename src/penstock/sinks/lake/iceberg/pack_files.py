@@ -27,6 +27,10 @@ from pyspark.sql import SparkSession
 from penstock.sinks.lake import vectors
 from penstock.sinks.lake.iceberg.carry_over import Move, carried_over
 from penstock.sinks.lake.iceberg.files import (
+    ADD_DATA,
+    ADD_VECTORS,
+    DELETE_DATA,
+    DELETE_DELETES,
     Classes,
     description,
     file_writer,
@@ -182,12 +186,11 @@ def _commit(
     """`read`: the snapshot from which rows were read. `present`: the deletes of the target's newest one.
     `placed`: the vectors of new files."""
     change = target.newRewrite().validateFromSnapshot(target.currentSnapshot().snapshotId())
-    for file in (file for one in moves for file in one.before):
-        change.deleteFile(file.to_iceberg(classes, target))
-        for vector in present.vectors.get(file.location, ()):
-            change.deleteFile(vector.to_iceberg(classes, target))
-    for file in (file for one in moves for file in one.after):
-        change.addFile(file.to_iceberg(classes, target))
-    for vector in (one for several in placed.values() for one in several):
-        change.addFile(vector.to_iceberg(classes, target))
+    before = [file for one in moves for file in one.before]
+    marking = [vector for file in before for vector in present.vectors.get(file.location, ())]
+    after = [file for one in moves for file in one.after]
+    new = [vector for several in placed.values() for vector in several]
+    steps = (DELETE_DATA, before), (DELETE_DELETES, marking), (ADD_DATA, after), (ADD_VECTORS, new)
+    for step, files in steps:
+        classes.for_each(target, step, change, [file.described for file in files])
     change.dataSequenceNumber(read.sequenceNumber()).commit()
