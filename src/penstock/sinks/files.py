@@ -165,6 +165,12 @@ class FileWriter:
         """The columns of the rows that are written, one for each field."""
         return tuple(self.fields.names) if self.sources is None else self.sources
 
+    @property
+    def row_fields(self) -> pa.Schema:
+        """The fields with the names that the columns have in the rows."""
+        pairs = zip(self.fields, self.columns, strict=True)
+        return pa.schema([field.with_name(name) for field, name in pairs])
+
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with LateFiles(self.folder.files) as late:
             found = [file.to_row() for file in self.late(late).files(batches)]

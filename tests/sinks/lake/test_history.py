@@ -9,14 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.sinks.conftest import SEEDS, Place, column, iceberg_first
+from tests.sinks.conftest import SEEDS, Place, both, column, iceberg_first
 
 from penstock.errors import TableError
 from penstock.model.history import History
 from penstock.model.schema import Column, TableSchema
 from penstock.sinks.base import ChangeSink, Ours, TableSink, VersionSink
 from penstock.sinks.lake.history import HistorySink
-from penstock.sinks.rows import Rows
+from penstock.sinks.rows import Newer, Rows
 
 Make = Callable[..., Place]
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -32,9 +32,11 @@ def at(sequence: int) -> datetime:
 
 
 class Kept:
-    """A target with history, and what should be in it."""
+    """A target with history, and what should be in it. `directly`: a Spark job that needs the DataFrame of
+    changes fails."""
 
-    def __init__(self, it: Place) -> None:
+    def __init__(self, it: Place, *, directly: bool = False) -> None:
+        self.directly = directly
         self.it = it
         self.sink = HistorySink(it.sink, History({"shop.*": "scd2"}))
         self.expected: list[Version] = []
@@ -80,6 +82,11 @@ class Kept:
         own = [("_change_type", pa.string()), ("_sequence", pa.int64()),
                ("_commit_timestamp", pa.timestamp("us", "UTC"))]  # fmt: skip
         fields = [*self.it.arrow, *[pa.field(*one) for one in own]]
+        if self.directly:
+            arrays = [pa.array([one[place] for one in changes], field.type)
+                      for place, field in enumerate(fields)]  # fmt: skip
+            batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+            return Rows(_never, Newer(driver_side=lambda: iter([batch])))
         struct = StructType([StructField(one.name, spark_type(one)) for one in fields])
         return Rows(self.it.spark.createDataFrame(changes, struct))
 
@@ -109,8 +116,28 @@ class Kept:
         assert now == sorted(one[:3] for one in self.expected if one[5] is None)
 
 
-def kept(place: Make, kind: str = "iceberg") -> Kept:
-    return Kept(place(kind, arrow=ARROW)).create()
+def kept(place: Make, kind: str = "iceberg", *, directly: bool = False, **options: Any) -> Kept:
+    return Kept(place(kind, arrow=ARROW, **options), directly=directly).create()
+
+
+def _never() -> Any:
+    raise AssertionError("a Spark job for this")
+
+
+def at_random(it: Kept, chance: random.Random) -> None:
+    """Changes of an epoch."""
+    keys = [(number, part) for number in range(4) for part in "ab"]
+    for _ in range(chance.randrange(1, 25)):
+        key, name = chance.choice(keys), chance.choice(["x", "y", None])
+        known = it.current()
+        if key not in known:
+            it.insert(*key, name)
+        elif chance.random() < 0.3:
+            it.delete(*known[key][:3])
+        else:
+            moved = chance.choice(keys)
+            new = moved if moved not in known and chance.random() < 0.5 else key
+            it.update(known[key][:3], (*new, name))
 
 
 @iceberg_first
@@ -119,22 +146,52 @@ def test_history_is_that_of_all_changes_in_their_order(place: Make, kind: str, s
     it, chance = kept(place, kind), random.Random(seed)
     assert isinstance(it.sink, VersionSink) and isinstance(it.sink, TableSink)
     assert not isinstance(it.sink, ChangeSink)
-    keys = [(number, part) for number in range(4) for part in "ab"]
     for _ in range(4):
-        for _ in range(chance.randrange(1, 25)):
-            key, name = chance.choice(keys), chance.choice(["x", "y", None])
-            known = it.current()
-            if key not in known:
-                it.insert(*key, name)
-            elif chance.random() < 0.3:
-                it.delete(*known[key][:3])
-            else:
-                moved = chance.choice(keys)
-                new = moved if moved not in known and chance.random() < 0.5 else key
-                it.update(known[key][:3], (*new, name))
+        at_random(it, chance)
         assert it.write()
         it.check()
         assert not it.repeat()
+    it.check()
+
+
+@both
+@pytest.mark.parametrize("seed", SEEDS)
+def test_small_epochs_need_no_spark_job(place: Make, kind: str, seed: int) -> None:
+    it, chance = kept(place, kind, directly=True), random.Random(seed)
+    for epoch in range(6):
+        it.directly = epoch != 3  # a MERGE in between
+        at_random(it, chance)
+        assert it.write()
+        it.check()
+        assert not it.repeat()
+        if epoch == 4:
+            it.sink.compact(it.it.table)
+            it.check()
+
+
+def test_partitioned_versions_need_no_spark_job(place: Make) -> None:
+    config = {"tables": [{"match": "*.*", "partition_by": ["part", "bucket(4, id)"]}]}
+    it, chance = kept(place, directly=True, config=config), random.Random(1)
+    for _ in range(3):
+        at_random(it, chance)
+        assert it.write()
+        it.check()
+
+
+@both
+def test_a_version_keeps_what_the_source_lacks(place: Make, kind: str) -> None:
+    """Somebody has changed the target's row. Its values stay, and not those that the change says it had."""
+    it = kept(place, kind, directly=True)
+    it.insert(1, "a", "x")
+    it.insert(2, "a", "x")
+    it.write()
+    it.it.spark.sql(f"UPDATE {it.it.sink.name(it.it.table)} SET name = 'mine' WHERE id = 1")
+    it.expected[0] = (1, "a", "mine", *it.expected[0][3:])
+    it.change("update_preimage", 1, "a", "x")
+    it.end((1, "a", "mine"), at(it.sequence))
+    it.change("update_postimage", 1, "a", "y")
+    it.expected.append((1, "a", "y", it.sequence, at(it.sequence), None))
+    assert it.write()
     it.check()
 
 

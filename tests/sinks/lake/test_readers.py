@@ -4,6 +4,7 @@ docs/tables.md are made here, and compared with that page."""
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -128,6 +129,84 @@ def test_what_other_programs_read_is_what_the_page_says(place: Make, lake_root: 
     page = PAGE.read_text("utf-8")
     missing = [table for kind in cells if (table := as_table(kind, cells[kind])) not in page]
     assert not missing, "put this into docs/tables.md:\n" + "\n\n".join([*missing, *said])
+
+
+class Source:
+    """Rows as a source has them, and the commits that bring its changes to a target."""
+
+    def __init__(self, it: Place) -> None:
+        self.it = it
+        self.rows: dict[int, tuple[Any, ...]] = {}
+        self.chance = random.Random(5)
+        self.sequence = self.epoch = 0
+        self.next_key = 1
+
+    def commit(self) -> None:
+        """The thirteenth commit is a truncate, and every fifth one is large."""
+        self.epoch += 1
+        commit = self.it.commit(self.epoch)
+        if self.epoch == 13:
+            self.sequence += 1
+            self.it.sink.truncate(self.it.table, commit, sequence=self.sequence)
+            self.rows.clear()
+            return
+        make = newer if self.epoch % 5 == 0 else few
+        self.it.sink.merge(self.it.table, make(self.it, *self.changes()), self.it.key, commit)
+        if self.epoch in (8, 17, 28):
+            self.it.sink.compact(self.it.table)
+
+    def changes(self) -> list[tuple[Any, ...]]:
+        """Inserts, updates, deletes, and rows that get another key."""
+        changed: dict[int, tuple[Any, ...]] = {}
+        for _ in range(12):
+            self.sequence += 1
+            known = [key for key in self.rows if key not in changed]
+            if not known or self.chance.random() < 0.4:
+                self.put(changed, self.next_key)
+                self.next_key += 1
+                continue
+            key, what = self.chance.choice(known), self.chance.random()
+            if what > 0.5:
+                self.put(changed, key)
+                continue
+            changed[key] = (*self.rows.pop(key), True, self.sequence)
+            if what > 0.25:
+                self.put(changed, self.next_key + 1000)
+                self.next_key += 1
+        return list(changed.values())
+
+    def put(self, changed: dict[int, tuple[Any, ...]], key: int) -> None:
+        number = self.sequence
+        row = (key, f"name {number}", date(2026, 1, 1 + number % 28), number % 3)
+        self.rows[key] = row
+        changed[key] = (*row, False, number)
+
+    def expected(self) -> list[tuple[str, ...]]:
+        return [tuple(map(str, self.rows[key])) for key in sorted(self.rows)]
+
+
+@pytest.mark.parametrize(
+    ("live", "refuses"),
+    [(Live("version 3", "iceberg"), {"chdb"}), (Live("with deletion vectors", "delta"), set[str]())],
+    ids=["iceberg", "delta"],
+)
+def test_every_tenth_commit_of_a_live_table_is_what_the_source_had(
+    place: Make, lake_root: Path, live: Live, refuses: set[str]
+) -> None:
+    it = place(live.kind, arrow=COLUMNS).create()
+    source = Source(it)
+    for _ in range(3):
+        for _ in range(10):
+            source.commit()
+        found = {
+            engine: environment.read(engine, live.kind, location(it, live.kind))
+            for engine in ENGINES[live.kind]
+            if engine not in ("spark", *refuses)
+        }
+        found["spark"] = by_another_spark([(live, it)], lake_root)[0]
+        for engine, rows in found.items():
+            read = [row[: len(COLUMNS)] for row in rows] if isinstance(rows, list) else rows
+            assert read == source.expected(), f"{engine} after commit {source.epoch}"
 
 
 def as_table(kind: Kind, rows: list[list[str]]) -> str:

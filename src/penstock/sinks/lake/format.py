@@ -83,10 +83,18 @@ class LakeFormat(Protocol):
         """A session whose SQL statements record the commit in the target, if they change any row."""
 
     def commit_small(
-        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
+        self,
+        table: TableId,
+        target: Any,
+        rows: Rows,
+        key: tuple[str, ...],
+        commit: Commit,
+        *,
+        versions: bool = False,
     ) -> bool:
         """Adds few rows without a Spark job. They replace the rows of the target that have the same `key`;
-        with an empty key, nothing is replaced."""
+        with an empty key, nothing is replaced. `versions`: the rows are changes, and the target keeps
+        versions (`HistorySink`)."""
 
     def append_files(self, table: TableId, target: Any, rows: Rows, commit: Commit) -> bool:
         """Adds rows as data files that Spark's tasks write themselves."""

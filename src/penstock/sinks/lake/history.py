@@ -7,9 +7,10 @@ To its callers, such a target is a copy of its table, of which this sink wants e
 `_valid_from`, `_valid_to` and `_is_current`. At most one version of a key is current. It is the row that the
 source has. A version ends when the next one of its key begins, or when the row is deleted.
 
-**One MERGE for each write.** It closes the current versions of the keys that have changes, and adds the
-versions that the changes begin; in the same commit it records the write. So a reader never sees a key
-without a current version between two of them, and a write that is repeated changes nothing.
+**One commit for each write**, by a MERGE, or for small epochs by the key index (`versions.py`). It closes
+the current versions of the keys that have changes, adds the versions that the changes begin, and records the
+write. So a reader never sees a key without a current version between two of them, and a write that is
+repeated changes nothing.
 
 **Changes that the target has already** are left out: those of a key whose newest version is as new. That
 happens while a table catches up.
@@ -203,7 +204,7 @@ class HistorySink:
                 with shared_view(found) as made:
                     session.sql(_merge_sql(target, made, key, found.columns))
 
-        return self._lake.write_by_sql(table, commit, write)
+        return self._lake.write_versions(table, rows, key, commit, write)
 
 
 def versions(changes: DataFrame, target: DataFrame, key: tuple[str, ...]) -> DataFrame:

@@ -305,14 +305,36 @@ class LakeSink:
             form.change_columns(table, present, changed, computed, commit, properties or {})
         return True
 
-    def write_by_sql(self, table: TableId, commit: Commit, run: Callable[[SparkSession, str], None]) -> bool:
-        """Lets `run` execute one statement. It gets a session, and the name of the target for writes."""
-        if self._target_unless_recorded(table, commit) is None:
+    def write_by_sql(
+        self,
+        table: TableId,
+        commit: Commit,
+        run: Callable[[SparkSession, str], None],
+        *,
+        directly: Callable[[Any], bool] = lambda target: False,
+    ) -> bool:
+        """Lets `run` execute one statement. It gets a session, and the name of the target for writes.
+        `directly`: does the same without a statement, or returns False."""
+        if (target := self._target_unless_recorded(table, commit)) is None:
             return False
+        if directly(target):
+            return True
         with self.format.exclusive(table), self.format.session(table, commit) as session:
             run(session, self.format.name_for_writes(table))
         self.format.record(table, commit)
         return True
+
+    def write_versions(
+        self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit,
+        run: Callable[[SparkSession, str], None],
+    ) -> bool:  # fmt: skip
+        """Writes changes to a target that keeps versions. `run` does it by one statement: see
+        `write_by_sql`."""
+
+        def directly(target: Any) -> bool:
+            return self.format.commit_small(table, target, rows, key, commit, versions=True)
+
+        return self.write_by_sql(table, commit, run, directly=directly)
 
     # what shards need to know of their shared target -------------------------------------------------------
 

@@ -46,6 +46,12 @@ def whole(it: Place) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, found), key=str)
 
 
+def live(it: Place) -> set[str]:
+    """The data files of the newest snapshot."""
+    found = it.spark.sql(f"SELECT file_path FROM {iceberg(it).name(it.table)}.data_files")
+    return {row[0] for row in found.collect()}
+
+
 Write = Callable[..., None]
 
 
@@ -238,6 +244,21 @@ def test_files_of_which_no_row_is_left_go(place: Make) -> None:
     it.sink.merge(it.table, few(it, (1, "a", True, 9)), it.key, it.commit(9))
     assert packed(it)
     assert file_sizes(target(it)) == [] and it.rows() == []
+
+
+@pytest.mark.parametrize(("replaced", "anew"), [(1, False), (2, True), (10, True)])
+def test_a_file_of_which_many_rows_are_deleted_is_written_anew(
+    place: Make, replaced: int, anew: bool
+) -> None:
+    it = place("iceberg").create()
+    it.sink.append(it.table, few(it, *[(n, "a", False, 1) for n in range(10)]), it.commit(1))
+    old = live(it)
+    small(it, 2, *[(n, "b", False, 2) for n in range(replaced)])
+    before = whole(it)
+    iceberg(it)._maintenance.maintain(it.table)
+    assert whole(it) == before
+    assert old.isdisjoint(live(it)) == anew
+    assert summary(it)["total-position-deletes"] == ("0" if anew else str(replaced))
 
 
 def test_so_much_at_a_time(place: Make, monkeypatch: pytest.MonkeyPatch) -> None:

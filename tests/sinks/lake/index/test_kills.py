@@ -13,7 +13,10 @@ from tests.sinks.conformance.kills import calls_of, killed_at
 from tests.sinks.conftest import Place
 from tests.sinks.lake.iceberg.test_small_commit import few
 from tests.sinks.lake.test_file_merge import newer
+from tests.sinks.lake.test_history import Kept, kept
 
+from penstock.model.history import History
+from penstock.sinks.lake.history import HistorySink
 from penstock.sinks.lake.index import replaced
 
 Make = Callable[..., Place]
@@ -90,4 +93,52 @@ def test_a_commit_by_the_index_that_was_killed_is_done_once(
                          again.commit(4))  # fmt: skip
         left = [row for row in EXPECTED if row[0] not in (7, 12)]
         assert again.rows() == sorted([*left, (7, "d", 4)]), f"after a kill at {part}"
+        again.sink.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        ("iceberg", FEW),
+        *[
+            pytest.param(kind, MANY, id=f"{kind}-many", marks=pytest.mark.slow)
+            for kind in ("iceberg", "delta")
+        ],
+    ],
+)
+def test_versions_that_were_killed_are_written_once(
+    place: Make, kind: str, parts: tuple[float, ...], tmp_path: Path
+) -> None:
+    def begun_versions(directory: Path) -> Kept:
+        it = kept(place, kind, directly=True)
+        with_index(it.it, directory)
+        for number in range(10):
+            it.insert(number, "a", "x")
+        assert it.write()
+        it.update((1, "a", "x"), (1, "a", "y"))
+        assert it.write()
+        it.it.sink.format._indexes.known(it.it.table).index.save()
+        it.update((1, "a", "y"), (1, "b", "y"))
+        it.delete(2, "a", "x")
+        it.insert(2, "a", "z")
+        it.update((3, "a", "x"), (3, "a", "z"))
+        return it
+
+    it = begun_versions(tmp_path / "first")
+    calls = calls_of(it.write)
+    it.check()
+    it.it.sink.close()
+    for number, part in enumerate(parts):
+        it = begun_versions(tmp_path / str(number))
+        killed_at(1 + int(part * calls), it.write)
+        buried(it.it)
+        again = with_index(replace(it.it), tmp_path / str(number))
+        it.it, it.sink = again, HistorySink(again.sink, History({"shop.*": "scd2"}))
+        it.repeat()
+        it.check()
+        assert not it.repeat(), "it is recorded"
+        it.update((1, "b", "y"), (1, "b", "x"))
+        it.delete(2, "a", "z")
+        assert it.write()
+        it.check()
         again.sink.close()

@@ -61,7 +61,7 @@ def test_only_rows_with_the_key_itself_are_taken(
     index: Any = BadHash()
     batches = [batch(*keys[:1]), batch(*keys[1:])]
     found = live_rows(index, batches, FILES, lambda one: BitMap64(deleted.get(one, [])), read)
-    assert {location: list(rows) for location, rows in found.items()} == expected
+    assert {location: sorted(one.rows) for location, one in found.items()} == expected
 
 
 def test_of_equal_keys_in_several_rows_all_are_taken() -> None:

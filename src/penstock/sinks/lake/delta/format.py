@@ -220,11 +220,12 @@ class DeltaFormat:
         return self._sessions.lend(options)
 
     def commit_small(
-        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
-    ) -> bool:
+        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit, *,
+        versions: bool = False,
+    ) -> bool:  # fmt: skip
         if not key or not self._indexes.enabled:
             return False  # `append_files` and `merge_files` need no Spark job for few rows, either
-        if not self._small.write(table, target, rows, key, commit):
+        if not self._small.write(table, target, rows, key, commit, versions):
             return False
         self._count_commit(table)
         return True

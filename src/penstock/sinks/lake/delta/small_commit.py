@@ -21,6 +21,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from penstock.failures.messages import one_sentence
+from penstock.model.history import IS_CURRENT
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit
 from penstock.sinks.files import FileWriter, with_keys
@@ -34,10 +35,11 @@ from penstock.sinks.lake.delta.files import (
     key_writer,
     takes_vectors,
 )
-from penstock.sinks.lake.delta.live import File, Live, LiveFiles, table_keys
-from penstock.sinks.lake.delta.mark_rows import Changes, mark_rows
+from penstock.sinks.lake.delta.live import File, KeyReader, Live, LiveFiles, table_keys
+from penstock.sinks.lake.delta.mark_rows import mark_rows
 from penstock.sinks.lake.index.tables import Indexes, Marked, TableKeys
 from penstock.sinks.lake.lookup import Unsearchable
+from penstock.sinks.lake.versions import Versions
 from penstock.sinks.refusals import is_recorded, refuse_replaced
 from penstock.sinks.rows import Rows
 from penstock.store.files import Folder, remove_quietly
@@ -58,6 +60,7 @@ class _New:
     keys: Sequence[pa.RecordBatch]
     commit: Commit
     late: LateFiles
+    locations: Sequence[str]
 
     def stored(self) -> list[File]:
         return [File.of(action["add"], self.folder) for action in self.files]
@@ -94,24 +97,39 @@ class SmallCommits:
         self._indexes = indexes
         self._load_newest = load
 
-    def write(self, table: TableId, snapshot: Any, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
+    def write(
+        self, table: TableId, snapshot: Any, rows: Rows, key: tuple[str, ...], commit: Commit, versions: bool
+    ) -> bool:
         """Replaces the target's rows that have the same keys as these, in the layout `latest`. False, with
-        nothing done: the table or these rows need another way."""
+        nothing done: the table or these rows need another way. `versions`: the rows are changes, and the
+        target keeps versions."""
         if rows.driver_side is None or not takes_vectors(snapshot):
             return False
         writer = file_writer(self._spark, self._access, snapshot)
-        keys = None if writer is None else key_writer(writer, _with_shard(key, rows))
+        used = (*key, IS_CURRENT) if versions else _with_shard(key, rows)
+        keys = None if writer is None else key_writer(writer, used)
         if writer is None or keys is None:
+            return False
+        changes = Versions.of(rows.driver_side(), key, writer.row_fields) if versions else None
+        if versions and changes is None:
             return False
         index = table_keys(self._indexes, table, keys)
         one = _Table(table, index, writer.folder, generation(snapshot))
-        if not index.changing.acquire(blocking=False):
-            index.changing.acquire()
-            snapshot = self._load(one)  # what was waited for has changed it
+        with self._held(one, snapshot) as newest:
+            if changes is not None:
+                return self._replace_versions(one, newest, changes, writer, keys, commit)
+            return self._replace(one, newest, rows.driver_side, writer, keys, commit)
+
+    @contextmanager
+    def _held(self, table: _Table, snapshot: Any) -> Iterator[Any]:
+        """Keeps out other changes of this process. Yields the target, loaded again if it may have changed."""
+        if not table.index.changing.acquire(blocking=False):
+            table.index.changing.acquire()
+            snapshot = self._load(table)
         try:
-            return self._replace(one, snapshot, rows.driver_side, writer, keys, commit)
+            yield snapshot
         finally:
-            index.changing.release()
+            table.index.changing.release()
 
     def _replace(
         self,
@@ -127,48 +145,104 @@ class SmallCommits:
             return False
         locations: list[str] = []
         with _removed_if_refused(table.folder, locations), LateFiles(table.folder.files) as late:
-            writer = writer.late(late)
-            written = with_keys(writer, keys, rows())
-            if written is None:
+            new = self._written(table.index, snapshot, writer.late(late), keys, rows(), commit, late)
+            if new is None:
                 return False  # a zero date arrives as NULL, and two NULLs may be different dates
-            locations += [file.location for file in written.files]
-            clustered = clustering(self._spark, snapshot)
-            files = [added(file, writer, clustered) for file in written.files]
-            named = [keys.in_fields(batch) for batch in written.all_keys(keys)]
-            new = _New(writer.folder, files, named, commit, late)
-            known = written.by_file(keys)
-            if not known:
-                late.settle()
-            stored = new.stored()
-            table.index.add(stored, {one.location: known[one.path] for one in stored if one.path in known})
+            locations += new.locations
             while ready is not None:
                 try:
                     marked = table.index.rows_of(new.keys, ready[1])
                 except (Unsearchable, OSError) as why:
                     log.info("%s: it has no key index now: %s", table.name, one_sentence(why))
                     break
-                changes = mark_rows(new.folder, ready[1].files, [one.found for one in marked])
                 try:
-                    with _removed_if_refused(new.folder, changes.written):
-                        self._commit(table.index, *ready, new, changes, marked)
+                    self._commit(table.index, *ready, new, marked)
                     return True
                 except Py4JJavaError as error:
                     ready = self._once_more(table, ready, commit, error)
         remove_quietly(table.folder.files, locations)
         return False
 
-    def _commit(
+    def _written(
         self,
         index: TableKeys[LiveFiles],
         snapshot: Any,
-        live: Live,
-        new: _New,
-        changes: Changes,
+        writer: FileWriter,
+        keys: FileWriter,
+        rows: Iterable[pa.RecordBatch],
+        commit: Commit,
+        late: LateFiles,
+    ) -> _New | None:
+        """Writes the rows, and adds them to the index. They replace those with the same keys. None: a key is
+        NULL."""
+        written = with_keys(writer, keys, rows)
+        if written is None:
+            return None
+        clustered = clustering(self._spark, snapshot)
+        files = [added(file, writer, clustered) for file in written.files]
+        named = [keys.in_fields(batch) for batch in written.all_keys(keys)]
+        new = _New(writer.folder, files, named, commit, late, [file.location for file in written.files])
+        known = written.by_file(keys)
+        if not known:
+            late.settle()
+        stored = new.stored()
+        index.add(stored, {one.location: known[one.path] for one in stored if one.path in known})
+        return new
+
+    def _replace_versions(
+        self,
+        table: _Table,
+        snapshot: Any,
+        changes: Versions,
+        writer: FileWriter,
+        keys: FileWriter,
+        commit: Commit,
+    ) -> bool:
+        ready = self._ready(table, snapshot)
+        while ready is not None:
+            try:
+                found = table.index.matches([changes.keys(keys.row_fields)], ready[1])
+                reader = KeyReader(writer.row_fields, writer.folder.files)
+                present = table.index.read(reader, found, ready[1])
+            except (Unsearchable, OSError) as why:
+                log.info("%s: Spark writes its versions: %s", table.name, one_sentence(why))
+                return False
+            rows = changes.rows(present, [one.keys for one in found.values()])
+            marked = table.index.marked(found, ready[1])
+            try:
+                self._add_versions(ready, table.index, rows, marked, writer, keys, commit)
+                return True
+            except Py4JJavaError as error:
+                ready = self._once_more(table, ready, commit, error)
+        return False
+
+    def _add_versions(
+        self,
+        ready: Ready,
+        index: TableKeys[LiveFiles],
+        rows: Iterable[pa.RecordBatch],
         marked: Sequence[Marked],
+        writer: FileWriter,
+        keys: FileWriter,
+        commit: Commit,
     ) -> None:
+        snapshot, live = ready
+        files = writer.folder.files
+        locations: list[str] = []
+        with _removed_if_refused(writer.folder, locations), LateFiles(files) as late:
+            new = self._written(index, snapshot, writer.late(late), keys, rows, commit, late)
+            assert new is not None, "no key is NULL"
+            locations += new.locations
+            self._commit(index, snapshot, live, new, marked)
+
+    def _commit(
+        self, index: TableKeys[LiveFiles], snapshot: Any, live: Live, new: _New, marked: Sequence[Marked]
+    ) -> None:
+        changes = mark_rows(new.folder, live.files, [one.found for one in marked])
         actions = [*changes.actions, *new.files]
-        new.late.settle()
-        version = self._commits.write(snapshot, new.commit, actions, reads=True)
+        with _removed_if_refused(new.folder, changes.written):
+            new.late.settle()
+            version = self._commits.write(snapshot, new.commit, actions, reads=True)
         if version == live.version + 1:  # nothing else was committed in between
             after = live.after(version, [*changes.changed, *new.stored()], changes.removed)
             index.live.committed(after)

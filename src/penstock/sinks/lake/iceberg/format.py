@@ -260,9 +260,10 @@ class IcebergFormat:
         return self._sessions.lend({f"spark.sql.iceberg.snapshot-property.{COMMIT}": str(commit)})
 
     def commit_small(
-        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit
-    ) -> bool:
-        if not self._indexes.enabled or not self._small.write(table, target, rows, key, commit):
+        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit, *,
+        versions: bool = False,
+    ) -> bool:  # fmt: skip
+        if not self._indexes.enabled or not self._small.write(table, target, rows, key, commit, versions):
             return False
         self._maintenance.count_commit(table, small=True)
         return True

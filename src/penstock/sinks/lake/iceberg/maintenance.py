@@ -42,8 +42,13 @@ SHARE = 0.25
 """The share of time that may be spent on one table."""
 MIB = 1024**2
 TIERS = (Tier(4 * MIB, 16 * MIB, 64), Tier(64 * MIB, 256 * MIB, 16))
-ALL_SMALL = Tier(64 * MIB, 256 * MIB, 2)
+WORN_TOTAL, WORN_SHARE = 0.1, 0.2
+"""If this share of a table's rows is deleted, data files are written anew of which the second share is. Else,
+files that are not small would stay forever, and each commit would write their vectors, which grow. To copy
+five rows for each one that is gone takes a hundredth of the CPU time of a small commit's change."""
 UNLIMITED = 2**62
+WORN = Tier(UNLIMITED, 256 * MIB, 1, WORN_SHARE)
+ALL_SMALL = Tier(64 * MIB, 256 * MIB, 2)
 
 
 @dataclass
@@ -167,15 +172,27 @@ class Maintenance:
     def _pack(self, table: TableId, target: Any) -> None:
         sizes = sizes_by_partition(self._classes, target)
         for tier in TIERS:
-            if all(sum(size < tier.below for size in some) < tier.count for some in sizes):
-                continue
-            try:
-                done = pack(self._spark, self._classes, target, tier, self.stream(table))
-            except Unsearchable:
-                done = False
-            if not done:
-                rewrite(self._spark, target, options(tier))
-            return
+            if any(sum(size < tier.below for size in some) >= tier.count for some in sizes):
+                if not self._packed(table, target, tier):
+                    rewrite(self._spark, target, options(tier))
+                target = self.load(table)
+                break
+        if deleted_share(target) >= WORN_TOTAL:
+            self._packed(table, target, WORN)
+
+    def _packed(self, table: TableId, target: Any, tier: Tier) -> bool:
+        try:
+            return pack(self._spark, self._classes, target, tier, self.stream(table))
+        except Unsearchable:
+            return False
+
+
+def deleted_share(target: Any) -> float:
+    """The share of the rows in the data files that is deleted."""
+    snapshot = target.currentSnapshot()
+    summary = {} if snapshot is None else snapshot.summary()
+    rows, gone = (int(summary.get(f"total-{name}") or 0) for name in ("records", "position-deletes"))
+    return gone / rows if rows else 0.0
 
 
 def options(tier: Tier) -> dict[str, str]:

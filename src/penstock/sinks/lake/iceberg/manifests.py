@@ -100,6 +100,11 @@ class Deletes:
     equality: Sequence[Content]
     vectors: Mapping[str, Sequence[Content]]
 
+    def rows(self, location: str) -> int:
+        """How many rows of a data file the vectors delete. Two files of position deletes may have the same
+        ones."""
+        return sum(one.rows for one in self.vectors.get(location, ()))
+
     def vector(self, location: str) -> Deleted | None:
         several = self.vectors.get(location)
         if several is None:

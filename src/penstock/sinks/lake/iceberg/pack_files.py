@@ -54,11 +54,12 @@ TRIES_MAX = 10
 @dataclass(frozen=True)
 class Tier:
     """If there are `count` files smaller than `below` bytes, they are merged into files of about `aim`
-    bytes."""
+    bytes. `deleted`: only those of whose rows at least this share is deleted."""
 
     below: int
     aim: int
     count: int
+    deleted: float = 0.0
 
 
 def pack(spark: SparkSession, classes: Classes, target: Any, tier: Tier, stream: Stream) -> bool:
@@ -69,7 +70,12 @@ def pack(spark: SparkSession, classes: Classes, target: Any, tier: Tier, stream:
     snapshot, writer = target.currentSnapshot(), file_writer(classes, target)
     if snapshot is None or writer is None or {*LINEAGE.names} & {*writer.fields.names}:
         return False
-    small = by_partition(file for file in data_files(classes, target, snapshot) if file.size < tier.below)
+    present = deletes(classes, target, snapshot)
+    small = by_partition(
+        file
+        for file in data_files(classes, target, snapshot)
+        if file.size < tier.below and present.rows(file.location) >= tier.deleted * file.rows
+    )
     groups = {partition: files for partition, files in small.items() if len(files) >= tier.count}
     if any(spec != target.spec().specId() for spec, _ in groups):
         return False  # Spark moves the rows of these files to the present partitions
@@ -79,7 +85,6 @@ def pack(spark: SparkSession, classes: Classes, target: Any, tier: Tier, stream:
     bins = list(_all_bins(groups.values(), reader, tier))
     if not bins:
         return False
-    present = deletes(classes, target, snapshot)
     reader = replace(reader, deleted=_deleted(spark, files, [file for one in bins for file in one], present))
     writer = replace(writer, fields=pa.schema([*writer.fields, *lineage]), layout=None)
     moves: list[Move] = []
@@ -118,9 +123,10 @@ def _all_bins(groups: Iterable[Sequence[Content]], reader: Reader, tier: Tier) -
     total = 0
     for group in groups:
         for one in _bins([file for file in group if reader.reads(file)], tier):
-            total += sum(file.size for file in one)
-            if total > INPUT_BYTES_MAX:
+            size = sum(file.size for file in one)
+            if total and total + size > INPUT_BYTES_MAX:
                 return
+            total += size
             yield one
 
 
@@ -131,13 +137,13 @@ def _bins(files: Sequence[Content], tier: Tier) -> Iterator[Sequence[Content]]:
     total = 0
     for file in sorted(files, key=lambda file: file.sequence):
         total += file.size
-        if total > INPUT_BYTES_MAX:
+        if total > INPUT_BYTES_MAX and total > file.size:
             break
         taken.append(file)
         if sum(one.size for one in taken) >= tier.aim:
             yield taken
             taken = []
-    if len(taken) >= max(2, tier.count // 2):
+    if len(taken) >= min(tier.count, max(2, tier.count // 2)):
         yield taken
 
 

@@ -11,7 +11,8 @@ looked up in its new version, and the commit is tried again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 
 from penstock.failures.messages import one_sentence
+from penstock.model.history import IS_CURRENT
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit
 from penstock.sinks.files import FileWriter, WrittenFile, with_keys
@@ -31,13 +33,16 @@ from penstock.sinks.lake.iceberg.files import (
     is_refused,
     key_writer,
     removed_if_refused,
+    schema_fields,
 )
 from penstock.sinks.lake.iceberg.live import Live, LiveFiles, table_keys
 from penstock.sinks.lake.iceberg.maintenance import Maintenance
 from penstock.sinks.lake.iceberg.manifests import Content
 from penstock.sinks.lake.iceberg.mark_rows import Marks, Placed, add_vectors
+from penstock.sinks.lake.iceberg.row_reader import Reader
 from penstock.sinks.lake.index.tables import Indexes, Marked, TableKeys
 from penstock.sinks.lake.lookup import Unsearchable
+from penstock.sinks.lake.versions import Versions
 from penstock.sinks.refusals import is_recorded, refuse_replaced
 from penstock.sinks.rows import Rows
 from penstock.store.files import remove_quietly
@@ -83,9 +88,12 @@ class SmallCommits:
         self._indexes = indexes
         self._maintenance = maintenance
 
-    def write(self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
+    def write(
+        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit, versions: bool
+    ) -> bool:
         """Replaces the target's rows that have the same keys as these, in the layout `latest`. `key` empty:
-        nothing is replaced. False, with nothing done: the table or these rows need Spark."""
+        nothing is replaced. False, with nothing done: the table or these rows need Spark. `versions`: the
+        rows are changes, and the target keeps versions."""
         if rows.driver_side is None or self._classes.format_version(target) < 2:
             return False
         writer = file_writer(self._classes, target)
@@ -93,21 +101,32 @@ class SmallCommits:
             return False
         if rows.shard is not None and key:
             key = (*key, rows.shard.column)
-        keys = key_writer(writer, key)
+        keys = key_writer(writer, (*key, IS_CURRENT) if versions else key)
         if keys is None:
+            return False
+        changes = Versions.of(rows.driver_side(), key, writer.row_fields) if versions else None
+        if versions and changes is None:
             return False
         if not key:
             self._append(table, target, rows.driver_side, writer, commit)
             return True
         index = table_keys(self._indexes, self._classes, table, target, keys)
         one = _Table(table, index, generation(target))
-        if not index.changing.acquire(blocking=False):
-            index.changing.acquire()
-            target = self._load(one)  # what was waited for has changed it
+        with self._held(one, target) as newest:
+            if changes is not None:
+                return self._replace_versions(one, newest, changes, writer, keys, commit)
+            return self._replace(one, newest, rows.driver_side, writer, keys, commit)
+
+    @contextmanager
+    def _held(self, table: _Table, target: Any) -> Iterator[Any]:
+        """Keeps out other changes of this process. Yields the target, loaded again if it may have changed."""
+        if not table.index.changing.acquire(blocking=False):
+            table.index.changing.acquire()
+            target = self._load(table)
         try:
-            return self._replace(one, target, rows.driver_side, writer, keys, commit)
+            yield target
         finally:
-            index.changing.release()
+            table.index.changing.release()
 
     def _append(
         self,
@@ -152,17 +171,10 @@ class SmallCommits:
         locations: list[str] = []
         files = writer.folder.files
         with removed_if_refused(files, locations), LateFiles(files) as late:
-            writer = writer.late(late)
-            written = with_keys(writer, keys, rows())
-            if written is None:
+            new = self._written(index, target, writer.late(late), keys, rows(), commit, late)
+            if new is None:
                 return False  # a zero date arrives as NULL, and two NULLs may be different dates
-            locations += [file.location for file in written.files]
-            named = [keys.in_fields(batch) for batch in written.all_keys(keys)]
-            new = _New(writer, written.files, named, commit, late)
-            known = written.by_file(keys)
-            if not known:
-                late.settle()
-            index.add(_described(target, new), known)
+            locations += _locations(new)
             while ready is not None:
                 try:
                     marked = index.rows_of(new.keys, ready[1])
@@ -176,6 +188,80 @@ class SmallCommits:
                     ready = self._once_more(table, ready, commit, error)
         remove_quietly(files, locations)
         return False
+
+    def _written(
+        self,
+        index: TableKeys[LiveFiles],
+        target: Any,
+        writer: FileWriter,
+        keys: FileWriter,
+        rows: Iterable[pa.RecordBatch],
+        commit: Commit,
+        late: LateFiles,
+    ) -> _New | None:
+        """Writes the rows, and adds them to the index. They replace those with the same keys. None: a key is
+        NULL."""
+        written = with_keys(writer, keys, rows)
+        if written is None:
+            return None
+        named = [keys.in_fields(batch) for batch in written.all_keys(keys)]
+        new = _New(writer, written.files, named, commit, late)
+        known = written.by_file(keys)
+        if not known:
+            late.settle()
+        index.add(_described(target, new), known)
+        return new
+
+    def _replace_versions(
+        self,
+        table: _Table,
+        target: Any,
+        changes: Versions,
+        writer: FileWriter,
+        keys: FileWriter,
+        commit: Commit,
+    ) -> bool:
+        ready = self._ready(table, target)
+        while ready is not None:
+            try:
+                found = table.index.matches([changes.keys(keys.row_fields)], ready[1])
+                reader = self._reader(ready[0], writer)
+                present = table.index.read(reader, found, ready[1])
+            except (Unsearchable, OSError) as why:
+                log.info("%s: Spark writes its versions: %s", table.name, one_sentence(why))
+                return False
+            rows = changes.rows(present, [one.keys for one in found.values()])
+            marked = table.index.marked(found, ready[1])
+            try:
+                self._add_versions(ready, table.index, rows, marked, writer, keys, commit)
+                return True
+            except Py4JJavaError as error:
+                ready = self._once_more(table, ready, commit, error)
+        return False
+
+    def _reader(self, target: Any, writer: FileWriter) -> Reader:
+        """Reads all columns of rows."""
+        columns = schema_fields(self._classes, target)
+        return Reader.of(columns, writer.fields, writer.folder.files, pa.schema([]))
+
+    def _add_versions(
+        self,
+        ready: Ready,
+        index: TableKeys[LiveFiles],
+        rows: Iterable[pa.RecordBatch],
+        marked: Sequence[Marked],
+        writer: FileWriter,
+        keys: FileWriter,
+        commit: Commit,
+    ) -> None:
+        target, live = ready
+        files = writer.folder.files
+        locations: list[str] = []
+        with removed_if_refused(files, locations), LateFiles(files) as late:
+            new = self._written(index, target, writer.late(late), keys, rows, commit, late)
+            assert new is not None, "no key is NULL"
+            locations += _locations(new)
+            self._add(target, live, new, index, marked)
 
     def _once_more(self, table: _Table, before: Ready, commit: Commit, error: Py4JJavaError) -> Ready | None:
         """The target, whose change by somebody else has made a commit impossible, and its files. None: the

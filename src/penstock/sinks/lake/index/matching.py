@@ -30,7 +30,7 @@ def live_rows(
     live: Mapping[str, object],
     deleted: DeletedRows,
     read: Read,
-) -> dict[str, BitMap64]:
+) -> dict[str, Matches]:
     """The rows that have one of these keys and are not deleted, by the location of their data file."""
     found = {
         location: left
@@ -39,7 +39,7 @@ def live_rows(
     }
     if found:
         found = _without_others(found, keys, read)
-    return {location: BitMap64(one.rows.tolist()) for location, one in found.items()}
+    return found
 
 
 def _not_deleted(matches: Matches, deleted: BitMap64) -> Matches:
@@ -63,14 +63,14 @@ def _without_others(
         left = ~np.isin(matches.keys, doubtful)
         places = np.flatnonzero(~left)
         if len(places):
-            rows = _rows(read(location), matches.rows[places])
+            rows = rows_at(read(location), matches.rows[places])
             left[places] = _equal(rows, table.take(pa.array(matches.keys[places])))
         if left.any():
             right[location] = Matches(matches.keys[left], matches.rows[left])
     return right
 
 
-def _rows(batches: Iterable[pa.RecordBatch], rows: np.ndarray) -> pa.Table:
+def rows_at(batches: Iterable[pa.RecordBatch], rows: np.ndarray) -> pa.Table:
     """These rows, in this order."""
     order = np.argsort(rows, kind="stable")
     wanted, parts, start = rows[order], [], 0

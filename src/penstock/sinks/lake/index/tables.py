@@ -23,9 +23,9 @@ from penstock.disk.lock import FileLock, take
 from penstock.failures.messages import one_sentence
 from penstock.model.schema import TableId
 from penstock.sinks.lake.index.deleted import DeletedRows
-from penstock.sinks.lake.index.matching import live_rows
+from penstock.sinks.lake.index.matching import live_rows, rows_at
 from penstock.sinks.lake.index.place import INDEX_DIRECTORY
-from penstock.sinks.lake.index.table_index import DamagedRun, Indexed, TableIndex, described
+from penstock.sinks.lake.index.table_index import DamagedRun, Indexed, Matches, TableIndex, described
 from penstock.sinks.lake.lookup import LOCAL_ROWS_MAX, Found, Unsearchable
 from penstock.sinks.lake.scratch import make_directory
 from penstock.sinks.lake.vectors import Deleted
@@ -272,6 +272,10 @@ class TableKeys(Generic[L]):
     def rows_of(self, keys: Sequence[pa.RecordBatch], live: Live) -> list[Marked]:
         """The rows that have these keys, in the types of the index's columns, in the files of `live`, which
         the index covers. Raises `Unsearchable`, and `OSError` if the disk fails."""
+        return self.marked(self.matches(keys, live), live)
+
+    def matches(self, keys: Sequence[pa.RecordBatch], live: Live) -> dict[str, Matches]:
+        """The same rows by the location of their data file, each with the number of its key."""
 
         def read(location: str) -> Iterable[pa.RecordBatch]:
             assert self.reader is not None
@@ -279,17 +283,30 @@ class TableKeys(Generic[L]):
 
         while True:
             try:
-                found = live_rows(self.index, keys, live.files, partial(self.deleted_rows, live), read)
-                break
+                return live_rows(self.index, keys, live.files, partial(self.deleted_rows, live), read)
             except DamagedRun as why:
                 log.warning("A part of a key index is read again: %s", why)
                 if not self.is_ready(live):
                     raise Unsearchable("its key index is built again") from why
+
+    def marked(self, found: Mapping[str, Matches], live: Live) -> list[Marked]:
+        """These rows and those that are deleted already, of each data file."""
         marked = []
-        for location, rows in found.items():
-            rows |= self.deleted_rows(live, location)  # `rows` is a new bitmap
+        for location, matches in found.items():
+            rows = BitMap64(matches.rows.tolist())
+            rows |= self.deleted_rows(live, location)
             marked.append(Marked(location, rows, rows.serialize()))
         return marked
+
+    def read(self, reader: KeyReader, found: Mapping[str, Matches], live: Live) -> dict[str, pa.Table]:
+        """These rows, by the location of their data file. `reader`: of their columns. Raises
+        `Unsearchable`."""
+        files: list[Stored] = [live.files[location] for location in found]
+        if sum(file.rows for file in files) > LOCAL_ROWS_MAX:
+            raise Unsearchable("too many rows have to be read for it")
+        if not all(reader.reads(file) for file in files):
+            raise Unsearchable("some of its data files have columns of other types")
+        return {at: rows_at(reader.batches(live.files[at]), one.rows) for at, one in found.items()}
 
 
 @dataclass(frozen=True)
