@@ -98,7 +98,13 @@ class SmallCommits:
         self._load_newest = load
 
     def write(
-        self, table: TableId, snapshot: Any, rows: Rows, key: tuple[str, ...], commit: Commit, versions: bool
+        self,
+        table: TableId,
+        snapshot: Any,
+        rows: Rows,
+        key: tuple[str, ...],
+        commit: Commit,
+        versions: bool = False,
     ) -> bool:
         """Replaces the target's rows that have the same keys as these, in the layout `latest`. False, with
         nothing done: the table or these rows need another way. `versions`: the rows are changes, and the

@@ -89,7 +89,13 @@ class SmallCommits:
         self._maintenance = maintenance
 
     def write(
-        self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit, versions: bool
+        self,
+        table: TableId,
+        target: Any,
+        rows: Rows,
+        key: tuple[str, ...],
+        commit: Commit,
+        versions: bool = False,
     ) -> bool:
         """Replaces the target's rows that have the same keys as these, in the layout `latest`. `key` empty:
         nothing is replaced. False, with nothing done: the table or these rows need Spark. `versions`: the
