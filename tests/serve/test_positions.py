@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -57,6 +58,52 @@ def test_a_file_that_a_power_loss_has_damaged_is_replaced_by_the_safe_one(tmp_pa
             positions.load("example")
     positions.store("example", EARLIER, durable=True)
     assert positions.load("example") == EARLIER
+
+
+def test_in_an_event_loop_what_several_clients_acknowledge_is_one_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[bytes] = []
+
+    def replace_file(path: Path, data: bytes, *, durable: bool) -> None:
+        written.append(data)
+        path.write_bytes(data)
+
+    monkeypatch.setattr("penstock.serve.positions.replace_file", replace_file)
+    positions = in_files(tmp_path)
+
+    async def acknowledge(number: int) -> None:
+        known = {f"client-{number}": Subscribed(Place(Offset(number)))}
+        positions.store("example", known, durable=False)
+        await positions.settled("example")
+        assert in_files(tmp_path).load("example")  # it is stored
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*map(acknowledge, range(50)))
+
+    asyncio.run(all_of_them())
+    assert len(written) == 1 and list(in_files(tmp_path).load("example")) == ["client-49"]
+
+
+def test_a_disk_that_is_full_is_told_and_written_to_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    positions = in_files(tmp_path)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def told() -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr("penstock.serve.positions.replace_file", full)
+            positions.store("example", LATER, durable=False)
+            for _ in range(2):
+                with pytest.raises(OSError, match="space"):
+                    await positions.settled("example")
+        await positions.settled("example")
+
+    asyncio.run(told())
+    assert in_files(tmp_path).load("example") == LATER
 
 
 def test_positions_of_another_log_are_refused(tmp_path: Path) -> None:

@@ -9,13 +9,14 @@ import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.secret import Secret
-from penstock.serve.settings import ServerConfig, UserSection
+from penstock.serve.rates import RequestLimit
+from penstock.serve.settings import ServerConfig, TokenSection, UserSection
 
 ADDRESSES_MAX = 10_000
-"""Addresses whose failed logins are counted, so that many of them do not fill the memory."""
+"""Addresses whose failed logins or requests are counted, so that many of them do not fill the memory."""
 MINUTE_S = 60.0  # what the option's name says
 
 
@@ -28,9 +29,15 @@ class Rights:
     """What somebody may read. `*`: all destinations."""
 
     destinations: frozenset[str]
+    limit: RequestLimit | None = field(default=None, compare=False)
 
     def __contains__(self, destination: str) -> bool:
         return not self.destinations.isdisjoint((destination, "*"))
+
+    def take(self) -> None:
+        """Counts a request. Raises `TooMany`."""
+        if self.limit is not None:
+            self.limit.take()
 
     def of(self, destinations: Iterable[str]) -> list[str]:
         return [one for one in destinations if one in self]
@@ -42,11 +49,14 @@ EVERYTHING = Rights(frozenset("*"))
 class Access:
     def __init__(self, config: ServerConfig) -> None:
         self._users: Mapping[str, UserSection] = config.users
+        self._limits = Limits(config.requests_per_second_max)
         self._tokens: list[tuple[Secret | None, bytes | None, Rights]] = [
-            (one.token, one.digest, Rights(frozenset(one.destinations))) for one in config.tokens.values()
+            (one.token, one.digest, self._rights(f"the token {name}", one))
+            for name, one in config.tokens.items()
         ]
         if config.http_token is not None:
-            self._tokens.append((config.http_token, None, EVERYTHING))
+            everything = Rights(frozenset("*"), self._limits.of("the token `http_token`", None))
+            self._tokens.append((config.http_token, None, everything))
         self._failures = Failures(config.failed_logins_per_minute_max)
 
     @property
@@ -60,7 +70,7 @@ class Access:
     def user(self, name: str, password: bytes, *, seed: bytes, address: str) -> Rights:
         """A user with the password, as it is or scrambled. Raises `Denied`."""
         if not self._users:
-            return EVERYTHING
+            return self.anybody(address)
         self._failures.check(address)
         user = self._users.get(name)
         account = None if user is None else user.account(name)
@@ -70,7 +80,15 @@ class Access:
             if account is not None and not account.reads_scrambled:
                 said += "; the server has a SHA-256 hash of the password, which cannot check a scrambled one"
             raise Denied(said)
-        return Rights(frozenset(user.destinations))
+        return self._rights(f"the user {name}", user)
+
+    def anybody(self, address: str) -> Rights:
+        """The rights of who needs no login."""
+        return Rights(frozenset("*"), self._limits.of(f"the address {address}", None))
+
+    def _rights(self, who: str, section: UserSection | TokenSection) -> Rights:
+        limit = self._limits.of(who, section.requests_per_second_max)
+        return Rights(frozenset(section.destinations), limit)
 
     def bearer(self, token: str, *, address: str) -> Rights:
         """Raises `Denied`."""
@@ -97,6 +115,25 @@ class Access:
                 raise Denied("The header Authorization cannot be read.") from None
             return self.user(name, password.encode(), seed=b"", address=address)
         raise Denied("Send `Authorization: Bearer TOKEN` with a token of the server's file.")
+
+
+class Limits:
+    """The limits of everybody who sends requests."""
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._known: OrderedDict[str, RequestLimit] = OrderedDict()
+
+    def of(self, who: str, per_second: int | None) -> RequestLimit | None:
+        """The limit of somebody, over all connections. `per_second` None: as for all others."""
+        per_second = self._per_second if per_second is None else per_second
+        if not per_second:
+            return None
+        found = self._known.pop(who, None) or RequestLimit(per_second, who)
+        self._known[who] = found
+        while len(self._known) > ADDRESSES_MAX:
+            self._known.popitem(last=False)
+        return found
 
 
 class Failures:

@@ -29,13 +29,14 @@ from pyarrow import flight
 
 from penstock.errors import PenstockError
 from penstock.serve import typed_stream
-from penstock.serve.access import EVERYTHING, Access, Denied
+from penstock.serve.access import Access, Denied
 from penstock.serve.batches import Block
 from penstock.serve.destination import OF_ARROW, OF_FLIGHT, Destination, Destinations
 from penstock.serve.events import READ_BYTES
 from penstock.serve.filters import BadFilter
 from penstock.serve.mysql import StartAt
 from penstock.serve.origin import AnyReader
+from penstock.serve.rates import TooMany
 from penstock.serve.subscription import Refused, Subscription
 
 log = logging.getLogger(__name__)
@@ -156,11 +157,17 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         return [json.dumps(self._call(self._note(destination, action.type, asked))).encode()]
 
     def _rights(self, context: Any) -> Any:
-        if not self._access.needs_login:
-            return EVERYTHING
-        headers = context.get_middleware("headers")
+        address = _host(context.peer())
         try:
-            return self._access.header(headers.authorization, address=_host(context.peer()))
+            if not self._access.needs_login:
+                rights = self._access.anybody(address)
+            else:
+                headers = context.get_middleware("headers")
+                rights = self._access.header(headers.authorization, address=address)
+            rights.take()
+            return rights
+        except TooMany as error:
+            raise flight.FlightUnavailableError(str(error)) from None
         except Denied as error:
             raise flight.FlightUnauthenticatedError(str(error)) from None
 

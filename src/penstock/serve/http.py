@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -26,6 +27,7 @@ from penstock.serve.destination import Destinations
 from penstock.serve.filters import BadFilter
 from penstock.serve.mysql import StartAt
 from penstock.serve.origin import AnyReader
+from penstock.serve.rates import TooMany
 from penstock.serve.subscription import Refused
 
 log = logging.getLogger(__name__)
@@ -41,7 +43,7 @@ WRITE_S = 60.0
 
 _STATUS = {
     200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found",
-    405: "Method Not Allowed",
+    405: "Method Not Allowed", 429: "Too Many Requests",
 }  # fmt: skip
 
 
@@ -103,6 +105,7 @@ class Http:
             if method == "POST":
                 raise _Refusal(405, "Only GET is known here.")
             rights = EVERYTHING if url.path == "/health" else self._rights(headers, address)
+            rights.take()
             document = self._document(url.path, rights)
             if document is not None:
                 await _send(writer, 200, document)
@@ -112,6 +115,8 @@ class Http:
             stream = events.WebSocket(headers, mark) if websocket.wanted(headers) else events.ServerSent(mark)
             changes = self._changes(url.path.split("/")[2], query, headers.get("last-event-id", ""))
             await events.send(changes, stream, reader, writer)
+        except TooMany as error:
+            await _send(writer, 429, {"message": str(error)}, f"Retry-After: {math.ceil(error.retry_s)}\r\n")
         except Forbidden as error:
             await _send(writer, 403, {"message": str(error)})
         except _Refusal as error:
@@ -130,7 +135,7 @@ class Http:
 
     def _rights(self, headers: Mapping[str, str], address: str) -> Rights:
         if not self._access.needs_token:
-            return EVERYTHING
+            return self._access.anybody(address)
         try:
             token = websocket.token(headers) if websocket.wanted(headers) else None
             if token is not None:
@@ -178,10 +183,10 @@ def _parsed(head: bytes) -> tuple[str, str, dict[str, str]]:
     return words[0], words[1], headers
 
 
-async def _send(writer: asyncio.StreamWriter, status: int, document: Any) -> None:
+async def _send(writer: asyncio.StreamWriter, status: int, document: Any, headers: str = "") -> None:
     body = json.dumps(document, ensure_ascii=True).encode()
     head = (
-        f"HTTP/1.1 {status} {_STATUS[status]}\r\nContent-Type: application/json\r\n"
+        f"HTTP/1.1 {status} {_STATUS[status]}\r\nContent-Type: application/json\r\n{headers}"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     )
     writer.write(head.encode() + body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -75,12 +76,20 @@ class InMemory:
 
 class InFiles:
     """`Positions` with two files for each destination, which are replaced as a whole. `NAME.json` is written
-    at each acknowledgement, and may be damaged by a power loss. `NAME.safe.json` is written about once a
-    second, and survives it. `forms`: by destination, how its places are stored."""
+    before anybody is told that an acknowledgement is stored, and may be damaged by a power loss.
+    `NAME.safe.json` is written about once a second, and survives it. `forms`: by destination, how its places
+    are stored.
+
+    In an event loop, `NAME.json` is written at its next turn, so that what several clients acknowledge in one
+    turn is one write."""
 
     def __init__(self, folder: Path, forms: Mapping[str, PlaceForm]) -> None:
         self._folder = folder
         self._forms = forms
+        self._pending: dict[str, Clients] = {}
+        """What is not in `NAME.json` yet."""
+        self._written: asyncio.Future[None] | None = None
+        """Done when that is written."""
 
     def _path(self, destination: str, *, safe: bool = False) -> Path:
         return self._folder / f"destination-{destination}{'.safe' if safe else ''}.json"
@@ -114,6 +123,37 @@ class InFiles:
         return found
 
     def store(self, destination: str, clients: Clients, *, durable: bool) -> None:
+        if durable:
+            replace_file(self._path(destination, safe=True), self._data(destination, clients), durable=True)
+            return
+        self._pending[destination] = clients
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            self._write()
+            return
+        if self._written is None:
+            self._written = loop.create_future()
+            loop.call_soon(self._write_in_loop, self._written)
+
+    def _write(self) -> None:
+        """Raises `OSError`, and writes again the next time."""
+        for destination, clients in list(self._pending.items()):
+            replace_file(self._path(destination), self._data(destination, clients), durable=False)
+            del self._pending[destination]
+
+    def _write_in_loop(self, written: asyncio.Future[None]) -> None:
+        self._written = None
+        try:
+            self._write()
+        except OSError as error:
+            written.set_exception(error)
+            written.exception()  # somebody may wait for it, or nobody
+            log.error("positions cannot be stored: %s", error)
+        else:
+            written.set_result(None)
+
+    def _data(self, destination: str, clients: Clients) -> bytes:
         form = self._forms[destination]
         places = {name: form.stored(one.place) for name, one in clients.items()}
         logs = sorted({log_id for one in places.values() for log_id in one})
@@ -125,14 +165,14 @@ class InFiles:
                 name: {**_fields(places[name]), "filter": one.filter} for name, one in clients.items()
             },
         }
-        data = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-        if durable:
-            replace_file(self._path(destination, safe=True), data, durable=True)
-        else:
-            replace_file(self._path(destination), data, durable=False)
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
     async def settled(self, destination: str) -> None:
-        pass
+        """Also raises `OSError`."""
+        if self._written is None and self._pending:  # it has failed before
+            self._write()
+        elif self._written is not None:
+            await asyncio.shield(self._written)
 
 
 def _fields(places: Mapping[str, Place]) -> dict[str, Any]:

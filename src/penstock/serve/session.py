@@ -23,6 +23,7 @@ from penstock.serve.access import Access, Denied, Rights
 from penstock.serve.destination import Destination, Destinations
 from penstock.serve.filters import BadFilter
 from penstock.serve.packets import BadPacket, Packet, PacketType
+from penstock.serve.rates import TooMany
 from penstock.serve.subscription import Refused, Subscription
 
 log = logging.getLogger(__name__)
@@ -229,7 +230,11 @@ class Session:
             self._late = ""
         else:
             try:
+                self._rights.take()
                 answer = await work
+            except TooMany as error:
+                work.close()
+                answer = [packets.refused(FAILED, str(error))]
             except (Refused, BadFilter, PenstockError) as error:
                 answer = [packets.refused(FAILED, str(error))]
             except OSError as error:  # the disk of the positions
@@ -245,6 +250,8 @@ class Session:
                 await one.settled()
         except PenstockError as error:
             self._late = self._late or str(error)
+        except OSError as error:  # the disk of the positions
+            self._late = self._late or f"positions cannot be stored: {error.strerror}"
 
     async def _note(self, packet: Packet) -> None:
         """An acknowledgement or a rollback, which have no answer."""

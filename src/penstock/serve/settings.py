@@ -138,6 +138,8 @@ class UserSection(Section):
     Java clients from Canal 1.1.3 on scramble it. A password that is the user's name serves all clients."""
     destinations: list[str] = Field(["*"])
     """The destinations that the user may read; `*`: all."""
+    requests_per_second_max: int | None = Field(None, ge=0)
+    """The limit of this user. None: that of the server."""
 
     @model_validator(mode="after")
     def _one_form(self) -> UserSection:
@@ -168,6 +170,8 @@ class TokenSection(Section):
     """SHA-256 of the token in hexadecimal digits."""
     destinations: list[str] = Field(["*"])
     """The destinations that may be read with it; `*`: all."""
+    requests_per_second_max: int | None = Field(None, ge=0)
+    """The limit of this token. None: that of the server."""
 
     @model_validator(mode="after")
     def _one_form(self) -> TokenSection:
@@ -264,6 +268,10 @@ class ServerConfig(Section):
     place."""
     connections_max: int = Field(1000, ge=1)
     """Connections at the same time. More are closed at once."""
+    requests_per_second_max: int = Field(0, ge=0)
+    """Requests that one user, one token, or without these one address, may send a second, over all its
+    connections. More are refused with an error that says when to try again. Acknowledgements over Canal's
+    protocol, which have no answer, do not count. 0: there is no limit."""
     failed_logins_per_minute_max: int = Field(60, ge=1)
     """Logins of one address that may fail within a minute. Then it is refused for the rest of that minute."""
 
