@@ -35,9 +35,9 @@ from penstock.serve.tails import Share
 
 log = logging.getLogger(__name__)
 
-BATCHES = Share(total=32 * 1024**2, most=BATCH_BYTES_MAX, least=128 * 1024)
+BATCHES = Share(total=16 * 1024**2, most=BATCH_BYTES_MAX, least=128 * 1024)
 """Bytes of entries in a batch: each client may leave one unread."""
-AHEAD = Share(total=16 * 1024**2, most=1024**2, least=64 * 1024)
+AHEAD = Share(total=8 * 1024**2, most=1024**2, least=64 * 1024)
 """Bytes that are read ahead while a client works on a batch, if its place is not among the newest entries. A
 batch that is larger is read when it is asked for."""
 ITEMS_DEFAULT = 1000
