@@ -64,6 +64,9 @@ from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
 
+DROPPED_BEHIND = "it was dropped while it was parked, and may exist again"
+"""Reason for reading a table again. If it does not exist, it counts as dropped."""
+
 
 @dataclass(frozen=True)
 class PlannerLimits:
@@ -249,6 +252,9 @@ class Planner:
             match now.phase:
                 case CatchingUp(then=then) | (Reading() | Streaming() as then):
                     self._state.put_table(replace(now, phase=CatchingUp(end, then)))
+                case Dropped() if end < position:
+                    # The others have passed what follows. It may say that a table has this name again.
+                    self._state.put_table(replace(now, phase=ResnapshotPending(DROPPED_BEHIND)))
                 case Parked() | ResnapshotPending() | Dropped() | Removed():
                     pass
                 case _:

@@ -49,7 +49,7 @@ def _record_table(
     if table is None:
         return
     planned = next(table for table in plan.tables if table.table == outcome.table)
-    if table.start != planned.start or table.gone:
+    if table.start != planned.start or table.gone or outcome.dropped:
         # The statement at the epoch's end replaced the table by another one. This plan is the earlier one's.
         if outcome.dropped:
             table = replace(table, last_epoch=0, target_reset="none", kept_columns=None, written=False)
