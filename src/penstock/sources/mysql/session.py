@@ -271,7 +271,8 @@ class SourceSession:
 
 def _clock_us(connection: Any) -> int:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)")
+        # UNIX_TIMESTAMP of a local time can be an hour off when clocks are set back.
+        cursor.execute("SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))")
         row = cursor.fetchone()
     assert row is not None, "a SELECT without a table has one row"
     return int(row[0])
