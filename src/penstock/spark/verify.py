@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import Any
@@ -31,6 +31,9 @@ LOW_BITS = 30
 """Bits of the lower half of a 60-bit hash."""
 OPENED_AT_ONCE = 4
 """Targets that are opened in parallel: most of that time is spent waiting for the JVM and for files."""
+LOSSY = "_penstock_lossy"
+"""A column beside those of a target: whether a value of the row does not fit the source's type, so that the
+row differs, whatever the source has."""
 _SUMS = "number int, bucket bigint, rows bigint, high bigint, low bigint"
 _ROWS = "key string, hash bigint"
 
@@ -138,8 +141,12 @@ class SparkTarget:
             )
         # The target's type may be wider than the source's current type. Rows are compared in the latter.
         kinds = from_arrow_schema(expected, prefer_timestamp_ntz=True)
-        target_types = {field.name: field.dataType for field in frame.schema}
-        return frame.select(*[_fitted(field, target_types[field.name]) for field in kinds])
+        present = {field.name: field.dataType for field in frame.schema}
+        columns = [_fitted(field, present[field.name]) for field in kinds]
+        lossy = [_is_lossy(field, present[field.name]) for field in kinds if _is_other(field, present)]
+        if lossy:
+            columns.append(reduce(lambda one, other: one | other, lossy).alias(LOSSY))
+        return frame.select(*columns)
 
 
 def _unreadable(table: TableId, error: Exception) -> PenstockError:
@@ -154,11 +161,26 @@ def _unreadable(table: TableId, error: Exception) -> PenstockError:
     )
 
 
+def _is_other(field: StructField, present: Mapping[str, DataType]) -> bool:
+    """Whether the target's column has another type than the source's numbers."""
+    return present[field.name] != field.dataType and isinstance(field.dataType, NumericType)
+
+
 def _fitted(field: StructField, present: DataType) -> Column:
     column = f.col(quoted(field.name))
     if present == field.dataType or not isinstance(field.dataType, NumericType):
         return column
     return column.try_cast(field.dataType).alias(field.name)
+
+
+def _is_lossy(field: StructField, present: DataType) -> Column:
+    """Whether a value of the target is none of the source's type. Its fitted form may be equal to the
+    source's value."""
+    column = f.col(quoted(field.name))
+    fitted = column.try_cast(field.dataType)
+    if not isinstance(present, NumericType):
+        return column.isNotNull() & fitted.isNull()
+    return ~fitted.try_cast(present).eqNullSafe(column)
 
 
 def _core_schema(schema: TableSchema, types: TypeOptions) -> pa.Schema:
@@ -246,15 +268,22 @@ def _hashed(
     types: TypeOptions,
     made: TransformedRows | None,
 ) -> Iterator[tuple[pa.RecordBatch, pa.Array, pa.Array]]:
-    """Each batch, or at least its keys, with the buckets and the hashes of its rows."""
+    """Each batch, or at least its keys, with the buckets and the hashes of its rows. The hash of a row that
+    is `LOSSY` is none of any row of the source."""
     from penstock import _core  # in the task: the module must not be pickled with the function
 
     schema = TableSchema.from_json(table)
     names = [column.name for column in schema.columns]
-    for batch in batches:
+    for whole in batches:
+        batch, lossy = whole, None
+        if whole.schema.names[-1] == LOSSY:
+            batch, lossy = whole.select(whole.schema.names[:-1]), whole.column(LOSSY)
         keys = batch if made is None else made.keys(batch)
         bucket = _core.row_buckets(table, keys, schema.key, **share, types=types.to_json())
         if made is None:
-            yield batch, bucket, _core.row_hashes(table, batch, names, types.to_json())
+            hashes = _core.row_hashes(table, batch, names, types.to_json())
         else:
-            yield keys, bucket, made.hashes(batch)
+            hashes = made.hashes(batch)
+        if lossy is not None:
+            hashes = pc.bit_wise_xor(hashes, lossy.cast(pa.uint8()).cast(pa.uint64()))
+        yield keys, bucket, hashes
