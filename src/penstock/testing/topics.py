@@ -30,6 +30,7 @@ SILENT_SECONDS = 20.0
 a client of a topic that had just been made stayed silent for ten minutes, while the broker was well."""
 BATCH_MESSAGES = 5000
 LOOK_SECONDS = 0.1
+"""Longest wait for messages. Whether all have come is looked at after it."""
 
 
 @dataclass(frozen=True)
