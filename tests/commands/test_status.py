@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.phases import READ
 
 from penstock import config as configuration
 from penstock.config import PipelineConfig
 from penstock.disk import directory
 from penstock.errors import ConfigError
 from penstock.model.offset import Offset
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.table import TableState
 from penstock.relaylog.status import stamp
 from penstock.runtime.describe import describe
 from penstock.runtime.progress import Progress
@@ -67,3 +71,40 @@ def test_a_run_reports_once_an_interval(tmp_path: Path, monkeypatch: pytest.Monk
         for seconds, due in [(0.5, False), (15, False), (20.5, True)]:
             monkeypatch.setattr("time.monotonic", lambda at=now + seconds: at)
             assert progress.should_report() == due
+
+
+class IdleLog(Log):
+    start, end = Offset(4), Offset(9)
+
+    def refresh(self) -> Offset:
+        return Offset(9)
+
+    def position_at(self, offset: Offset) -> None:
+        return None
+
+
+class IdleReceiver:
+    def describe(self) -> str:
+        return "streaming"
+
+
+def documented(heading: str) -> set[str]:
+    """The keys in the first column of the first table behind `heading` in docs/json.md."""
+    page = (Path(__file__).parents[2] / "docs" / "json.md").read_text()
+    parts = page.split(heading, 1)[1].split("\n\n")
+    table = next(part for part in parts if part.startswith("| key"))
+    return {key for row in table.strip().splitlines()[2:] for key in re.findall("`(.+?)`", row.split("|")[1])}
+
+
+def test_the_keys_of_the_status_are_those_of_its_page(tmp_path: Path) -> None:
+    config = pipeline(tmp_path)
+    log: Any = IdleLog()
+    schema = TableSchema(TableId("shop", "a"), (Column("id", "int"),), ("id",))
+    with closing(StateStore(config.state)) as state:
+        state.advance(Offset(9))
+        state.put_table(TableState(schema, Offset(4), READ, last_epoch=1))
+        document = Progress(config, state, log, IdleReceiver()).to_json()
+    only_sometimes = {"silent_seconds", "views"}
+    assert set(document) == documented("## `penstock status`") - only_sometimes
+    [table] = document["tables"]
+    assert set(table) == documented("Each of `tables`:")
