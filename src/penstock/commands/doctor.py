@@ -101,13 +101,13 @@ def with_parked(
     tables: Mapping[TableId, TableState],
 ) -> list[Finding]:
     """Returns the findings, and one for each table that is or will be parked. That one replaces the findings
-    about the table's keys and cascades. `known`: the tables as they are stored. `tables`: the tables once the
-    pipeline has started."""
+    about the table's key, cascades and versioning. `known`: the tables as they are stored. `tables`: the
+    tables once the pipeline has started."""
     parked = {name: found for name, state in tables.items() if (found := state.parked) is not None}
     names = set(map(str, parked))
     kept, replaced = list[Finding](), dict[str, list[Finding]]()
     for one in findings:
-        if one.check in ("key", "cascade") and one.subject in names:
+        if one.check in ("key", "cascade", "versioning") and one.subject in names:
             replaced.setdefault(one.subject, []).append(one)
         else:
             kept.append(one)

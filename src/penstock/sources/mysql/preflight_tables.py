@@ -223,11 +223,10 @@ def _engines(source: Source, captured: list[TableId]) -> Iterator[Finding]:
 
 def _versioned(source: Source, captured: list[TableId]) -> Iterator[Finding]:
     for table in read_versioned_tables(source.connection, captured):
-        reason, _ = versioned_reason(table)
+        reason, hint = versioned_reason(table)
         yield Finding(
             "warning", "versioning", str(table),
-            f"{reason} It is parked. Other tables are not affected. The statement removes its history.",
-            f"ALTER TABLE {quoted(table)} DROP SYSTEM VERSIONING;",
+            f"{reason} It is parked; other tables are not affected. {hint}", parks=True,
         )  # fmt: skip
 
 
