@@ -44,7 +44,8 @@ def described_by_iceberg(classes: Classes, target: Any, file: WrittenFile) -> di
 
 
 def read(classes: Classes, target: Any, file: Any) -> dict[str, Any]:
-    form: dict[str, Any] = json.loads(classes.content_json(file, target.spec()))
+    to_json = classes._jvm.org.apache.iceberg.ContentFileParser.toJson
+    form: dict[str, Any] = json.loads(to_json(file, target.spec()))
     for name, value in form.items():
         if isinstance(value, dict) and "keys" in value:
             form[name] = dict(zip(value["keys"], value["values"], strict=True))
