@@ -16,7 +16,6 @@ from penstock.backoff import Backoff, Schedule
 from penstock.cascades.keys import waits
 from penstock.config import PipelineConfig
 from penstock.errors import PenstockError, TransientError
-from penstock.model.offset import SourcePosition
 from penstock.model.table import (
     DEFINITION_DOES_NOT_FIT,
     Change,
@@ -26,6 +25,7 @@ from penstock.model.table import (
     is_resnapshot_pending,
 )
 from penstock.planning.discovery import TableGone, Wait, restart_table
+from penstock.planning.source_end import SourceEnd
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Sink
 from penstock.sources.base import Source
@@ -64,7 +64,7 @@ class Resnapshots:
         self._wait = wait
         self._renew = renew
         self._backoff = Backoff(RETRY)
-        self._goal: SourcePosition | None = None
+        self._goal: SourceEnd | None = None
 
     def work(self) -> None:
         """Starts the pending resnapshots whose tables can be read now. Never waits for long, because the
@@ -75,9 +75,9 @@ class Resnapshots:
         if not tables or not self._backoff.ready:
             return
         # If the receiver has a backlog, this is repeated until the relay log reaches the source's end.
-        self._goal = self._goal or self._source.end_position()
         self._log.refresh()
-        if not self._log.reached(self._goal):
+        self._goal = self._goal or SourceEnd(self._source, self._log)
+        if not self._log.reached(self._goal.position()):
             return
         self._goal = None
         for table in tables:

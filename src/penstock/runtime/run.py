@@ -28,6 +28,7 @@ from penstock.model.plan import EpochPlan
 from penstock.model.table import TableState
 from penstock.planning.discovery import Wait, discover
 from penstock.planning.resnapshots import Resnapshots
+from penstock.planning.source_end import SourceEnd
 from penstock.relaylog.archive import Archive
 from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.files import LogPlace
@@ -129,7 +130,7 @@ class Run:
             self.closing.callback(self.source.close)
             self.captured = TableFilter(config.tables, fold_case=self.source.catalog.fold_case)
             apply_patterns(self.captured, config.tables, self.state)
-            self.goal = self.source.end_position() if self.once else None
+            self.goal = SourceEnd(self.source, self.log) if self.once else None
             spark.result()
             if self._applies_cascades:
                 readable(self.sink)  # its rows are needed to compute what a foreign key changes
@@ -451,7 +452,9 @@ class Run:
         if only and not self.once:
             return True
         assert self.goal is not None
-        return has_planned(self.state, self.log, self.goal)
+        with contextlib.suppress(TransientError):  # after a failover the source is asked again
+            return has_planned(self.state, self.log, self.goal.position())
+        return False
 
     # snapshot -----------------------------------------------------------------------------------------------
 

@@ -82,6 +82,7 @@ class SourceSession:
         self._relay_log = relay_log
         self._lock = threading.RLock()
         self._connection: Any = None
+        self._connected_to: MySqlOptions | None = None
         self._server_uuid: str | None = None
         self._traits: catalog.ServerTraits | None = None
         self._spares: SimpleQueue[_Spare] = SimpleQueue()
@@ -129,8 +130,11 @@ class SourceSession:
         with self._lock:
             for attempt in (1, 2):
                 try:
+                    config = self._config
+                    if self._connection is not None and config != self._connected_to:
+                        self.close()  # another host is followed now, even if the one before answers
                     if self._connection is None:
-                        self._connection = connect(self._config)
+                        self._connection, self._connected_to = connect(config), config
                     return question(self._connection)
                 except (pymysql.OperationalError, pymysql.InterfaceError, OSError) as error:
                     self.close()
