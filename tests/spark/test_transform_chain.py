@@ -17,6 +17,7 @@ from penstock.model.transforms import TransformRule
 from penstock.secret import Secret
 from penstock.sinks.rows import AnyOrder, Computed, Consume, Rows
 from penstock.spark.errors import returned
+from penstock.spark.sql_stages import row_failure
 from penstock.spark.step_rows import StepRows
 from penstock.spark.transform_chain import Chain
 
@@ -122,3 +123,23 @@ def test_rows_that_differ_when_they_are_made_again_are_an_error(spark: SparkSess
     with pytest.raises(Exception, match="made twice") as error:
         texts(chain(spark, RULE).rows(rows))
     assert isinstance(returned(error.value), InternalError)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [{"columns": {"number": "CAST(concat(id, 'x') AS INT)"}}],
+        [{"where": "id > 0"}, {"python": "tests.spark.test_transform_chain:refused"}],
+    ],
+)
+def test_a_row_that_fails_is_told_as_one(spark: SparkSession, rules: list[dict[str, Any]]) -> None:
+    with pytest.raises(Exception) as error:
+        texts(chain(spark, *rules).rows(rows_of(spark, Numbers(1, 10))))
+    found = row_failure(TABLE, error.value)
+    assert found is not None and "shop.orders" in found.message
+
+
+def refused(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if batch.num_rows:  # else the columns are being found out
+        raise ValueError("secret")
+    return batch
