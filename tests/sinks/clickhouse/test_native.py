@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from decimal import Decimal
 
 import pyarrow as pa
@@ -49,3 +50,12 @@ def test_numbers_are_as_in_memory_and_rows_get_the_columns_type() -> None:
     head += text("d") + text("Nullable(Decimal(12, 2))") + b"\0\1"
     head += (-150).to_bytes(8, "little", signed=True)
     assert made[: len(head)] == head and len(made) == len(head) + 8
+
+
+def test_a_date_that_the_server_would_change_is_found_in_a_column_of_any_name() -> None:
+    types = Types(native_dates=True, bools=True)
+    inside, outside = datetime.datetime(2299, 12, 31, 23, 59), datetime.datetime(9999, 12, 31)
+    for name in ("_until", "until"):
+        for values, found in (([inside, None], None), ([inside, outside], name)):
+            batch = pa.RecordBatch.from_arrays([pa.array(values, pa.timestamp("us"))], [name])
+            assert types.beyond(batch) == found

@@ -41,6 +41,15 @@ def test_mysql_reads_every_literal_as_the_value_it_was(mysql: Database) -> None:
         assert [row[place] for row in found] == expected, name
 
 
+def test_mysql_takes_every_float(mysql: Database) -> None:
+    floats = pa.array([3.4028234663852886e38, -3.4028234663852886e38, 0.1, 1e-45], pa.float32())
+    batch = pa.RecordBatch.from_arrays([pa.array(range(4), pa.int32()), floats], ["id", "f"])
+    mysql.execute("CREATE TABLE v (id INT, f FLOAT)")
+    mysql.execute("INSERT INTO v VALUES " + ",".join(arrow_text.as_tuples(batch)))
+    found = mysql.query("SELECT f + 0e0 FROM v ORDER BY id")
+    assert [row[0] for row in found] == floats.to_pylist()
+
+
 def test_decimals_have_no_exponent() -> None:
     column = pa.array([Decimal("1E-10"), Decimal("-0.000000012345678901"), None], pa.decimal128(38, 18))
     assert arrow_text.decimals(column).to_pylist() == ["0.000000000100000000", "-0.000000012345678901", None]

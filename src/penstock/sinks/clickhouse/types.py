@@ -121,9 +121,7 @@ class Types:
         if not self._native_dates:
             return None
         for field in batch.schema:
-            if pa.types.is_date(field.type) or (
-                pa.types.is_timestamp(field.type) and not field.name.startswith("_")
-            ):
+            if pa.types.is_date(field.type) or pa.types.is_timestamp(field.type):
                 days = batch.column(field.name).cast(pa.date32(), safe=False)
                 found = pc.min_max(days).as_py()
                 if found["min"] is not None and not (

@@ -90,6 +90,9 @@ def _literals(column: pa.Array) -> pa.Array:
         return pa.array(values, text)
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
+    if pa.types.is_float32(kind):
+        # Its fewest digits can be above the largest FLOAT.
+        column = column.cast(pa.float64())
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         column = column.cast(pa.timestamp(kind.unit))
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
