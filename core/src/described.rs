@@ -108,7 +108,7 @@ pub fn described_column(name: String, column: &MapColumn) -> Value {
             set("scale", json!(scale));
             "decimal"
         }
-        WireType::Year => "year",
+        WireType::Year | WireType::ShortYear => "year",
         WireType::Date => "date",
         WireType::OldTime => "time",
         WireType::OldDateTime => "datetime",

@@ -58,6 +58,9 @@ fn fit_column(column: &mut MapColumn, schema: &ColumnSchema) -> Result<(), Strin
         }
         column.wire = WireType::Int { width, unsigned: *unsigned };
     }
+    if kind == (ColumnType::Year { short: true }) {
+        column.wire = WireType::ShortYear;
+    }
     check_charset(column, &kind)?;
     check_labels(column, &kind)?;
     column.name = Some(schema.name.clone());
@@ -71,7 +74,8 @@ fn same_type(wire: WireType, kind: &ColumnType, schema: &ColumnSchema) -> bool {
             (precision, scale) == (*p, *s)
         }
         (WireType::Float, ColumnType::Float) | (WireType::Double, ColumnType::Double) => true,
-        (WireType::Year, ColumnType::Year) | (WireType::Date, ColumnType::Date) => true,
+        (WireType::Year | WireType::ShortYear, ColumnType::Year { .. })
+        | (WireType::Date, ColumnType::Date) => true,
         (WireType::Bit { bits }, ColumnType::Bit { bits: expected }) => bits == u16::from(*expected),
         (WireType::Time { fsp }, ColumnType::Time { fsp: expected })
         | (WireType::DateTime { fsp }, ColumnType::DateTime { fsp: expected })

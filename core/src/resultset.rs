@@ -292,7 +292,7 @@ fn append_value(
                 }
             }
         }
-        ColumnType::Year => builder.append_i64(cursor.u16("year")?.into()),
+        ColumnType::Year { .. } => builder.append_i64(cursor.u16("year")?.into()),
         ColumnType::Float => builder.append_f32(cursor.f32("float")?),
         ColumnType::Double => builder.append_f64(cursor.f64("double")?),
         ColumnType::Decimal { .. } => builder.append_decimal_text(cursor.take_lenenc("decimal")?),
@@ -384,7 +384,7 @@ fn fits(kind: &ColumnType, code: u8, flags: u16, decimals: u8) -> bool {
         ColumnType::Float => code == 4,
         ColumnType::Double => code == 5,
         ColumnType::Bit { .. } => code == 16,
-        ColumnType::Year => code == 13,
+        ColumnType::Year { .. } => code == 13,
         ColumnType::Date => matches!(code, 10 | 14),
         ColumnType::DateTime { fsp } => matches!(code, 12 | 18) && decimals == fsp,
         ColumnType::Timestamp { fsp } => matches!(code, 7 | 17) && decimals == fsp,

@@ -26,7 +26,7 @@ pub trait ValueSink {
     /// CHAR, VARCHAR and TEXT in the column's character set; BINARY, BLOB, GEOMETRY and VECTOR.
     fn bytes(&mut self, value: &[u8]) -> Taken;
     fn bit(&mut self, value: u64) -> Taken;
-    /// 0, or 1901 to 2155.
+    /// 0, or 1901 to 2155; 0 to 99 of a YEAR(2).
     fn year(&mut self, value: u16) -> Taken;
     fn date(&mut self, value: Date) -> Taken;
     fn datetime(&mut self, value: DateTime) -> Taken;
@@ -324,6 +324,7 @@ pub(crate) fn read_value<V: ValueSink>(
         WireType::Enum { width } => to.label(image.uint_le(width.into(), "enum")?)?,
         WireType::Set { width } => to.label(image.uint_le(width.into(), "set")?)?,
         WireType::Bit { bits } => to.bit(image.uint_be(bits.div_ceil(8).into(), "bits")?)?,
+        WireType::ShortYear => to.year(u16::from(image.u8("year")?) % 100)?,
         WireType::Year => {
             let year = u16::from(image.u8("year")?);
             to.year(if year == 0 { 0 } else { 1900 + year })?

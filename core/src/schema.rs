@@ -65,7 +65,10 @@ pub enum ColumnType {
     Bit {
         bits: u8,
     },
-    Year,
+    /// `short`: MariaDB's YEAR(2), whose values are 0 to 99.
+    Year {
+        short: bool,
+    },
     Date,
     DateTime {
         fsp: u8,
@@ -157,7 +160,7 @@ impl ColumnSchema {
                 Some(bits @ 1..=64) => ColumnType::Bit { bits: bits as u8 },
                 _ => return Err("a bit column needs `length`, 1 to 64".into()),
             },
-            "year" => ColumnType::Year,
+            "year" => ColumnType::Year { short: self.column_type.starts_with("year(2)") },
             "date" => ColumnType::Date,
             "datetime" => ColumnType::DateTime { fsp },
             "timestamp" => ColumnType::Timestamp { fsp },

@@ -125,10 +125,11 @@ impl DateTime {
         Some(Self { date, hour: u8::try_from(hours).ok()?, minute: minutes, second: seconds, micros })
     }
 
-    /// The fields of a TIMESTAMP, in UTC. `seconds` 0 is the zero date '0000-00-00 00:00:00'.
+    /// The fields of a TIMESTAMP, in UTC. 0 is the zero date '0000-00-00 00:00:00'. In MariaDB, the fractions
+    /// of second 0 are moments.
     pub fn from_timestamp(seconds: u64, micros: u32) -> Self {
-        if seconds == 0 {
-            return Self { micros, ..Self::default() };
+        if (seconds, micros) == (0, 0) {
+            return Self::default();
         }
         let of_day = (seconds % 86_400) as u32;
         Self {

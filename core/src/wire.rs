@@ -58,6 +58,8 @@ pub enum WireType {
         scale: u8,
     },
     Year,
+    /// MariaDB's YEAR(2), which no map tells from YEAR: the definition does.
+    ShortYear,
     Date,
     /// Three decimal bytes, before 5.6.4.
     OldTime,
@@ -197,7 +199,7 @@ impl WireType {
         match self {
             Self::Null => Extent::Fixed(0),
             Self::Int { width, .. } | Self::Enum { width } | Self::Set { width } => Extent::Fixed(width),
-            Self::Year => Extent::Fixed(1),
+            Self::Year | Self::ShortYear => Extent::Fixed(1),
             Self::Date | Self::OldTime => Extent::Fixed(3),
             Self::Float | Self::OldTimestamp => Extent::Fixed(4),
             Self::Double | Self::OldDateTime => Extent::Fixed(8),

@@ -230,6 +230,10 @@ def fits(schema: Any, value: Any) -> bool:
         ({"decimal_handling_mode": "string"}, "p", "-12.50"),
         ({"decimal_handling_mode": "double"}, "p", decimal.Decimal("-12.5")),
         ({"bigint_unsigned_handling_mode": "precise"}, "u", "AP//////////"),
+        *[
+            ({"bigint_unsigned_handling_mode": "precise", "decimal_handling_mode": mode}, "u", "AP//////////")
+            for mode in ("string", "double")
+        ],
         ({}, "u", 2**64 - 1),
         ({"binary_handling_mode": "hex"}, "b", "fbff"),
         ({"binary_handling_mode": "base64-url-safe"}, "b", "-_8="),

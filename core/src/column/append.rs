@@ -313,7 +313,8 @@ impl ColumnBuilder {
                 while bits != 0 {
                     let label = labels.get(bits.trailing_zeros() as usize);
                     let label = label.ok_or_else(|| unknown_label(value, labels.len()))?;
-                    if bytes.values.len() > start || bits != value {
+                    // As the server does: there is no comma behind an empty label at the beginning.
+                    if bytes.values.len() > start {
                         bytes.values.push(b',');
                     }
                     bytes.values.extend_from_slice(label.as_bytes());

@@ -52,7 +52,7 @@ pub fn arrow_type(kind: &ColumnType, options: TypeOptions) -> DataType {
         ColumnType::Integer { width: 1, unsigned: false } if options.tinyint1 == Tinyint1::Boolean => {
             DataType::Boolean
         }
-        ColumnType::Integer { .. } | ColumnType::Year => DataType::Int32,
+        ColumnType::Integer { .. } | ColumnType::Year { .. } => DataType::Int32,
         ColumnType::Decimal { precision, scale } => match options.decimal {
             Decimals::Double => DataType::Float64,
             Decimals::Precise if *precision <= 38 => DataType::Decimal128(*precision, *scale as i8),

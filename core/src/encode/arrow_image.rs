@@ -28,7 +28,8 @@ pub fn wire_of(kind: &ColumnType) -> WireType {
         ColumnType::Float => WireType::Float,
         ColumnType::Double => WireType::Double,
         ColumnType::Bit { bits } => WireType::Bit { bits: bits.into() },
-        ColumnType::Year => WireType::Year,
+        ColumnType::Year { short: false } => WireType::Year,
+        ColumnType::Year { short: true } => WireType::ShortYear,
         ColumnType::Date => WireType::Date,
         ColumnType::DateTime { fsp } => WireType::DateTime { fsp },
         ColumnType::Timestamp { fsp } => WireType::Timestamp { fsp },
@@ -245,9 +246,13 @@ fn append_value(
             let bytes = u64::try_from(values.integer(row)?).ok()?.to_be_bytes();
             out.extend_from_slice(&bytes[8 - usize::from(*bits).div_ceil(8).min(8)..]);
         }
-        ColumnType::Year => {
+        ColumnType::Year { short } => {
             let year = values.integer(row)?;
-            out.push(if year == 0 { 0 } else { u8::try_from(year - 1900).ok()? });
+            out.push(if *short || year == 0 {
+                u8::try_from(year).ok()?
+            } else {
+                u8::try_from(year - 1900).ok()?
+            });
         }
         ColumnType::Date => {
             let Date { year, month, day } = values.date(row)?;
@@ -268,8 +273,11 @@ fn append_value(
         }
         ColumnType::Set { .. } => {
             let mut bits = 0_u64;
-            for label in values.text(row)?.split(',').filter(|label| !label.is_empty()) {
-                bits |= 1 << (labels.get(label)? - 1);
+            // An empty label at the beginning does not show, so it counts as missing.
+            for (index, label) in values.text(row)?.split(',').enumerate() {
+                if index > 0 || !label.is_empty() {
+                    bits |= 1 << (labels.get(label)? - 1);
+                }
             }
             out.extend_from_slice(&bits.to_le_bytes());
         }

@@ -243,18 +243,9 @@ impl<T: Target> ValueSink for Value<'_, T> {
     #[inline]
     fn uint(&mut self, value: u64) -> Taken {
         let precise = self.options.bigint_unsigned_handling_mode == BigintUnsigned::Precise;
+        // A Decimal, whatever `decimal.handling.mode` says.
         if precise && matches!(self.column.kind, ColumnType::Integer { width: 8, .. }) {
-            return match self.options.decimal_handling_mode {
-                Decimals::Precise => unscaled::of_number(value.into(), |bytes| self.unscaled(bytes, 20, 0)),
-                Decimals::Double => {
-                    self.float64(value as f64);
-                    Ok(())
-                }
-                Decimals::String => self.written(|out| {
-                    crate::digits::write_u64(value, out);
-                    Ok(())
-                }),
-            };
+            return unscaled::of_number(value.into(), |bytes| self.unscaled(bytes, 20, 0));
         }
         self.integer(i64::try_from(value).map_err(|_| too_large())?);
         Ok(())
@@ -369,7 +360,7 @@ impl<T: Target> ValueSink for Value<'_, T> {
 
     #[inline]
     fn timestamp(&mut self, seconds: u64, micros: u32) -> Taken {
-        if seconds == 0 {
+        if (seconds, micros) == (0, 0) {
             return self.no_date(b"1970-01-01T00:00:00Z");
         }
         self.iso(DateTime::from_timestamp(seconds, micros), self.column.fsp)
@@ -406,13 +397,15 @@ impl<T: Target> ValueSink for Value<'_, T> {
             ColumnType::Set { labels, .. } => {
                 let mut left = value;
                 return self.written(|out| {
+                    let start = out.len();
                     while left != 0 {
                         let label = labels.get(left.trailing_zeros() as usize);
-                        out.extend_from_slice(label.ok_or_else(|| unknown_label(value))?.as_bytes());
-                        left &= left - 1;
-                        if left != 0 {
+                        // As the server does: there is no comma behind an empty label at the beginning.
+                        if out.len() > start {
                             out.push(b',');
                         }
+                        out.extend_from_slice(label.ok_or_else(|| unknown_label(value))?.as_bytes());
+                        left &= left - 1;
                     }
                     Ok(())
                 });

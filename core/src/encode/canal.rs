@@ -119,7 +119,7 @@ pub fn sql_type(column: &Column, faithful: bool) -> i32 {
         ColumnType::Float => 7,
         ColumnType::Double => 8,
         ColumnType::Bit { .. } => -7,
-        ColumnType::Year | ColumnType::Json | ColumnType::Network(_) => 12,
+        ColumnType::Year { .. } | ColumnType::Json | ColumnType::Network(_) => 12,
         ColumnType::Date => 91,
         ColumnType::Time { .. } => 92,
         ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } => 93,

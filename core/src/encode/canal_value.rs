@@ -144,13 +144,15 @@ impl ValueSink for Text<'_> {
             _ if self.faithful => write_u64(value, self.out),
             ColumnType::Set { labels, .. } => {
                 let mut left = value;
+                let start = self.out.len();
                 while left != 0 {
                     let label = labels.get(left.trailing_zeros() as usize);
-                    self.out.extend_from_slice(label.ok_or_else(|| unknown_label(value))?.as_bytes());
-                    left &= left - 1;
-                    if left != 0 {
+                    // As the server does: there is no comma behind an empty label at the beginning.
+                    if self.out.len() > start {
                         self.out.push(b',');
                     }
+                    self.out.extend_from_slice(label.ok_or_else(|| unknown_label(value))?.as_bytes());
+                    left &= left - 1;
                 }
             }
             ColumnType::Enum { labels, .. } if value > 0 => {

@@ -65,16 +65,9 @@ impl DebeziumForm {
 impl Form for DebeziumForm {
     fn uint(&self, column: &Column, value: u64, out: &mut Vec<u8>) {
         let precise = self.options.bigint_unsigned_handling_mode == BigintUnsigned::Precise;
+        // A Decimal, whatever `decimal.handling.mode` says.
         if precise && matches!(column.kind, ColumnType::Integer { width: 8, .. }) {
-            return match self.options.decimal_handling_mode {
-                Decimals::Precise => unscaled::of_number(value.into(), |bytes| write_base64(bytes, 0, out)),
-                Decimals::Double => write_double(value as f64, out),
-                Decimals::String => {
-                    out.push(b'"');
-                    write_u64(value, out);
-                    out.push(b'"');
-                }
-            };
+            return unscaled::of_number(value.into(), |bytes| write_base64(bytes, 0, out));
         }
         write_u64(value, out);
     }
@@ -175,7 +168,7 @@ impl Form for DebeziumForm {
     }
 
     fn timestamp(&self, column: &Column, seconds: u64, micros: u32, out: &mut Vec<u8>) -> Taken {
-        if seconds == 0 {
+        if (seconds, micros) == (0, 0) {
             Self::no_date(column, b"\"1970-01-01T00:00:00Z\"", out);
         } else {
             Self::iso(DateTime::from_timestamp(seconds, micros), column.fsp, out);

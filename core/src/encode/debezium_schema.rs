@@ -24,12 +24,16 @@ fn named(kind: &'static str, name: &'static str) -> Type {
     Type { name, ..of(kind) }
 }
 
+fn precise(precision: u8, scale: u8) -> Type {
+    Type {
+        parameters: format!("{{\"scale\":\"{scale}\",\"connect.decimal.precision\":\"{precision}\"}}"),
+        ..named("bytes", "org.apache.kafka.connect.data.Decimal")
+    }
+}
+
 fn decimal(options: &Options, precision: u8, scale: u8) -> Type {
     match options.decimal_handling_mode {
-        Decimals::Precise => Type {
-            parameters: format!("{{\"scale\":\"{scale}\",\"connect.decimal.precision\":\"{precision}\"}}"),
-            ..named("bytes", "org.apache.kafka.connect.data.Decimal")
-        },
+        Decimals::Precise => precise(precision, scale),
         Decimals::Double => of("double"),
         Decimals::String => of("string"),
     }
@@ -55,7 +59,7 @@ fn type_of(options: &Options, column: &Column) -> Type {
         ColumnType::Integer { width: 8, unsigned: true }
             if options.bigint_unsigned_handling_mode == BigintUnsigned::Precise =>
         {
-            decimal(options, 20, 0)
+            precise(20, 0)
         }
         ColumnType::Integer { .. } => of("int64"),
         ColumnType::Decimal { precision, scale } => decimal(options, *precision, *scale),
@@ -66,7 +70,7 @@ fn type_of(options: &Options, column: &Column) -> Type {
             parameters: format!("{{\"length\":\"{bits}\"}}"),
             ..named("bytes", "io.debezium.data.Bits")
         },
-        ColumnType::Year => named("int32", "io.debezium.time.Year"),
+        ColumnType::Year { .. } => named("int32", "io.debezium.time.Year"),
         ColumnType::Date => match mode {
             Connect => named("int32", "org.apache.kafka.connect.data.Date"),
             Isostring => named("string", "io.debezium.time.IsoDate"),

@@ -152,8 +152,10 @@ pub fn write_label(column: &Column, ordinal: u64, out: &mut Vec<u8>) -> Taken {
 /// Labels joined by commas, as SELECT shows them.
 pub fn write_set(column: &Column, bits: u64, out: &mut Vec<u8>) -> Taken {
     out.push(b'"');
-    each_label(column, bits, |index, label| {
-        if index > 0 {
+    let start = out.len();
+    each_label(column, bits, |_, label| {
+        // As the server does: there is no comma behind an empty label at the beginning.
+        if out.len() > start {
             out.push(b',');
         }
         out.extend_from_slice(label.get(1..label.len() - 1).unwrap_or_default());

@@ -250,7 +250,15 @@ fn write_set(column: &MapColumn, bits: u64, out: &mut Vec<u8>) {
         return show(bits, out);
     }
     let labels = (0..known).filter(|index| bits >> index & 1 == 1).filter_map(|index| label(column, index));
-    write_utf8(&labels.collect::<Vec<_>>().join(&b','), out);
+    let mut text = Vec::new();
+    for label in labels {
+        // As the server does: there is no comma behind an empty label at the beginning.
+        if !text.is_empty() {
+            text.push(b',');
+        }
+        text.extend(label);
+    }
+    write_utf8(&text, out);
 }
 
 pub fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {

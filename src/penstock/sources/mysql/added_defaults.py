@@ -167,6 +167,8 @@ def _number(column: Column, default: DefaultLiteral) -> Value:
     if number != rounded and "e" in default.text.lower():
         raise ValueError("a floating-point number that is rounded")
     integer = int(rounded)
+    if column.column_type.startswith("year(2)"):
+        return integer % 100
     if column.type == "year":
         if default.kind == "string" and integer == 0 and len(default.text.strip()) < 3:
             return 2000

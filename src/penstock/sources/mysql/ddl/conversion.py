@@ -95,7 +95,11 @@ def _plain(old: Column, new: Column, server: Server) -> bool:
     if old.type == "bit":
         return new.type == "bit" and (new.length or 1) >= (old.length or 1)
     if old.type == "year":
-        return new.type in ("year", "smallint", "mediumint", "int", "bigint")
+        if new.type == "year":  # YEAR(2) has other values
+            return _is_short_year(old) == _is_short_year(new)
+        return new.type in ("smallint", "mediumint", "int", "bigint") or (
+            new.type == "tinyint" and _is_short_year(old)
+        )
     if old.type in _LABELLED:
         return _from_labels(old, new, server)
     if old.type in _TEXTS:
@@ -111,6 +115,11 @@ def _plain(old: Column, new: Column, server: Server) -> bool:
     if old.type == "geometry":
         return new.type == "geometry"
     return (old.type, old.length) == (new.type, new.length)
+
+
+def _is_short_year(column: Column) -> bool:
+    """MariaDB's YEAR(2), whose values are 0 to 99."""
+    return column.column_type.startswith("year(2)")
 
 
 def _scale(column: Column) -> str | None:
