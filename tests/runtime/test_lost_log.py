@@ -19,6 +19,7 @@ from penstock.model.plan import EpochPlan, Move, TablePlan, TruncateTarget
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import CatchingUp, Dropped, Parked, Streaming, TableState, new_table
 from penstock.runtime.lost_log import REASON, note_log
+from penstock.signals.channels import TableChannel, read_to
 from penstock.state import StateStore
 
 
@@ -102,6 +103,15 @@ def test_it_is_done_once_and_killed_anywhere_it_is_done_again(state: StateStore,
     before = state.revision()[-1], len(state.history())
     note_log(LOST, state, config(tmp_path))
     assert len(state.history()) == before[1]
+
+
+def test_signals_of_the_lost_part_are_read_where_they_come_again(state: StateStore, tmp_path: Path) -> None:
+    """The source sends them again, perhaps at smaller offsets than before."""
+    nothing: Any = None
+    TableChannel(TableId("d", "signals"), state, nothing, nothing, nothing)
+    assert read_to(state) == 150
+    note_log(LOST, state, config(tmp_path))
+    assert read_to(state) == 100
 
 
 def test_who_had_not_planned_the_lost_part_continues(state: StateStore, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from penstock.model.offset import Offset
 from penstock.model.table import Change, Parked, TableState, TargetReset
 from penstock.relaylog.archive_restore import forks_of, lost_after
 from penstock.relaylog.reader import RelayLog
+from penstock.signals.channels import read_again_after
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ def _go_back(lost: Offset, relay_log: RelayLog, state: StateStore, config: Pipel
     )  # fmt: skip
     state.give_up_pending()
     state.advance(lost)
+    read_again_after(state, lost)  # a signal may come at a smaller offset now
     for table in state.tables().values():
         if not table.gone:
             state.end_partials(table.table, REASON)

@@ -232,6 +232,14 @@ def read_to(state: StateStore) -> Offset | None:
     return None if known is None else Offset(int(known))
 
 
+def read_again_after(state: StateStore, offset: Offset) -> None:
+    """Lets signals behind an offset be read once more. Those that are known already are not executed
+    again."""
+    known = read_to(state)
+    if known is not None and known > offset:
+        state.set_meta(_READ_TO, str(int(offset)))
+
+
 def open_channels(
     config: PipelineConfig,
     state: StateStore,

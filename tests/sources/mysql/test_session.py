@@ -22,11 +22,13 @@ def test_the_host_that_is_followed_is_asked_even_if_the_one_before_answers(
         failover=[f"localhost:{mysql.port}"],
     )  # fmt: skip
     session = SourceSession(options, tmp_path)
-    hosts = []
+    hosts, described = [], list[object]()
     for host in ("127.0.0.1", "localhost", "localhost", "127.0.0.1"):
         follow(host)
         session.end_position()
+        described.append(session.traits)
         hosts.append((session._connection.host, session._connection.thread_id()))
     session.close()
     assert [host for host, _ in hosts] == ["127.0.0.1", "localhost", "localhost", "127.0.0.1"]
     assert hosts[1] == hosts[2], "the connection is kept otherwise"
+    assert described[1] is described[2] and described[0] is not described[1], "it may be another release"

@@ -133,6 +133,7 @@ class SourceSession:
                     config = self._config
                     if self._connection is not None and config != self._connected_to:
                         self.close()  # another host is followed now, even if the one before answers
+                        self._traits = None
                     if self._connection is None:
                         self._connection, self._connected_to = connect(config), config
                     return question(self._connection)
