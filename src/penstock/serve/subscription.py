@@ -40,6 +40,8 @@ BATCHES = Share(total=16 * 1024**2, most=BATCH_BYTES_MAX, least=128 * 1024)
 AHEAD = Share(total=8 * 1024**2, most=1024**2, least=64 * 1024)
 """Bytes that are read ahead while a client works on a batch, if its place is not among the newest entries. A
 batch that is larger is read when it is asked for."""
+WAITED_BYTES_MAX = BATCH_BYTES_MAX
+"""Bytes of a batch that are read in two steps while its client waits for it."""
 ITEMS_DEFAULT = 1000
 """Size of a batch for clients that ask for none, as in Canal."""
 KIB = 1024
@@ -173,7 +175,7 @@ class Subscription:
             if at_end and expired:
                 self._pass()
                 break
-            self._read_ahead(wanted=self._ahead.bytes)
+            self._read_ahead(wanted=limit.size)
             await self._wait(deadline if at_end else None)
         return -1, []
 
@@ -247,15 +249,16 @@ class Subscription:
             self._ahead.add(block)
 
     def _read_ahead(self, wanted: int = 0) -> None:
-        """Begins to read the log, unless the shared tail has what follows, or enough is ahead: at least
-        `wanted` bytes, if a client waits for them."""
+        """Begins to read the log, unless the shared tail has what follows, or enough is ahead. `wanted`:
+        bytes of the batch that a client waits for. It is read in few steps, since each changes threads."""
         if self._failed is not None or self._reading is not None:
             return
         if self._reader.shares or self._reader.level:
             return
         most = AHEAD.of(self._origin.clients.connected)
-        if self._ahead.bytes <= max(most, wanted):
-            self._reading = asyncio.get_running_loop().create_task(self._read(self._reader, most // 2))
+        if wanted or self._ahead.bytes <= most:
+            size = max(most, min(wanted, WAITED_BYTES_MAX)) // 2
+            self._reading = asyncio.get_running_loop().create_task(self._read(self._reader, size))
 
     async def _read(self, reader: AnyReader, size: int) -> None:
         block: Block | None = None

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from kazoo.client import KazooClient
@@ -26,6 +26,7 @@ from penstock.testing.servers import MySqlServer, ZooKeeperEnsemble
 from penstock.testing.servers.process import free_port
 from penstock.testing.writer import Writer
 
+T = TypeVar("T")
 PATIENCE_S = 90.0
 """A kill takes about 5 s. A machine that does much else takes its time."""
 
@@ -91,6 +92,20 @@ class Reader:
         self._nodes.close()
 
 
+def found(reader: Reader, look: Callable[[], T | None], what: str) -> T:
+    """What a look has found, which may not be there any more at the next one."""
+    seen: list[T] = []
+
+    def looked() -> bool:
+        one = look()
+        if one is not None:
+            seen.append(one)
+        return one is not None
+
+    reader.wait(looked, what)
+    return seen[-1]
+
+
 class Drill:
     def __init__(self, source: MySqlServer, ensemble: ZooKeeperEnsemble, folder: Path, seed: int) -> None:
         self.ensemble = ensemble
@@ -115,14 +130,11 @@ class Drill:
 
     def strike(self, victim: str, reader: Reader) -> None:
         """One thing fails, the client goes on, and it is there again."""
-        reader.wait(self.active, "active server")
-        active = self.active()
-        assert active is not None and active.process is not None
+        active = found(reader, self.active, "active server")
+        assert active.process is not None
         before = reader.batches
         if victim == "zookeeper":
-            reader.wait(self.ensemble.leader, "leader")
-            leader = self.ensemble.leader()
-            assert leader is not None
+            leader = found(reader, self.ensemble.leader, "leader")
             leader.kill9()
             reader.wait(lambda: reader.batches > before + 1, "batch without the leader")
             leader.start()
