@@ -100,6 +100,10 @@ def test_environment_variables_are_replaced_and_a_missing_one_is_named(
         ),
         ({"sink": {"type": "console", "before_image": False}}, "(did you mean `before_images`?)"),
         ({"sink": {"fold_commits": 0}}, "option `sink.fold_commits`: it must be greater than or equal to"),
+        (
+            {"transforms": [{"tables": "a.b", "hsah": ["x"]}]},
+            "unknown option `transforms.0.hsah` (did you mean `hash`?)",
+        ),
         ({"sink": "iceberg"}, "option `sink`: this is a section: write its options below it"),
         ({"epoch": 5}, "option `epoch`: this is a section"),
         (

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -481,11 +481,19 @@ def _options(location: list[str], document: dict[str, Any]) -> list[str]:
         section, location = registry.kind(_sink_type(document)).options, location[1:]
     value: Any = document.get("sink")
     for name in location:
+        if name.isdigit():  # an entry of a list
+            section = next((one for one in get_args(section) if isinstance(one, type)), None)
+            continue
+        if not hasattr(section, "model_fields"):
+            return []
         field = next((f for n, f in section.model_fields.items() if name == (f.alias or n)), None)
         value = value.get(name) if isinstance(value, dict) else None
         section = None if field is None else _variant(field.annotation, value)
         if section is TypeOptions:
             return [option.name for option in fields(TypeOptions)]
-        if not isinstance(section, type) or not issubclass(section, Section):
+        is_list = get_origin(section) in (list, tuple)
+        if not is_list and not (isinstance(section, type) and issubclass(section, Section)):
             return []
+    if not (isinstance(section, type) and issubclass(section, Section)):
+        return []
     return [field.alias or name for name, field in section.model_fields.items()]
