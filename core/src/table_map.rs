@@ -114,6 +114,7 @@ impl TableMap {
     }
 
     fn read_optional(&mut self, mut cursor: Cursor<'_>, format: &FormatDescription) -> Result<()> {
+        let has_characters = if format.is_mariadb() { is_character_or_geometry } else { is_character };
         while !cursor.is_empty() {
             let kind = cursor.u8("metadata field type")?;
             let length = cursor.lenenc_count(1, "metadata field length")?;
@@ -121,8 +122,8 @@ impl TableMap {
             let mut field = Cursor::new(cursor.take(length, "metadata field")?, offset);
             match kind {
                 1 => self.read_signedness(&mut field, format)?,
-                2 => self.read_default_charset(&mut field, is_character)?,
-                3 => self.read_charsets(&mut field, is_character)?,
+                2 => self.read_default_charset(&mut field, has_characters)?,
+                3 => self.read_charsets(&mut field, has_characters)?,
                 4 => self.read_names(&mut field)?,
                 5 => self.read_labels(&mut field, |wire| matches!(wire, WireType::Set { .. }))?,
                 6 => self.read_labels(&mut field, |wire| matches!(wire, WireType::Enum { .. }))?,
@@ -257,6 +258,11 @@ impl TableMap {
 /// Columns in the list of character columns. VECTOR is among them, with the collation `binary`.
 fn is_character(wire: WireType) -> bool {
     wire.is_string() || matches!(wire, WireType::Vector { .. })
+}
+
+/// In MariaDB's list there are spatial columns, too, with the collation `binary`.
+fn is_character_or_geometry(wire: WireType) -> bool {
+    is_character(wire) || matches!(wire, WireType::Geometry { .. })
 }
 
 fn is_label(wire: WireType) -> bool {

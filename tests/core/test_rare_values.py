@@ -128,3 +128,33 @@ def test_mariadbs_years_of_two_digits_and_first_moments_are_what_select_shows(
         rows = [row_of(message) for message in found(mariadb, "json")]
     assert column(rows, "year") == years
     assert column(rows, "at") == column(mariadb[2], "at")
+
+
+def test_character_sets_behind_a_spatial_column_of_mariadb_are_their_own() -> None:
+    with servers.MariaDb1011Server() as server:
+        for metadata in ("MINIMAL", "FULL"):
+            table = f"d.{metadata.lower()}"
+            server.execute(
+                "CREATE DATABASE IF NOT EXISTS d",
+                f"SET GLOBAL binlog_row_metadata = {metadata}",
+                f"CREATE TABLE {table} (id INT PRIMARY KEY, at POINT, kind ENUM('я') CHARACTER SET cp1251, "
+                "russian TEXT CHARACTER SET cp1251, bytes VARBINARY(9), more GEOMETRY, "
+                "west VARCHAR(9) CHARACTER SET latin1) CHARACTER SET utf8mb4",
+                "FLUSH BINARY LOGS",
+                f"INSERT INTO {table} VALUES (1, POINT(1, 2), 'я', 'привет', 'ab', POINT(3, 4), 'é')",
+            )
+            [row] = decode(server, schema_of(server, table)).to_pylist()
+            assert (row["kind"], row["russian"], row["bytes"], row["west"]) == ("я", "привет", b"ab", "é")
+        [message] = described(server)
+        assert (message["kind"], message["russian"], message["west"]) == ("я", "привет", "é")
+        assert message["bytes"] == "YWI="
+
+
+def described(server: servers.DatabaseServer) -> list[dict[str, Any]]:
+    """The rows after the changes, as the log alone describes them."""
+    parts: list[_core.LogPart] = [(log_of(server)[0], 0, 0, None, [])]  # type: ignore[arg-type]
+    encoder, found = _core.LogEncoder(parts, "json", options="{}"), []
+    while (step := encoder.read()) is not None:
+        if isinstance(step, _core.EncodedMessages):
+            found += [json.loads(value)["after"] for _, _, value, _ in step.messages() if value]
+    return found
