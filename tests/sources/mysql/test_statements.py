@@ -227,6 +227,22 @@ def test_a_table_is_read_again_when_values_arrive_in_another_form(
     assert bool(effect.rereads) == again, effect.rereads
 
 
+@pytest.mark.parametrize(
+    ("action", "again"),
+    [
+        ("MODIFY short YEAR(4)", True),  # 70 becomes 1970
+        ("MODIFY year YEAR(2)", True),
+        ("MODIFY short TINYINT", False),
+        ("MODIFY year SMALLINT", False),
+    ],
+)
+def test_years_of_two_and_of_four_digits_are_other_values(action: str, again: bool) -> None:
+    pipeline = Pipeline(server=Server(version=(10, 11, 5), mariadb=True))
+    pipeline.run("CREATE TABLE t (id INT PRIMARY KEY, short YEAR(2), year YEAR)")
+    effects = pipeline.run(f"ALTER TABLE t {action}")
+    assert any(effect.rereads for effect in effects) == again
+
+
 def test_rows_that_go_without_row_events_are_read_again(shop: Pipeline) -> None:
     for action in ("DROP PARTITION p0", "TRUNCATE PARTITION p0", "IMPORT TABLESPACE", "ENGINE = BLACKHOLE"):
         [effect] = shop.run(f"ALTER TABLE t {action}")
