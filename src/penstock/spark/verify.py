@@ -31,9 +31,9 @@ LOW_BITS = 30
 """Bits of the lower half of a 60-bit hash."""
 OPENED_AT_ONCE = 4
 """Targets that are opened in parallel: most of that time is spent waiting for the JVM and for files."""
-LOSSY = "_penstock_lossy"
+LOSSY = "_penstock_lossy "
 """A column beside those of a target: whether a value of the row does not fit the source's type, so that the
-row differs, whatever the source has."""
+row differs, whatever the source has. No column of MySQL has a name that ends with a space."""
 _SUMS = "number int, bucket bigint, rows bigint, high bigint, low bigint"
 _ROWS = "key string, hash bigint"
 
