@@ -32,7 +32,8 @@ def read(server: servers.DatabaseServer, table: str) -> Written:
 
 def by_log(written: Written) -> list[dict[str, Any]]:
     server, schema, _ = written
-    return list(decode(server, schema, types=TYPES.to_json()).sort_by("id").to_pylist())  # type: ignore[arg-type]
+    rows = decode(server, schema, types=TYPES.to_json())  # type: ignore[arg-type]
+    return list(rows.sort_by("id").to_pylist())
 
 
 def by_snapshot(written: Written) -> list[Any]:
