@@ -13,7 +13,7 @@ from tests.core import alltypes
 from penstock import _core
 from penstock.model.schema import TableId, TableSchema
 from penstock.sources.mysql.catalog import read_table
-from penstock.testing.servers import MySqlServer
+from penstock.testing.servers import DatabaseServer
 
 QUERY, TABLE_MAP, GTID = 2, 19, 33
 ROWS = frozenset({23, 24, 25, 30, 31, 32})
@@ -38,20 +38,20 @@ def events(path: str) -> list[Event]:
     return found
 
 
-def schema_of(server: MySqlServer, table: str) -> TableSchema:
+def schema_of(server: DatabaseServer, table: str) -> TableSchema:
     with server.connect() as connection:
         schema = read_table(connection, TableId.parse(table))
     assert schema is not None
     return schema
 
 
-def log_of(server: MySqlServer) -> tuple[str, int]:
+def log_of(server: DatabaseServer) -> tuple[str, int]:
     """The newest binlog file and its size."""
     path = server.binlog_files()[-1]
     return str(path), path.stat().st_size
 
 
-def decode(server: MySqlServer, schema: TableSchema, **options: Any) -> pa.Table:
+def decode(server: DatabaseServer, schema: TableSchema, **options: Any) -> pa.Table:
     path, size = log_of(server)
     return decode_range(schema, path, 0, size, **options)
 
@@ -66,7 +66,7 @@ def decode_range(schema: TableSchema, path: _core.File, start: int, end: int, **
 
 
 def select(
-    server: MySqlServer, sql: str, settings: Sequence[str] = alltypes.SELECT_SESSION
+    server: DatabaseServer, sql: str, settings: Sequence[str] = alltypes.SELECT_SESSION
 ) -> list[tuple[Any, ...]]:
     """Rows as the server prints them: texts, bytes or None."""
     with server.connect(conv={}) as connection, connection.cursor() as cursor:

@@ -23,16 +23,16 @@ Written = tuple[servers.DatabaseServer, TableSchema, list[dict[str, str | None]]
 
 
 def read(server: servers.DatabaseServer, table: str) -> Written:
-    schema = schema_of(server, table)  # type: ignore[arg-type]
+    schema = schema_of(server, table)
     names = [column.name for column in schema.columns]
-    rows = select(server, f"SELECT * FROM {table} ORDER BY id")  # type: ignore[arg-type]
+    rows = select(server, f"SELECT * FROM {table} ORDER BY id")
     texts = [[one.decode() if isinstance(one, bytes) else one for one in row] for row in rows]
     return server, schema, [dict(zip(names, row, strict=True)) for row in texts]
 
 
 def by_log(written: Written) -> list[dict[str, Any]]:
     server, schema, _ = written
-    rows = decode(server, schema, types=TYPES.to_json())  # type: ignore[arg-type]
+    rows = decode(server, schema, types=TYPES.to_json())
     return list(rows.sort_by("id").to_pylist())
 
 
@@ -51,7 +51,7 @@ def column(rows: list[dict[str, Any]], name: str) -> list[str | None]:
 
 def messages(written: Written, format: str) -> list[Any]:
     server, schema, _ = written
-    parts: list[_core.LogPart] = [(log_of(server)[0], 0, 0, None, [])]  # type: ignore[arg-type]
+    parts: list[_core.LogPart] = [(log_of(server)[0], 0, 0, None, [])]
     encoder = _core.LogEncoder(parts, format, options="{}", schemas=[schema.to_json()])
     found: list[Any] = []
     while (step := encoder.read()) is not None:
@@ -153,7 +153,7 @@ def test_character_sets_behind_a_spatial_column_of_mariadb_are_their_own() -> No
 
 def described(server: servers.DatabaseServer) -> list[dict[str, Any]]:
     """The rows after the changes, as the log alone describes them."""
-    parts: list[_core.LogPart] = [(log_of(server)[0], 0, 0, None, [])]  # type: ignore[arg-type]
+    parts: list[_core.LogPart] = [(log_of(server)[0], 0, 0, None, [])]
     encoder, found = _core.LogEncoder(parts, "json", options="{}"), []
     while (step := encoder.read()) is not None:
         if isinstance(step, _core.EncodedMessages):
