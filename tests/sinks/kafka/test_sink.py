@@ -218,7 +218,7 @@ def test_two_pipelines_may_write_one_topic(case: Case) -> None:
 
 
 def test_a_transaction_of_another_pipeline_in_the_topic_of_commits_hides_no_commit(case: Case) -> None:
-    shared = {"commits_topic": f"commits-{case.one.database}"}
+    shared: dict[str, Any] = {"commits_topic": f"commits-{case.one.database}"}
     one, other = case.sink(**shared), Case(case.bootstrap)
     two = other.sink(**shared)
     assert two._producer is not None
