@@ -54,6 +54,7 @@ class Log:
     """A relay log that holds all of its source."""
 
     start = Offset(4)
+    source_uuid = "a"
 
     def refresh(self) -> Offset:
         return Offset(9)

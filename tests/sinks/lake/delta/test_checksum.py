@@ -106,9 +106,7 @@ def test_transactions_that_a_checksum_does_not_hold_are_asked_for(place: Make) -
     it = grown(place("delta").create())
     form = delta(it)
     operation = form._commits._update(it.commit(4))
-    kind = form._jvm.org.apache.spark.sql.delta.actions.SetTransaction
-    nothing = form._jvm.scala.Option.empty()
-    others = [kind(f"other-{n}", n, nothing) for n in range(OTHERS)]
+    others = [{"txn": {"appId": f"other-{n}", "version": n}} for n in range(OTHERS)]
     form._commits.end(form._commits.begin(snapshot(it)), None, operation, others)
     assert snapshot(it).checksumOpt().get().setTransactions().isEmpty()
     assert it.sink.last_commit(it.table, "") == it.commit(3)
