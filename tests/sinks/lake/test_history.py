@@ -154,6 +154,7 @@ def test_history_is_that_of_all_changes_in_their_order(place: Make, kind: str, s
     it.check()
 
 
+@pytest.mark.slow_for("0-delta")
 @both
 @pytest.mark.parametrize("seed", SEEDS)
 def test_small_epochs_need_no_spark_job(place: Make, kind: str, seed: int) -> None:
