@@ -9,7 +9,7 @@ from typing import Any
 from penstock.serve.batches import Block, Places
 from penstock.serve.log import ServedLog
 from penstock.serve.merge import Merge, Seen
-from penstock.serve.reader import Reader
+from penstock.serve.reader import Reader, wait_in
 
 HELD_BYTES_MAX = 1024**2
 """Bytes of one source that wait for the others."""
@@ -73,17 +73,7 @@ class MergedReader:
 
     async def wait(self, seconds: float, ended: asyncio.Future[Any]) -> bool:
         """See `Reader.wait`."""
-        waiter = asyncio.get_running_loop().create_future()
-        waiting = self.waiting
-        waiting.add(waiter)
-        try:
-            done, _ = await asyncio.wait(
-                (waiter, ended), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-            )
-            return bool(done)
-        finally:
-            waiting.discard(waiter)
-            waiter.cancel()
+        return await wait_in(self.waiting, seconds, ended)
 
     def _add(self, number: int, blocks: Sequence[Block]) -> None:
         for one in blocks:

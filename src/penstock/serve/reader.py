@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.model.offset import Offset
 from penstock.serve.batches import Block, Piece, Place
@@ -103,17 +103,27 @@ class Reader:
 
     async def wait(self, seconds: float, ended: asyncio.Future[Any]) -> bool:
         """Waits until there may be more, or `ended` is done. False: neither for so many seconds."""
-        waiter = asyncio.get_running_loop().create_future()
-        waiting = self.waiting
-        waiting.add(waiter)
-        try:
-            done, _ = await asyncio.wait(
-                (waiter, ended), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-            )
-            return bool(done)
-        finally:
-            waiting.discard(waiter)
-            waiter.cancel()
+        return await wait_in(self.waiting, seconds, ended)
+
+
+class Waiting(Protocol):
+    """A set of futures."""
+
+    def add(self, waiter: asyncio.Future[None], /) -> None: ...
+
+    def discard(self, waiter: asyncio.Future[None], /) -> None: ...
+
+
+async def wait_in(waiting: Waiting, seconds: float, ended: asyncio.Future[Any]) -> bool:
+    """Waits until somebody wakes those who wait, or `ended` is done. False: neither for so many seconds."""
+    waiter = asyncio.get_running_loop().create_future()
+    waiting.add(waiter)
+    try:
+        done, _ = await asyncio.wait((waiter, ended), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return bool(done)
+    finally:
+        waiting.discard(waiter)
+        waiter.cancel()
 
 
 def _behind(pieces: Sequence[Piece]) -> Place:
