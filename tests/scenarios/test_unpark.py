@@ -197,7 +197,7 @@ def test_what_cannot_be_unparked_is_answered_with_the_reason(scenario: Make) -> 
             "ALTER TABLE t ADD COLUMN id INT AUTO_INCREMENT PRIMARY KEY", "INSERT INTO t (a) VALUES (1)"
         )
         done = case.command("unpark", f"{case.database}.t")
-        assert done.returncode == 0 and "read again from its beginning" in done.stdout, done.stderr
+        assert done.returncode == 0 and "read again" in done.stdout, done.stderr
         case.server.execute("INSERT INTO t (a) VALUES (2)")  # what was told before the answer is no answer
         case.drain(pipeline)
         case.assert_equal("t")

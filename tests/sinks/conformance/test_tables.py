@@ -10,6 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 from pyspark import inheritable_thread_target
+from tests.lake_catalogs import HIVE
 from tests.sinks.conformance.case import Case, column, new_table
 
 from penstock.errors import ConfigError, InternalError, TableError
@@ -274,10 +275,13 @@ def test_tables_and_databases_may_have_any_name(tables: Case, name: str) -> None
 
 
 @over_delta
-def test_tables_whose_names_differ_only_in_case_or_accents_share_no_target(tables: Case) -> None:
+def test_tables_whose_names_differ_only_in_case_or_accents_share_no_target(
+    tables: Case, pytestconfig: pytest.Config
+) -> None:
     it = tables.again(table=TableId(tables.table.database, "orders")).create()
     it.append(1, (1, "a", False, 10))
-    for name in ("Orders", "órders"):
+    has_accents = pytestconfig.getoption("--lake-in") != HIVE  # its metastore refuses such names
+    for name in ("Orders", "órders") if has_accents else ("Orders",):
         other = it.again(table=TableId(it.table.database, name))
         found = other.sink.open(other.table)
         if found == Missing():

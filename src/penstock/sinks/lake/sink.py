@@ -64,6 +64,12 @@ class LakeSink:
         self._merged = merged
         self._generation = 0
 
+    @property
+    def _moves(self) -> bool:
+        """Targets can be renamed with their tables. One that is being moved has another table's name for a
+        moment."""
+        return isinstance(self.format, MovableFormat)
+
     def check(self) -> None:
         self.format.check()
 
@@ -75,6 +81,13 @@ class LakeSink:
         owner = properties.get(PIPELINE)
         if owner != self._pipeline:
             return self._foreign(table, place, owner)
+        source = properties.get(SOURCE, str(table))
+        if source != str(table) and source.lower() == str(table).lower() and not self._moves:
+            # Hive's metastore knows names in lower case only.
+            cure = (
+                "Give them targets with different names: leave one of them out, or rename it at the source."
+            )
+            return Foreign(place, f"the target of {source}, whose name differs only in case", cure)
         if (other := other_shape(place, properties.get(SHARDS_BY), self._merged.get(table))) is not None:
             return other
         columns = source_columns(self.format.column_names(target))
