@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import subprocess
+import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -179,3 +182,21 @@ def test_an_old_duckdb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ConfigError, match="needs DuckDB 2") as refused:
         registry.open_sink(options, None, "p")  # type: ignore[arg-type]
     assert "pip install" in refused.value.hint
+
+
+def test_a_duckdb_file_that_another_process_has_open_for_a_moment_is_waited_for(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    file, said = tmp_path / "targets.db", tmp_path / "opened"
+    duckdb.connect(str(file)).close()
+    program = "import duckdb, pathlib, sys, time; one = duckdb.connect(sys.argv[1]); "
+    program += "pathlib.Path(sys.argv[2]).touch(); time.sleep(1)"
+    with subprocess.Popen([sys.executable, "-c", program, str(file), str(said)]) as other:
+        while not said.exists():
+            assert other.poll() is None
+            time.sleep(0.01)  # polls; the process ends by itself
+        with pytest.raises(duckdb.IOException, match="lock"):
+            duckdb.connect(str(file))
+        from penstock.sinks.sql.duckdb import DuckDb  # needs the package
+
+        session = DuckDb(JdbcOptions(type="jdbc", url=f"duckdb://{file}")).connect()
+        session.close()

@@ -6,6 +6,7 @@ joins the stage with whole columns, and its indexes refuse updates of a key's co
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,9 @@ VERSION_MIN = 2
 MEMORY_MAX = "1GB"
 """DuckDB's own default is most of the machine's, which Spark has, too. It spills into a folder beside the
 file."""
+OPENED_WAIT_S = 5.0
+"""How long it is tried to open a file that another process has open: pipeline and `penstock verify` have it
+open for moments, by turns."""
 _ROWS = "penstock_rows"
 _TYPES: dict[type[DataType], str] = {
     BooleanType: "BOOLEAN",
@@ -87,7 +91,14 @@ class DuckDb(Dialect):
             raise ConfigError(
                 f"The folder of {self._path} does not exist.", hint="Create it, or correct `sink.url`."
             )
-        return duckdb.connect(self._path, config={"memory_limit": MEMORY_MAX})
+        deadline = time.monotonic() + OPENED_WAIT_S
+        while True:
+            try:
+                return duckdb.connect(self._path, config={"memory_limit": MEMORY_MAX})
+            except duckdb.IOException as error:
+                if "lock" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)  # polls, with a limit
 
     def begin_reading(self, session: Session) -> None:
         self.run(session, "SET TimeZone = 'UTC'")
