@@ -98,7 +98,7 @@ def test_a_suspended_server_gives_no_data_and_writes_no_position_once_it_was_rep
         os.kill(one.process.pid, signal.SIGCONT)
     with pytest.raises((Failed, OSError)):
         assert old.get(3, 1000)[0] == -2  # neither a batch nor an empty one
-    with contextlib.suppress(OSError), pytest.raises(Failed, match="served"):
+    with contextlib.suppress(OSError), pytest.raises(Failed, match="serve"):
         RawClient(one.address, destination=group.destination).subscribe()
     group.insert(3)
     assert ids_of(client.get(100)[1]) == [3]
