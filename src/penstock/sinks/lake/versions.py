@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,8 @@ import pyarrow.compute as pc
 
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.history import HISTORY_COLUMNS, IS_CURRENT, VALID_FROM, VALID_TO
+from penstock.sinks.lake.index.table_index import Matches
+from penstock.sinks.lake.index.tables import KeyReader, Live, TableKeys
 from penstock.sinks.names import source_columns
 
 BEGINS = ("insert", "update_postimage")
@@ -83,6 +86,15 @@ class Versions:
             for field in fields
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=fields)
+
+    def against(
+        self, index: TableKeys[Any], fields: pa.Schema, reader: KeyReader, live: Live
+    ) -> tuple[Iterator[pa.RecordBatch], dict[str, Matches]]:
+        """The rows to add to `live`, and the versions there that they end. `fields`: those of the index.
+        `reader`: of all columns. Raises `Unsearchable`, and `OSError` if the disk fails."""
+        found = index.matches([self.keys(fields)], live)
+        present = index.read(reader, found, live)
+        return self.rows(present, [one.keys for one in found.values()]), found
 
     def rows(self, present: Mapping[str, pa.Table], keys: Sequence[np.ndarray]) -> Iterator[pa.RecordBatch]:
         """The rows to add. `present`: the current versions, with all columns of the target, by data file.

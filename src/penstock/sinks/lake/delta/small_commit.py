@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -121,21 +122,10 @@ class SmallCommits:
             return False
         index = table_keys(self._indexes, table, keys)
         one = _Table(table, index, writer.folder, generation(snapshot))
-        with self._held(one, snapshot) as newest:
+        with index.held(snapshot, partial(self._load, one)) as newest:
             if changes is not None:
                 return self._replace_versions(one, newest, changes, writer, keys, commit)
             return self._replace(one, newest, rows.driver_side, writer, keys, commit)
-
-    @contextmanager
-    def _held(self, table: _Table, snapshot: Any) -> Iterator[Any]:
-        """Keeps out other changes of this process. Yields the target, loaded again if it may have changed."""
-        if not table.index.changing.acquire(blocking=False):
-            table.index.changing.acquire()
-            snapshot = self._load(table)
-        try:
-            yield snapshot
-        finally:
-            table.index.changing.release()
 
     def _replace(
         self,
@@ -207,13 +197,11 @@ class SmallCommits:
         ready = self._ready(table, snapshot)
         while ready is not None:
             try:
-                found = table.index.matches([changes.keys(keys.row_fields)], ready[1])
                 reader = KeyReader(writer.row_fields, writer.folder.files)
-                present = table.index.read(reader, found, ready[1])
+                rows, found = changes.against(table.index, keys.row_fields, reader, ready[1])
             except (Unsearchable, OSError) as why:
                 log.info("%s: Spark writes its versions: %s", table.name, one_sentence(why))
                 return False
-            rows = changes.rows(present, [one.keys for one in found.values()])
             marked = table.index.marked(found, ready[1])
             try:
                 self._add_versions(ready, table.index, rows, marked, writer, keys, commit)

@@ -11,9 +11,9 @@ looked up in its new version, and the commit is tried again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -118,21 +118,10 @@ class SmallCommits:
             return True
         index = table_keys(self._indexes, self._classes, table, target, keys)
         one = _Table(table, index, generation(target))
-        with self._held(one, target) as newest:
+        with index.held(target, partial(self._load, one)) as newest:
             if changes is not None:
                 return self._replace_versions(one, newest, changes, writer, keys, commit)
             return self._replace(one, newest, rows.driver_side, writer, keys, commit)
-
-    @contextmanager
-    def _held(self, table: _Table, target: Any) -> Iterator[Any]:
-        """Keeps out other changes of this process. Yields the target, loaded again if it may have changed."""
-        if not table.index.changing.acquire(blocking=False):
-            table.index.changing.acquire()
-            target = self._load(table)
-        try:
-            yield target
-        finally:
-            table.index.changing.release()
 
     def _append(
         self,
@@ -230,13 +219,11 @@ class SmallCommits:
         ready = self._ready(table, target)
         while ready is not None:
             try:
-                found = table.index.matches([changes.keys(keys.row_fields)], ready[1])
                 reader = self._reader(ready[0], writer)
-                present = table.index.read(reader, found, ready[1])
+                rows, found = changes.against(table.index, keys.row_fields, reader, ready[1])
             except (Unsearchable, OSError) as why:
                 log.info("%s: Spark writes its versions: %s", table.name, one_sentence(why))
                 return False
-            rows = changes.rows(present, [one.keys for one in found.values()])
             marked = table.index.marked(found, ready[1])
             try:
                 self._add_versions(ready, table.index, rows, marked, writer, keys, commit)

@@ -9,6 +9,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -78,6 +79,7 @@ class KeyReader(Protocol):
 
 
 L = TypeVar("L", bound=Lives)
+T = TypeVar("T")
 Keys = Mapping[str, Sequence[pa.RecordBatch]]
 """The keys of all rows of data files, in their order and in the types of the index, by location."""
 
@@ -221,6 +223,17 @@ class TableKeys(Generic[L]):
             live.files[one.location]
             for one in self.index.uncovered(Indexed(file.location, file.rows) for file in live.files.values())
         ]
+
+    @contextmanager
+    def held(self, target: T, load: Callable[[], T]) -> Iterator[T]:
+        """Keeps out other changes of this process. Yields the target, loaded again if it may have changed."""
+        if not self.changing.acquire(blocking=False):
+            self.changing.acquire()
+            target = load()
+        try:
+            yield target
+        finally:
+            self.changing.release()
 
     def _build(self, files: Sequence[Stored]) -> None:
         with ThreadPoolExecutor(self.threads, thread_name_prefix="key-index-build") as pool:
