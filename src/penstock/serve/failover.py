@@ -24,7 +24,7 @@ class Failover(Protocol):
         """The oldest file of a source's log that a client needs. Raises `PenstockError`."""
 
     def needs(self) -> list[dict[ServedLog, Offset]]:
-        """The log that is needed for destinations of others."""
+        """From where each log must be kept for the destinations that other servers serve."""
 
     def join(
         self, logs: list[ServedLog], destinations: Destinations, origin: Callable[[str], Origin], /

@@ -233,7 +233,7 @@ def read_to(state: StateStore) -> Offset | None:
 
 
 def read_again_after(state: StateStore, offset: Offset) -> None:
-    """Lets signals behind an offset be read once more. Those that are known already are not executed
+    """Reads the signals behind an offset once more. Those that were executed already are not executed
     again."""
     known = read_to(state)
     if known is not None and known > offset:

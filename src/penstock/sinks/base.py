@@ -365,7 +365,7 @@ class Scan(Protocol):
 
     @property
     def isolated(self) -> bool:
-        """Whether it also sees them so after they were written to."""
+        """Whether it goes on to see the same rows while others write."""
 
     def batches(self, table: TableId, fields: pa.Schema) -> Iterator[pa.RecordBatch]:
         """All rows, with these columns in these types. May be called several times.

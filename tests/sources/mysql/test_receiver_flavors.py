@@ -171,7 +171,7 @@ def test_compressed_events_of_mariadb_are_stored_plain(name: str, checksum: str,
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mariadb1011", "mariadb118"])
 def test_an_alter_in_two_phases_is_one_statement_where_it_ends(name: str, tmp_path: Path) -> None:
-    """With `binlog_alter_two_phase`, the log has its text when it begins, too, and when it is rolled back."""
+    """With `binlog_alter_two_phase`, the log has the statement where it begins, and again where it ends."""
     with servers.FLAVORS[name]() as server:
         server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a INT, b INT)")
         server.execute("INSERT INTO d.t VALUES (1, 1, 2), (2, 1, 3)")

@@ -78,7 +78,8 @@ class StoreFailover:
         return min(places, key=lambda one: one.source_position.order).file if places else None
 
     def needs(self) -> list[dict[ServedLog, Offset]]:
-        """The log that is needed for destinations of others; also while it is not known what they need."""
+        """From where each log must be kept for the destinations that other servers serve: from its beginning
+        while their needs are not known."""
         found = []
         for name, one in self._positions.keepers.items():
             needed = one.needs

@@ -47,7 +47,7 @@ class ZooKeeperFailover:
         return stored.oldest_file(self._zookeeper, self._config.destinations)
 
     def needs(self) -> list[dict[ServedLog, Offset]]:
-        """The log that is needed for destinations of others."""
+        """From where each log must be kept for the destinations that other servers serve."""
         needs = None if self._cluster is None else self._cluster.needs
         return [] if needs is None or self._served is None else [{self._served: needs}]
 
