@@ -81,7 +81,7 @@ def test_each_message_is_in_the_log_once_though_the_receiver_is_killed(
         receiver.start()
         for _ in range(chance.randrange(1, 4)):
             for partition in range(PARTITIONS):
-                more = chance.randrange(1, 400)
+                more = chance.randrange(400, 800)  # three segments at least, whatever the seed
                 topics.send(table.topic, created(table, range(sent, sent + more)), partition=partition)
                 sent += more
         end = receiver.log.end if receiver.log is not None else 0
