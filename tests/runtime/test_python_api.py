@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,27 @@ def test_a_pipeline_runs_in_a_session_of_the_caller_and_leaves_it_as_it_was(
         dict(spark.sparkContext.getConf().getAll()),
         spark.conf.get("spark.sql.session.timeZone"),
     )
+
+
+@pytest.mark.parametrize("way", ["by Spark", pytest.param("by the index", marks=pytest.mark.slow)])
+def test_a_catalog_that_the_session_of_the_caller_has_not_is_set_up(
+    shop: Database, tmp_path: Path, spark: SparkSession, way: str
+) -> None:
+    catalog = f"own{uuid.uuid4().hex[:8]}"
+    sink = {"type": "iceberg", "path": str(tmp_path / "lake"), "catalog": catalog}
+    pipeline = Pipeline(**options(shop, tmp_path, sink={**sink, "key_index": way == "by the index"}))
+    pipeline.run(once=True, spark=spark)
+    shop.execute(
+        "UPDATE orders SET note = 'x' WHERE id = 1", "DELETE FROM orders WHERE id = 2",
+        "ALTER TABLE orders ADD COLUMN n INT NOT NULL DEFAULT 7, MODIFY COLUMN paid VARCHAR(20)",
+        "INSERT INTO orders VALUES (3, 'y', '9', 1)",
+    )  # fmt: skip
+    pipeline.run(once=True, spark=spark)
+    frame = spark.read.format("iceberg").load(str(tmp_path / "lake" / shop.name / "orders"))
+    columns = oracle.columns_of(shop, f"{shop.name}.orders")
+    found = frame.select(*[column.name for column in columns]).collect()
+    assert oracle.canonical_rows(map(tuple, found), columns) == oracle.rows_of(shop, f"{shop.name}.orders")
+    assert spark.conf.get(f"spark.sql.catalog.{catalog}", None) is None
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock import Pipeline
 from penstock.relaylog.index import recovered_end
 from penstock.relaylog.reader import RelayLog
 from penstock.state import StateStore
@@ -31,8 +32,8 @@ NO_SPARK: Any = None
 def established(
     spark: SparkSession, lake_root: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Scenario]:
-    """A pipeline that has run once. Tests break one thing, see it refused, and mend it; the last test of this
-    group runs it again."""
+    """A pipeline that has run twice, in the session of the tests. Tests break one thing, see it refused, and
+    mend it; the last test of this group runs it again."""
     with MySqlServer() as server:
         database = Database(server, "shop")
         folder = tmp_path_factory.mktemp("established")
@@ -40,11 +41,9 @@ def established(
         database.execute(
             "CREATE TABLE orders (id INT PRIMARY KEY, v INT)", "INSERT INTO orders VALUES (1, 1), (2, 2)"
         )
-        with case.running() as pipeline:
-            case.drain(pipeline)
-            database.execute("INSERT INTO orders VALUES (3, 3)", "UPDATE orders SET v = 5 WHERE id = 1")
-            case.drain(pipeline)
-            assert pipeline.stop() == 0
+        Pipeline.load(case.file).run(once=True, spark=spark)
+        database.execute("INSERT INTO orders VALUES (3, 3)", "UPDATE orders SET v = 5 WHERE id = 1")
+        Pipeline.load(case.file).run(once=True, spark=spark)
         yield case
 
 
@@ -287,24 +286,20 @@ def test_log_that_was_purged_after_it_was_received_is_no_trouble(case: Scenario)
 
 
 @pytest.fixture(scope="module")
-def next_run(established: Scenario) -> Completed:
+def next_run(established: Scenario, spark: SparkSession) -> None:
     """After all these refusals. The newest segment holds what it planned."""
-    return established.command("run", "--once")
+    Pipeline.load(established.file).run(once=True, spark=spark)
 
 
-def test_after_all_these_refusals_the_next_run_ends_equal_to_the_source(
-    established: Scenario, next_run: Completed
-) -> None:
-    assert next_run.returncode == 0, next_run.stderr
+@pytest.mark.usefixtures("next_run")
+def test_after_all_these_refusals_the_next_run_ends_equal_to_the_source(established: Scenario) -> None:
     established.assert_equal("orders")
 
 
 @pytest.mark.slow  # tests/changes/test_reader.py has a quick one
-def test_a_line_of_the_index_that_lost_its_newline_with_the_power_is_still_there(
-    next_run: Completed, case: Scenario
-) -> None:
+@pytest.mark.usefixtures("next_run")
+def test_a_line_of_the_index_that_lost_its_newline_with_the_power_is_still_there(case: Scenario) -> None:
     """The line itself was durable when the pipeline planned up to it; the newline never is."""
-    assert next_run.returncode == 0, next_run.stderr
     with contextlib.closing(StateStore(case.folder / "state")) as state:
         planned = state.position
     assert planned is not None

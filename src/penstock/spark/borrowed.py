@@ -17,6 +17,7 @@ from penstock.config import SparkConfig
 from penstock.errors import ConfigError
 from penstock.sinks import registry
 from penstock.sinks.kind import SinkOptions
+from penstock.sinks.lake.sessions import activate
 from penstock.spark import cluster
 from penstock.spark.session import session_options
 
@@ -59,6 +60,7 @@ def borrow(spark: Any, config: SparkConfig, sink: SinkOptions, state: Path) -> S
             "`spark` out in a process without a session, so that the pipeline starts its own.",
             lacks=dict(lacks),
         )
+    activate(session)  # a catalog is set up with the options of its thread's active session
     return session
 
 

@@ -29,7 +29,7 @@ class Sessions:
         try:
             session = self._idle.get_nowait()
         except queue.Empty:
-            session = self._spark.newSession()
+            session = session_like(self._spark)
         for name, value in options.items():
             session.conf.set(name, value)
         try:
@@ -38,6 +38,12 @@ class Sessions:
             for name in options:
                 session.conf.unset(name)
             self._idle.put(session)
+
+
+def session_like(spark: SparkSession) -> SparkSession:
+    """A new session with the same options. `newSession` has only those of the Spark context, and the
+    catalog of a pipeline in a session of the caller is not among them."""
+    return SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
 
 
 def activate(spark: SparkSession) -> None:

@@ -73,7 +73,7 @@ from penstock.sinks.lake.iceberg.shaping import present_partitions, same_partiti
 from penstock.sinks.lake.iceberg.small_commit import SmallCommits
 from penstock.sinks.lake.index.tables import Indexes, index_directory
 from penstock.sinks.lake.merge import live_rows
-from penstock.sinks.lake.sessions import Sessions, activate, java_map
+from penstock.sinks.lake.sessions import Sessions, activate, java_map, session_like
 from penstock.sinks.refusals import check_directory, refuse_replaced
 from penstock.sinks.rows import Newer, Rows
 from penstock.sinks.spark_sql import constant, holds, literal_form, quoted
@@ -349,7 +349,7 @@ class IcebergFormat:
                 update.addColumn(None, change.temporary, self._type(change.kind), None)
         update.commit()
         self._maintenance.fold(table)
-        session = self._spark.newSession()  # one that sees the new columns
+        session = session_like(self._spark)  # one that sees the new columns
         session.sql(f"UPDATE {self.name_for_writes(table)} SET {assignments(present, computed)}")
 
     def change_columns(
