@@ -63,7 +63,6 @@ PARTS: dict[str, tuple[str, ...]] = {
 QUICK_PIPELINES = {
     "crash/test_kill9.py": {"test_source_and_target_are_equal_after_kills"},
     "scenarios/schema_changes.py": {"running"},
-    "scenarios/test_bad_state.py": {"established"},
     "scenarios/test_pipeline.py": {
         "seen",
     },

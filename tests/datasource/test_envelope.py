@@ -120,6 +120,7 @@ def test_rows_that_changed_without_events_are_read_again(
     assert [row[2] for row in rows[1:]] == [{"id": 20}, {"id": 30}] and rows[1][1] == "read"
 
 
+@pytest.mark.slow
 def test_a_table_that_cannot_be_followed_is_told_and_the_others_go_on(
     following: Make,  # noqa: F811
     mysql: Database,

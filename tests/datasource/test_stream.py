@@ -178,6 +178,7 @@ def test_state_and_checkpoint_go_together(following: Make, mysql: Database) -> N
         stream.start().awaitTermination(120)
 
 
+@pytest.mark.slow  # test_past.py reads such a log in quick tests
 def test_a_relay_log_that_somebody_else_writes_is_followed(
     following: Make, mysql_factory: Callable[..., MySqlServer], tmp_path: Path
 ) -> None:

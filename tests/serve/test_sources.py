@@ -103,6 +103,7 @@ def test_changes_of_two_servers_come_in_the_order_of_their_commits(shards: Shard
     assert read(shards.client("west"), 8) == [30, 31, 60, 61, 90, 91, 120, 121]
 
 
+@pytest.mark.slow
 def test_rollbacks_and_restarts_go_on_at_the_places_of_all_sources(shards: Shards) -> None:
     shards.insert(shards.east, 1, 2, 3, 4, 5)
     shards.insert(shards.west, 6, 7)

@@ -110,6 +110,7 @@ def read(client: RawClient, count: int) -> list[int]:
     return found
 
 
+@pytest.mark.slow  # tests/serve/zookeeper has a quick one
 def test_another_server_goes_on_behind_what_was_acknowledged(pair: Pair) -> None:
     one, two = pair.server(1), pair.server(2)
     one.start()

@@ -77,6 +77,7 @@ def test_a_server_that_stops_in_order_is_replaced_at_once(group: Group) -> None:
     assert read(client, 1) == [2]
 
 
+@pytest.mark.slow  # tests/serve/leases has a quick one
 def test_a_suspended_server_gives_no_data_and_writes_no_position_once_it_was_replaced(group: Group) -> None:
     one, two = group.server(1), group.server(2)
     one.start()
