@@ -126,6 +126,10 @@ def test_environment_variables_are_replaced_and_a_missing_one_is_named(
         ({"staging": "ftp://host/x"}, "option `staging`: There is no store for ftp:// URLs"),
         ({"staging": "s3://key:secret@bucket/x"}, "Credentials do not belong into the URL"),
         ({"spark": {"master": "yarn"}}, "`staging: s3://bucket/path`"),
+        (
+            {"spark": {"conf": {"spark.sql.session.timeZone": "Europe/Berlin"}}},
+            "option `spark.conf`: spark.sql.session.timeZone must be UTC for a pipeline; leave it out",
+        ),
         ({"spark": {"master": "spark://h:7077"}, "staging": "/data"}, "`staging: file:///path`"),
         ({"store": {"endpoint": "minio:9000"}}, "option `store.endpoint`: write an address that begins with"),
         ({"store": {"endpoint": "http://a:b@minio"}}, "no credentials in it"),

@@ -324,6 +324,17 @@ class VerifyConfig(Section):
     with all of its lag, so raise this for a pipeline that is far behind."""
 
 
+_FIXED_OF_SPARK = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.variable.substitute": "false",
+}
+"""Options of Spark that decide what values and names mean. With others, times would be moved, values that do
+not fit would become NULL, and names would be other ones."""
+
+
 class SparkConfig(Section):
     """The Spark application in which the pipeline runs."""
 
@@ -341,7 +352,16 @@ class SparkConfig(Section):
     the workers. `none`: those that are installed there, for example in an image. They must be of the same
     release of Penstock."""
     conf: dict[str, str] = Field({})
-    """Further Spark options by name. Every value is a text: put numbers in quotes."""
+    """Further Spark options by name. Every value is a text: put numbers in quotes. Those that decide what
+    values mean are fixed, such as `spark.sql.session.timeZone`, which is UTC."""
+
+    @field_validator("conf")
+    @classmethod
+    def _keeps_meanings(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, needed in _FIXED_OF_SPARK.items():
+            if value.get(name, needed).lower() != needed.lower():
+                raise ValueError(f"{name} must be {needed} for a pipeline; leave it out")
+        return value
 
     @property
     def is_local(self) -> bool:

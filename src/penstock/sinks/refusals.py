@@ -73,6 +73,17 @@ def lost_target(table: TableId, advice: str = "") -> TableError:
     )
 
 
+def rolled_back(table: TableId, found: int, written: int) -> TableError:
+    """The error for a target that lacks what was committed. `found`, `written`: numbers of epochs."""
+    return TableError(
+        f"The target of {table} was rolled back or replaced by somebody else: it holds epoch {found}, this "
+        f"pipeline has written {written}.",
+        hint=f"Bring its newest version back, then run `penstock unpark FILE {argument(table)}`. Or run "
+        f"`penstock resnapshot FILE {argument(table)}`, which reads the table again.",
+        table=str(table),
+    )
+
+
 def lacking_columns(table: TableId, names: Sequence[str]) -> TableError:
     """The error for a target that is read, and that lacks columns of the source."""
     return TableError(

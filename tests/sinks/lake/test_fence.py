@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -123,15 +124,47 @@ def test_fencing_changes_no_row_and_no_commit_and_is_done_once(kind: str, place:
         it.sink.fence(it.table)
 
 
+@both
+def test_an_earlier_driver_looks_again_after_it_waited_for_its_own_maintenance(
+    kind: str, place: Make
+) -> None:
+    it = place(kind).create()
+    it.sink.append(it.table, small(it, (1, "a", False, 1)), it.commit(1))
+    other, form = successor(it), it.sink.format
+    alone = form.exclusive
+
+    @contextmanager
+    def waiting(table: Any) -> Iterator[None]:
+        other.sink.fence(table)
+        with alone(table):
+            yield
+
+    form.exclusive = waiting
+    calls: list[Callable[[], Any]] = [
+        lambda: it.sink.truncate(it.table, it.commit(2), sequence=9),
+        lambda: it.sink.delete_older(it.table, 9, it.commit(2)),
+        lambda: it.evolve(2, column("id", pa.int64(), "id")),
+        lambda: it.sink.write_by_sql(
+            it.table, it.commit(2), lambda session, target: session.sql(f"DELETE FROM {target}")
+        ),
+    ]
+    for generation, call in enumerate(calls, start=2):
+        it.sink.begin(generation - 1)
+        other.sink.begin(generation)
+        with pytest.raises(DriverReplaced):
+            call()
+    it.arrow = other.arrow
+    assert other.rows() == [(1, "a", 1)]
+
+
 def test_a_deletion_of_all_rows_that_was_begun_before_is_refused(place: Make) -> None:
     it = place("iceberg").create()
     it.sink.append(it.table, small(it, (1, "a", False, 1)), it.commit(1))
     other, form = successor(it), it.sink.format
     stale = form.load(it.table)
     other.sink.fence(it.table)
-    form.load = lambda table: stale
     with pytest.raises(Py4JJavaError):
-        form.truncate(it.table, it.commit(2))
+        form.truncate(it.table, stale, it.commit(2))
     assert other.rows() == [(1, "a", 1)]
 
 

@@ -108,8 +108,8 @@ class LakeFormat(Protocol):
         """Adds rows as data files that Spark's tasks write themselves, and marks the rows of the target that
         have the same keys as deleted."""
 
-    def truncate(self, table: TableId, commit: Commit) -> bool:
-        """Removes all rows without Spark."""
+    def truncate(self, table: TableId, target: Any, commit: Commit) -> bool:
+        """Removes all rows without Spark, unless rows were added since `target` was loaded."""
 
     def record(self, table: TableId, commit: Commit) -> None:
         """Records the commit after a write by Spark, which may not have done so, for example because no row

@@ -164,6 +164,9 @@ class Keys:
             raise Unsearchable(f"keys of one column have several types: {error}") from error
         whole = whole.cast(pa.schema([field.with_type(_indexed(field.type)) for field in whole.schema]))
         index, names = KeyIndex(), whole.column_names[:-1]
+        if any(whole[name].null_count for name in names):
+            # An equality delete with NULL deletes the rows that have NULL there. The index finds none.
+            raise Unsearchable("a key contains NULL")
         for batch in whole.to_batches():
             with _searchable():
                 index.add(batch.select(names), batch.column(_SEQUENCE))

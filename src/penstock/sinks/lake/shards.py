@@ -164,7 +164,7 @@ class ShardedSink:
             if claims.keys() <= {table}:
                 self._lake.drop(part.target)
                 return
-            self._sql(f"DELETE FROM {self._lake.name(part.target)} WHERE {part.condition}")
+            self._sql(f"DELETE FROM {self._lake.name_for_writes(part.target)} WHERE {part.condition}")
             left = joined(table, self._target_columns(part), [], claims)
             self._evolve(part, left, None, None)
 

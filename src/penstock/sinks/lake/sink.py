@@ -7,7 +7,7 @@ themselves? If not, Spark's own writer or MERGE does it. In each case the target
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +47,7 @@ from penstock.sinks.refusals import (
     refuse_foreign,
     refuse_replaced,
     refuse_shared,
+    rolled_back,
     shape,
     unfit_target,
 )
@@ -63,6 +64,8 @@ class LakeSink:
         self._pipeline = pipeline
         self._merged = merged
         self._generation = 0
+        self._newest: dict[tuple[TableId, str], Commit] = {}
+        """The newest commit that this object has made, by target and `Commit.source`."""
 
     @property
     def _moves(self) -> bool:
@@ -74,6 +77,9 @@ class LakeSink:
         self.format.check()
 
     def open(self, table: TableId) -> TargetState:
+        """See `Sink.open`. Whoever calls it looks at what the target has: from then on it may have less than
+        was committed (`_target_unless_recorded`)."""
+        self._newest.pop((table, ""), None)
         target = self.format.find(table)
         if isinstance(target, (Missing, Foreign)):
             return target
@@ -182,6 +188,7 @@ class LakeSink:
                 self.format.remove_files(table)  # remains of an interrupted `create`
 
     def _remove(self, table: TableId) -> None:
+        self._forget_commits([table])
         with self.format.exclusive(table):
             self.format.remove(table)
 
@@ -197,6 +204,7 @@ class LakeSink:
         def refuse(table: TableId) -> None:
             refuse_foreign(table, self.open(table))
 
+        self._forget_commits([one for move in moves for one in (move.source, move.target)])
         lost = self.format.move(moves, identity=self.identity, refuse=refuse)
         for move in moves:
             if move not in lost:
@@ -221,55 +229,53 @@ class LakeSink:
         if (target := self._target_unless_recorded(table, commit)) is None:
             return False
         if self.format.commit_small(table, target, rows, (), commit):
-            return True
+            return self._written(table, commit)
         if self.format.append_files(table, target, rows, commit):
-            return True
+            return self._written(table, commit)
         self.format.append_by_spark(table, rows, commit)
         self.format.record(table, commit)
-        return True
+        return self._written(table, commit)
 
     def append_whole(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         """Adds rows that have all columns of the target, also those that Penstock adds."""
         if (target := self._target_unless_recorded(table, commit)) is None:
             return False
         if self.format.commit_small(table, target, rows, (), commit):
-            return True
+            return self._written(table, commit)
         if self.format.append_files(table, target, rows, commit):
-            return True
+            return self._written(table, commit)
         names = ", ".join(quoted(name) for name in self.format.column_names(target))
         form = self.format
-        with (
-            form.exclusive(table),
-            form.session(table, commit) as session,
-            shared_view(rows.frame) as view,
-        ):
-            session.sql(f"INSERT INTO {form.name_for_writes(table)} ({names}) SELECT {names} FROM {view}")
+        with form.exclusive(table):
+            if self._target_unless_recorded(table, commit) is None:  # it may have waited for long
+                return False
+            with form.session(table, commit) as session, shared_view(rows.frame) as view:
+                session.sql(f"INSERT INTO {form.name_for_writes(table)} ({names}) SELECT {names} FROM {view}")
         self.format.record(table, commit)
-        return True
+        return self._written(table, commit)
 
     def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         if (target := self._target_unless_recorded(table, commit)) is None:
             return False
         if self.format.commit_small(table, target, rows, key, commit):
-            return True
+            return self._written(table, commit)
         with self.format.exclusive(table):
             if self.format.merge_files(table, target, rows, key, commit):
-                return True
+                return self._written(table, commit)
             with self.format.session(table, commit) as session:
                 merge(session, table, self.format.name_for_writes(table), rows, key)
         self.format.record(table, commit)
-        return True
+        return self._written(table, commit)
 
     def truncate(
         self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
     ) -> bool:
-        if self._target_unless_recorded(table, commit) is None:
-            return False
         with self.format.exclusive(table):
-            done = self.format.truncate(table, commit)
-        if not done:
-            self._delete(table, "true", commit)
-        return True
+            if (target := self._target_unless_recorded(table, commit)) is None:
+                return False
+            if not self.format.truncate(table, target, commit):
+                self._delete(table, "true", commit)
+        return self._written(table, commit)
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
         # NULL: a row that was there when the target was adopted.
@@ -277,15 +283,16 @@ class LakeSink:
 
     def delete(self, table: TableId, condition: str, commit: Commit) -> bool:
         """Deletes the rows for which the condition, in Spark SQL, is true."""
-        if self._target_unless_recorded(table, commit) is None:
-            return False
-        self._delete(table, condition, commit)
-        return True
+        with self.format.exclusive(table):
+            if self._target_unless_recorded(table, commit) is None:
+                return False
+            self._delete(table, condition, commit)
+        return self._written(table, commit)
 
     def _delete(self, table: TableId, condition: str, commit: Commit) -> None:
         """A delete of whole files may not carry the commit, which is then recorded a moment later. If the
         process is killed in between, the delete runs again, which changes nothing."""
-        with self.format.exclusive(table), self.format.session(table, commit) as session:
+        with self.format.session(table, commit) as session:
             session.sql(f"DELETE FROM {self.format.name_for_writes(table)} WHERE {condition}")
         self.format.record(table, commit)
 
@@ -304,10 +311,10 @@ class LakeSink:
         Values that have to be computed are first written to temporary columns (`Change.temporary`). Then one
         transaction renames, drops, adds and reorders all columns, and replaces the old columns by the
         temporary ones. So no reader ever sees a column half converted."""
-        if commit is not None and self._target_unless_recorded(table, commit) is None:
-            return False
         form = self.format
         with form.exclusive(table):
+            if commit is not None and self._target_unless_recorded(table, commit) is None:
+                return False
             present = form.columns(table)
             changed = changes(
                 table, present, columns, stored=form.stored, widens=form.widens, narrowing=narrowing
@@ -316,7 +323,7 @@ class LakeSink:
             if computed:
                 form.compute(table, present, computed)
             form.change_columns(table, present, changed, computed, commit, properties or {})
-        return True
+        return True if commit is None else self._written(table, commit)
 
     def write_by_sql(
         self,
@@ -331,11 +338,14 @@ class LakeSink:
         if (target := self._target_unless_recorded(table, commit)) is None:
             return False
         if directly(target):
-            return True
-        with self.format.exclusive(table), self.format.session(table, commit) as session:
-            run(session, self.format.name_for_writes(table))
+            return self._written(table, commit)
+        with self.format.exclusive(table):
+            if self._target_unless_recorded(table, commit) is None:  # it may have waited for long
+                return False
+            with self.format.session(table, commit) as session:
+                run(session, self.format.name_for_writes(table))
         self.format.record(table, commit)
-        return True
+        return self._written(table, commit)
 
     def write_versions(
         self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit,
@@ -398,8 +408,24 @@ class LakeSink:
         refuse_shared(table, self.name(table), self.properties(table).get(SOURCE))
 
     def _target_unless_recorded(self, table: TableId, commit: Commit) -> Any | None:
-        """The target as it is now. None: it has recorded the commit already. Raises `DriverReplaced`."""
+        """The target as it is now. None: it has recorded the commit already. Raises `DriverReplaced`, and
+        `TableError` if it lacks a commit that was made before: somebody has rolled it back or replaced it."""
         check_pipeline(commit, self._pipeline)
         target = self.format.load(table)
         refuse_replaced(table, self.format.generation(target), self._generation)
-        return None if is_recorded(commit, self.format.last_commit(target, commit.source)) else target
+        last = self.format.last_commit(target, commit.source)
+        if is_recorded(commit, last):
+            return None
+        newest = self._newest.pop((table, commit.source), None)  # the error is raised once
+        if newest is not None and not is_recorded(newest, last):
+            raise rolled_back(table, last.epoch if last is not None else 0, newest.epoch)
+        if newest is not None:
+            self._newest[table, commit.source] = newest
+        return target
+
+    def _written(self, table: TableId, commit: Commit) -> bool:
+        self._newest[table, commit.source] = commit
+        return True
+
+    def _forget_commits(self, tables: Collection[TableId]) -> None:
+        self._newest = {place: commit for place, commit in self._newest.items() if place[0] not in tables}

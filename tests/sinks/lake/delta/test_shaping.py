@@ -150,6 +150,10 @@ def test_a_layout_that_does_not_fit_is_told(place: Make, shape: dict[str, Any], 
         ({"match": "*.*", "cluster_by": ["a", "A"]}, "twice"),
         ({"match": "*.*", "partition_by": "_sequence"}, "Penstock itself writes"),
         ({"match": "*.*", "properties": {"penstock.x": "1"}}, "set by Penstock itself"),
+        (
+            {"match": "*.*", "properties": {"delta.setTransactionRetentionDuration": "interval 1 day"}},
+            "would forget what was committed",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(shape: dict[str, Any], message: str) -> None:

@@ -11,7 +11,10 @@ from tests.sinks.conftest import Place, column
 from tests.sinks.lake.iceberg.test_shaping import shaped
 from tests.sinks.lake.iceberg.test_small_commit import few, folded, iceberg, target
 from tests.sinks.lake.test_file_merge import newer
+from tests.sinks.lake.test_shards import Merged
 
+from penstock.errors import ConfigError
+from penstock.model.schema import TableId
 from penstock.sinks.lake.iceberg import expire
 from penstock.sinks.lake.iceberg.branch import OnBranch
 from penstock.sinks.lake.iceberg.small_commit import SMALL
@@ -133,3 +136,29 @@ def test_expiry_keeps_what_a_fast_forward_needs(place: Make, snapshots_max: int)
         call = f"CALL {catalog}.system.set_current_snapshot(table => '{'.'.join(rest)}', ref => 'audit')"
         it.spark.sql(call)
     assert main(it) == before
+
+
+def test_a_session_that_diverts_what_spark_writes_is_refused(place: Make) -> None:
+    it = place("iceberg")
+    it.sink.check()
+    it.spark.conf.set("spark.wap.branch", "audit")
+    try:
+        with pytest.raises(ConfigError, match=r"spark\.wap\.branch") as refused:
+            it.sink.check()
+    finally:
+        it.spark.conf.unset("spark.wap.branch")
+    assert "`branch` in `sink.tables`" in refused.value.hint
+
+
+def test_a_shard_that_is_dropped_takes_its_rows_from_the_branch(place: Make) -> None:
+    config = {"tables": [{"match": "shop.*", "branch": "audit"}]}
+    it = Merged(place("iceberg", config=config))
+    one, two = it.shard(1).create(), it.shard(2).create()
+    one.append(1, (1, False, 10))
+    two.append(1, (1, False, 10))
+    one.sink.drop(one.table)
+    one.create()
+    one.append(9, (2, False, 90))
+    name = it.place.sink.name(TableId("shop", "orders"))
+    found = it.place.spark.sql(f"SELECT _shard, id FROM {name}.branch_audit").collect()
+    assert sorted(map(tuple, found)) == [("shop_1.orders_1", 2), ("shop_2.orders_2", 1)]

@@ -75,3 +75,12 @@ def test_iceberg_would_say_the_same_of_a_file(place: Make, rows: list[tuple[Any,
         for number in booleans:
             theirs.get(name, {}).pop(number, None)
     assert ours == {name: value for name, value in theirs.items() if value or name in ours}
+
+
+def test_the_files_of_an_encrypted_table_are_left_to_iceberg(place: Make) -> None:
+    it = place("iceberg").create()
+    form = it.sink.format
+    target = form.load(it.table)
+    assert file_writer(form._classes, target) is not None
+    target.updateProperties().set("encryption.key-id", "k1").commit()
+    assert file_writer(form._classes, target) is None

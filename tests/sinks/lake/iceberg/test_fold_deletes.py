@@ -4,6 +4,7 @@ own reading judges."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -20,8 +21,10 @@ from tests.sinks.lake.iceberg.test_small_commit import (
     target,
 )
 
-from penstock.sinks.lake.iceberg.maintenance import rewrite
+from penstock.model.schema import TableId
+from penstock.sinks.lake.iceberg.maintenance import Maintenance, rewrite
 from penstock.sinks.lake.iceberg.small_commit import SMALL
+from penstock.sinks.lake.index.tables import TableKeys
 from penstock.sinks.lake.lookup import Unsearchable
 
 Make = Callable[..., Place]
@@ -47,6 +50,52 @@ def test_a_small_commit_converts_them_first(place: Make) -> None:
     assert it.rows() == [(0, "c", 3), (1, "c", 3), (2, "a", 1), (3, "a", 1)]
     found = summary(it)
     assert found["total-equality-deletes"] == "0" and found[SMALL] == "true"
+
+
+def test_a_small_commit_does_not_wait_for_maintenance_that_waits_for_it(
+    place: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Maintenance excludes other work on the table, and then holds its index for the commit."""
+    it = place("iceberg").create()
+    it.sink.append(it.table, it.latest((0, "a", False, 1), (1, "a", False, 1)), it.commit(1))
+    it.sink.merge(it.table, few(it, (1, "b", False, 2)), it.key, it.commit(2))
+    index = iceberg(it)._indexes.known(it.table)
+    assert index is not None
+    convert, held = Maintenance.fold, list[bool]()
+
+    def fold_(self: Maintenance, table: TableId) -> None:
+        held.append(index.changing.locked())
+        convert(self, table)
+
+    monkeypatch.setattr(Maintenance, "fold", fold_)
+    replaced_by_keys(it, (0, "c", False, 3))
+    it.sink.merge(it.table, few(it, (0, "d", False, 4)), it.key, it.commit(3))
+    replace_once = [lambda: replaced_by_keys(it, (1, "e", False, 5))]
+    look_up = TableKeys.rows_of
+
+    def rows_of(self: TableKeys[Any], *args: Any) -> Any:
+        found = look_up(self, *args)
+        while replace_once:
+            replace_once.pop()()
+        return found
+
+    monkeypatch.setattr(TableKeys, "rows_of", rows_of)
+    it.sink.merge(it.table, few(it, (0, "f", False, 6), (1, "f", False, 6)), it.key, it.commit(4))
+    assert it.rows() == [(0, "f", 6), (1, "f", 6)]
+    assert held and not any(held)
+
+
+def test_a_key_with_null_makes_the_files_be_written_again(place: Make) -> None:
+    """As the specification of Iceberg has it, it deletes the rows that have NULL there."""
+    it = place("iceberg", key=("name",))
+    it.create()
+    it.sink.append(it.table, it.latest((1, None, False, 1), (2, "b", False, 1)), it.commit(1))
+    replaced_by_keys(it, (9, None, True, 5))
+    assert it.rows() == [(2, "b", 1)]
+    with pytest.raises(Unsearchable, match="NULL"):
+        folded(it)
+    iceberg(it)._maintenance.maintain(it.table)
+    assert it.rows() == [(2, "b", 1)] and summary(it)["total-equality-deletes"] == "0"
 
 
 def test_a_key_column_that_older_files_lack_makes_them_be_written_again(place: Make) -> None:

@@ -16,6 +16,7 @@ from tests.sinks.conftest import Place
 from tests.sinks.lake.iceberg.test_small_commit import few, iceberg, replaced_by_keys, summary, target
 from tests.sinks.lake.test_file_merge import newer
 
+from penstock.errors import TableError
 from penstock.sinks.lake.iceberg.format import IcebergFormat
 from penstock.sinks.lake.iceberg.live import LiveFiles
 from penstock.sinks.lake.iceberg.maintenance import rewrite
@@ -99,7 +100,6 @@ def expire(it: Place, model: Model) -> None:
 
 Stranger = Callable[[Place, Model], None]
 STRANGERS = [compact, delete, delete_files, update, insert, replace_by_keys, roll_back, expire]
-strangers = pytest.mark.parametrize("stranger", STRANGERS, ids=lambda one: one.__name__)
 
 CHANGED = [
     (3, "d", False, 9),
@@ -118,7 +118,16 @@ def change(model: Model) -> None:
             model[number] = (text, sequence)
 
 
-@strangers
+def rolled_back_and_seen(it: Place, model: Model) -> None:
+    roll_back(it, model)
+    with pytest.raises(TableError, match="holds epoch 2, this pipeline has written 3"):
+        it.sink.merge(it.table, few(it, *CHANGED), it.key, it.commit(4))
+
+
+BETWEEN = [rolled_back_and_seen if one is roll_back else one for one in STRANGERS]
+
+
+@pytest.mark.parametrize("stranger", BETWEEN, ids=lambda one: one.__name__)
 def test_what_others_do_between_two_commits_is_noticed(place: Make, stranger: Stranger) -> None:
     it, model = filled(place)
     stranger(it, model)
@@ -173,7 +182,28 @@ def test_a_commit_during_which_the_table_is_rolled_back_fails(
     with pytest.raises(Exception, match="not an ancestor"):
         it.sink.merge(it.table, few(it, *CHANGED), it.key, it.commit(4))
     assert_rows(it, model)
+    it.sink.open(it.table)  # what it has counts from here on
     small(it, 4, *CHANGED)
+    change(model)
+    assert_rows(it, model)
+
+
+def test_a_file_that_the_index_forgets_during_a_look_up_is_looked_at_again(
+    place: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have become live after the index was tidied for an earlier version of the table."""
+    it, model = filled(place)
+    is_ready, left = TableKeys.is_ready, [()]
+
+    def forgetful(self: TableKeys[Any], live: Any) -> bool:
+        found = is_ready(self, live)
+        if found and left:
+            self.index.tidy(left.pop())
+        return found
+
+    monkeypatch.setattr(TableKeys, "is_ready", forgetful)
+    small(it, 4, *CHANGED)
+    assert not left
     change(model)
     assert_rows(it, model)
 

@@ -51,6 +51,17 @@ def test_where_the_catalog_has_snapshots_of_its_own_nothing_is_removed(place: Ma
     assert path.exists()
 
 
+def test_in_a_place_that_other_tables_may_share_nothing_is_removed(place: Make, tmp_path: Path) -> None:
+    """`write.data.path` may be the same for several tables: a file may be that of another one."""
+    config = {"tables": [{"match": "shop.*", "properties": {"write.data.path": str(tmp_path)}}]}
+    it = place("iceberg", config=config).create()
+    it.sink.append(it.table, it.latest((1, "a", False, 10)), it.commit(1))
+    path = stray(tmp_path, ".parquet")
+    assert len(list(tmp_path.iterdir())) == 2, "the table's own file is there, too"
+    assert it.sink.compact(it.table).orphans == 0
+    assert path.exists() and it.rows() == [(1, "a", 10)]
+
+
 def stray(folder: Path, suffix: str) -> Path:
     path = folder / f"{uuid.uuid4()}{suffix}"
     path.parent.mkdir(exist_ok=True)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from tests.sinks.conftest import SEEDS, Place, column
+from tests.sinks.lake.iceberg.test_shaping import shaped
 from tests.sinks.lake.iceberg.test_small_commit import (
     few,
     files,
@@ -24,11 +28,13 @@ from tests.sinks.lake.test_file_merge import newer
 
 from penstock.sinks.lake.iceberg import maintenance
 from penstock.sinks.lake.iceberg import pack_files as packing
+from penstock.sinks.lake.iceberg.files import description, file_writer
 from penstock.sinks.lake.iceberg.maintenance import MIB, file_sizes, rewrite
 from penstock.sinks.lake.iceberg.pack_files import Tier, pack
 
 Make = Callable[..., Place]
 
+REGIONS = pa.schema([("id", pa.int64()), ("region", pa.string()), ("name", pa.string())])
 TIER = Tier(MIB, 4 * MIB, 2)
 
 
@@ -136,6 +142,51 @@ def test_files_from_before_partitions_were_removed_go_through_spark(
     iceberg(it)._maintenance.maintain(it.table)
     assert len(file_sizes(target(it))) == 1
     assert it.rows() == before and summary(it)["total-equality-deletes"] == "0"
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_files_that_were_made_without_iceberg_go_through_spark(
+    place: Make, tmp_path: Path, partitioned: bool
+) -> None:
+    """They have no field ids, and may lack the columns of their partition."""
+    it = shaped(place, arrow=REGIONS, partition_by="region" if partitioned else ()).create()
+    small(it, 1, (1, "north", "a", False, 1), (2, "north", "a", False, 1))
+    folder = tmp_path / "others" / ("region=north" if partitioned else "")
+    folder.mkdir(parents=True)
+    columns = {"id": [3, 4], "region": ["north"] * 2, "name": ["b"] * 2, "_sequence": [1] * 2}
+    rows = pa.table(columns).drop_columns(["region"] if partitioned else [])
+    for number in range(2):
+        pq.write_table(rows.slice(number, 1), folder / f"{number}.parquet")
+    catalog, *rest = it.sink.name(it.table).replace("`", "").split(".")
+    it.spark.sql(f"CALL {catalog}.system.add_files('{'.'.join(rest)}', '`parquet`.`{tmp_path / 'others'}`')")
+    expected = [(n, "north", "a" if n < 3 else "b", 1) for n in range(1, 5)]
+    assert it.rows() == expected
+    assert not packed(it)
+    it.sink.compact(it.table)
+    assert it.rows() == expected
+    it.sink.merge(it.table, newer(it, (3, "south", "c", False, 5)), it.key, it.commit(2))
+    expected[2] = (3, "south", "c", 5)
+    assert it.rows() == expected
+
+
+def test_a_file_that_lacks_the_column_of_its_partition_goes_through_spark(place: Make) -> None:
+    it = shaped(place, arrow=REGIONS, partition_by="region").create()
+    found, classes = target(it), iceberg(it)._classes
+    writer = file_writer(classes, found)
+    assert writer is not None
+    lacking = replace(
+        writer, layout=None, fields=pa.schema([one for one in writer.fields if one.name != "region"])
+    )
+    batch = pa.RecordBatch.from_pydict({"id": [1], "name": ["a"], "_sequence": pa.array([1], pa.int64())})
+    change = found.newAppend()
+    for file in [*lacking.files([batch]), *lacking.files([batch])]:
+        form = description(found.spec().specId(), replace(file, partition=("north",)), lacking.fields)
+        change.appendFile(classes.described(form, found.spec()))
+    change.commit()
+    assert it.rows() == [(1, "north", "a", 1)] * 2
+    assert not packed(it)
+    it.sink.compact(it.table)
+    assert it.rows() == [(1, "north", "a", 1)] * 2
 
 
 def test_small_commits_meanwhile_stand(place: Make) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.sinks.conftest import Place, column
 from tests.sinks.lake.iceberg.test_small_commit import iceberg, summary, target
+from tests.sinks.lake.test_fence import WRITES
 
 from penstock.errors import TableError
 from penstock.sinks import registry
@@ -158,6 +159,26 @@ def test_columns_change_around_partitions(place: Make) -> None:
     with pytest.raises(TableError, match=r"cannot be changed.*partition") as refused:
         it.evolve(4, *[column(one, it.arrow.field(one).type, one) for one in it.arrow.names if one != "area"])
     assert "partitions" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_partitions_that_a_user_changes_during_a_commit_are_not_those_of_its_files(
+    place: Make, name: str
+) -> None:
+    """The files' values are those of `bucket(4, id)`. A reader that looks for them as `bucket(8, id)` would
+    not find their rows."""
+    numbers = range(20)
+    it = shaped(place, arrow=pa.schema([("id", pa.int64())]), partition_by="bucket(4, id)").create()
+    it.sink.append(it.table, it.latest((-1, False, 1)), it.commit(1))
+    named = it.sink.name(it.table)
+
+    def change() -> None:
+        it.spark.sql(f"ALTER TABLE {named} REPLACE PARTITION FIELD bucket(4, id) WITH bucket(8, id)")
+
+    rows, write = WRITES[name]
+    assert write(it, rows(it, *[(n, False, 5) for n in numbers], meanwhile=change))
+    found = [it.spark.sql(f"SELECT id FROM {named} WHERE id = {n}").collect() for n in numbers]
+    assert [[row[0] for row in one] for one in found] == [[n] for n in numbers]
 
 
 def test_a_user_may_change_the_partitions_of_a_target(place: Make) -> None:

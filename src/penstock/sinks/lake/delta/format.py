@@ -271,7 +271,7 @@ class DeltaFormat:
         self._count_commit(table)
         return True
 
-    def truncate(self, table: TableId, commit: Commit) -> bool:
+    def truncate(self, table: TableId, target: Any, commit: Commit) -> bool:
         return False
 
     def record(self, table: TableId, commit: Commit) -> None:

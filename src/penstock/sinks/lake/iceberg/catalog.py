@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from penstock.errors import ConfigError
 from penstock.sinks.spark_sql import quoted
 
 PROPERTIES = {
@@ -49,7 +50,9 @@ def may_remove_files(table: Any) -> bool:
 _LIBRARY_CATALOGS = ("HadoopCatalog", "JdbcCatalog", "HiveCatalog")
 """Iceberg's Java classes of catalogs that create tables themselves."""
 
-_GONE = "org.apache.iceberg.exceptions.NotFoundException"
+_OTHER_BRANCH = ("spark.wap.branch", "spark.wap.id")
+"""Options by which Spark's writes do not go to the main branch."""
+
 _MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
 """Spark's names of the errors."""
 
@@ -78,6 +81,20 @@ class Catalog:
         self._guard = threading.Lock()
         self._namespaces: dict[tuple[str, ...], Any] = {}
         """Namespaces that exist, as Java arrays."""
+
+    def check(self, *, connects_late: bool) -> None:
+        """Raises `ConfigError`, or an error of Spark, if the catalog cannot be used. `connects_late`: Iceberg
+        connects to it only when it needs it."""
+        for name in _OTHER_BRANCH:
+            if self._spark.conf.get(name, None):
+                raise ConfigError(
+                    f"The Spark session has the option {name}, which would divert some of the rows: those "
+                    "that Spark itself writes.",
+                    hint="Leave it out. `branch` in `sink.tables` writes all rows to a branch.",
+                )
+        self.open()
+        if connects_late:
+            self.has_namespace(("penstock",))  # any name: what counts is that it answers
 
     def open(self) -> Any:
         """The catalog's Java object. The first call lets Spark set up the catalog; Iceberg's own lookup of

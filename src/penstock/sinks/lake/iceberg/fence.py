@@ -44,10 +44,10 @@ def add_files(
 ) -> None:
     """Commits data files and records the commit, in one transaction."""
     seen = target.currentSnapshot()  # before `newTransaction`, which loads the table again
+    spec, order = target.spec(), target.sortOrder().orderId()
     transaction = target.newTransaction()
     if files:
         change = row_delta(classes, transaction, seen)
-        spec, order = target.spec(), target.sortOrder().orderId()
         for file in files:
             change.addRows(described(classes, spec, file, fields, sort_order=order))
         change.set(COMMIT, str(commit)).commit()
@@ -72,16 +72,15 @@ def generation(target: Any) -> int:
 
 def fence(classes: Classes, target: Any, number: int) -> None:
     """See `LakeFormat.fence`. A table whose files Penstock cannot write only gets the property."""
-    transaction = target.newTransaction()
-    writer = file_writer(classes, target)
+    writer, spec, order = file_writer(classes, target), target.spec(), target.sortOrder().orderId()
+    transaction = target.newTransaction()  # loads the table again
     if writer is None:
         Commits.record(transaction, transaction.table(), None, {GENERATION: str(number)})
         transaction.commitTransaction()
         return
     empty = writer.empty_file()
-    with removed_if_refused(writer.folder.files, [empty.location]):
-        order = target.sortOrder().orderId()
+    with removed_if_refused(target, writer.folder.files, [empty.location]):
         change = transaction.newRowDelta()
-        change.addRows(described(classes, target.spec(), empty, writer.fields, sort_order=order)).commit()
+        change.addRows(described(classes, spec, empty, writer.fields, sort_order=order)).commit()
         Commits.record(transaction, transaction.table(), None, {GENERATION: str(number)})
         transaction.commitTransaction()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +130,8 @@ def _arrow_type(name: str) -> pa.DataType | None:
     return _ARROW.get(name) if parts is None else pa.decimal128(*parts)
 
 
+_SNAPSHOTS_MAX = 100
+"""So many snapshots are looked through for files of a commit that was refused."""
 _REFUSALS = ("ValidationException", "CommitFailedException")
 
 
@@ -139,20 +141,43 @@ def is_refused(error: Py4JJavaError) -> bool:
 
 
 @contextmanager
-def removed_if_refused(files: Files, locations: Iterable[str]) -> Iterator[None]:
-    """Removes files that were written for a commit if the commit certainly failed: Iceberg refused it, or an
-    error came before it. If this is unknown (the catalog did not answer, the JVM has ended), the files stay.
-    `locations` may grow during the `with` block."""
+def removed_if_refused(target: Any, files: Files, locations: Iterable[str]) -> Iterator[None]:
+    """Removes files that were written for a commit if the commit certainly failed: Iceberg refused it, and
+    the table does not have them, or an error came before it. If this is unknown (the catalog did not answer,
+    the JVM has ended), the files stay. `locations` may grow during the `with` block.
+
+    A refusal alone proves nothing. The answer to the first attempt may be lost, as when a connection to the
+    database of a catalog breaks. Then Iceberg tries again, and the second attempt meets the first one."""
+    seen = target.currentSnapshot()
+    since = None if seen is None else seen.snapshotId()
     try:
         yield
     except Exception as error:
         if isinstance(error, Py4JJavaError):
-            refused = is_refused(error)
+            refused = is_refused(error) and not _has_any(target, set(locations), since)
         else:
             refused = not isinstance(error, Py4JError | OSError)
         if refused:
             remove_quietly(files, locations)
         raise
+
+
+def _has_any(target: Any, locations: Container[str], since: int | None) -> bool:
+    """Whether a snapshot after this one has added one of the files, or may have."""
+    try:
+        target.refresh()
+        snapshot, io = target.currentSnapshot(), target.io()
+        for _ in range(_SNAPSHOTS_MAX):
+            if snapshot is None or snapshot.snapshotId() == since:
+                return False
+            for added in (snapshot.addedDataFiles(io), snapshot.addedDeleteFiles(io)):
+                if any(str(one.location()) in locations for one in java_items(added)):
+                    return True
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else target.snapshot(parent)
+    except Py4JError:
+        pass
+    return True
 
 
 def described(
@@ -302,7 +327,10 @@ class Classes:
         self._steps: dict[Step, Handle] = {}
 
     def folder(self, target: Any) -> Folder | None:
-        """The folder of a table's data files. None: Penstock cannot write there by itself."""
+        """The folder of a table's data files. None: Penstock cannot read and write there by itself. The files
+        of an encrypted table are Iceberg's alone."""
+        if target.properties().get("encryption.key-id") is not None:
+            return None
         location = target.locationProvider().newDataLocation("file").rpartition("/")[0]
         return self._access.folder(location, target.io())
 
@@ -318,11 +346,15 @@ class Classes:
         """A data or delete file from its description: see `ContentFileParser` of Iceberg."""
         return self._content_file(self._json.readTree(json.dumps(form)), spec)
 
+    def data_file(self, target: Any, form: Mapping[str, Any]) -> Any:
+        """A file of a table from its description, which names the spec of its partition."""
+        return self.described(form, self._spec(target, form["spec-id"]))
+
     def for_each(self, target: Any, step: Step, change: Any, described: Sequence[Mapping[str, Any]]) -> None:
         """Calls a method of a change for each file. They are described as for `described`."""
         if len(described) <= _FEW:
             for form in described:
-                getattr(change, step.method)(self.described(form, self._spec(target, form["spec-id"])))
+                getattr(change, step.method)(self.data_file(target, form))
             return
         if step not in self._steps:
             names = (f"{_PACKAGE}.{step.change}", step.method, f"{_PACKAGE}.{step.file}")
@@ -345,6 +377,12 @@ class Classes:
     def layout_json(self, target: Any) -> tuple[str, str]:
         """The partition spec and the sort order of a table."""
         return self.spec_json(target.spec()), self._order_json(target.sortOrder())
+
+    def identity_columns(self, target: Any) -> frozenset[int]:
+        """Ids of the columns by whose values the table is or was partitioned."""
+        specs = [json.loads(self.spec_json(spec)) for spec in target.specs().values()]
+        fields = [field for spec in specs for field in spec["fields"] if field["transform"] == "identity"]
+        return frozenset(field["source-id"] for field in fields)
 
     def _spec(self, target: Any, number: int) -> Any:
         """A partition spec of a table, present or earlier."""

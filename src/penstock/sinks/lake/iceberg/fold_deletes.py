@@ -23,6 +23,12 @@ from penstock.sinks.lake.iceberg.mark_rows import Marks, add_vectors
 from penstock.sinks.lake.lookup import deleted_rows
 
 
+def has_equality_deletes(target: Any) -> bool:
+    """Whether the summary of a table's current snapshot says so. Some writers leave it out."""
+    snapshot = target.currentSnapshot()
+    return snapshot is not None and snapshot.summary().get("total-equality-deletes") not in (None, "0")
+
+
 def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
     """Replaces all equality deletes in the current snapshot of a table. False: there are none.
 
@@ -41,7 +47,7 @@ def fold(spark: SparkSession, classes: Classes, target: Any) -> bool:
     change = target.newRowDelta()
     classes.for_each(target, REMOVE_DELETES, change, [one.described for one in present.equality])
     written: list[str] = []
-    with removed_if_refused(folder.files, written):
+    with removed_if_refused(target, folder.files, written):
         add_vectors(
             classes,
             target,

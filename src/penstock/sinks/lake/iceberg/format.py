@@ -117,9 +117,7 @@ class IcebergFormat:
         if self._options.path is not None:
             check_directory(self._options.path)
         with catalog_explained(self._options):
-            self._catalog.open()
-            if self._options.connects_late:
-                self._catalog.has_namespace(("penstock",))  # any name: what counts is that it answers
+            self._catalog.check(connects_late=self._options.connects_late)
 
     def find(self, table: TableId) -> Any | Missing | Foreign:
         absent = self._is_local and not self._path(table).exists()  # much faster than to ask Spark
@@ -273,7 +271,7 @@ class IcebergFormat:
         if writer is None or not writer.folder.files.travels:
             return False
         files = written(rows.through(writer, WRITTEN))
-        with removed_if_refused(writer.folder.files, [file.location for file in files]):
+        with removed_if_refused(target, writer.folder.files, [file.location for file in files]):
             fence.add_files(self._classes, self._commits, target, files, writer.fields, commit)
         self._maintenance.count_commit(table, small=False)
         return True
@@ -298,8 +296,8 @@ class IcebergFormat:
         self._maintenance.count_commit(table, small=False)
         return True
 
-    def truncate(self, table: TableId, commit: Commit) -> bool:
-        fence.delete_all(self._classes, self._commits, self.load(table), commit)
+    def truncate(self, table: TableId, target: Any, commit: Commit) -> bool:
+        fence.delete_all(self._classes, self._commits, target, commit)
         return True
 
     def record(self, table: TableId, commit: Commit) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -119,5 +120,7 @@ def table_keys(
 ) -> TableKeys[LiveFiles]:
     """The index of a table by the columns of a writer of keys."""
     files = keys.folder.files
-    reader = Reader.of(schema_fields(classes, target), keys.fields, files, pa.schema([]))
+    known = partial(classes.identity_columns, target)
+    columns = schema_fields(classes, target)
+    reader = Reader.of(columns, keys.fields, files, pa.schema([]), in_partitions=known)
     return indexes.of(table, keys.fields, files, reader)

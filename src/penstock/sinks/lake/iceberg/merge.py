@@ -63,7 +63,7 @@ class FileMerges:
             return False
         locations = [file.location for file in found.rows]
         try:
-            with removed_if_refused(writer.folder.files, locations):
+            with removed_if_refused(target, writer.folder.files, locations):
                 done = self._replace(table, target, task, found, locations, commit)
         finally:
             keys.remove(found.keys)
@@ -88,10 +88,10 @@ class FileMerges:
             except Unsearchable:
                 return False
             seen = target.currentSnapshot()  # the one that lacks the commit
+            spec, order = target.spec(), target.sortOrder().orderId()  # those of the files
             transaction = target.newTransaction()  # loads the table again
             if found.rows or found.keys:
                 change = row_delta(self._classes, transaction, seen)
-                spec, order = target.spec(), target.sortOrder().orderId()
                 fields = task.rows.fields
                 placed: Placed = {}
                 new = [

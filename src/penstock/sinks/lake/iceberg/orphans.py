@@ -6,6 +6,9 @@ its location is written in another way (`file:/x` and `/x`, or a `%` in the name
 are removed whose own names Penstock made, and these are unique (128 bits of chance). So comparing the names
 is enough.
 
+Only the table's own directory is looked through: by `write.data.path`, several tables may have their files in
+one place.
+
 A catalog may have snapshots that a table's own metadata does not show, on branches of its own. Such a catalog
 forbids clients to remove files (`may_remove_files`), and then nothing is removed.
 """
@@ -28,14 +31,16 @@ _OURS = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.parquet|-delete
 
 
 def remove_orphans(spark: SparkSession, classes: Classes, name: str, target: Any) -> int:
-    """Returns how many files were removed; 0 if the table's store cannot list files, or if the catalog
-    forbids it. `name`: the table's in
-    Spark SQL. Snapshots that are committed meanwhile name younger files."""
+    """Returns how many files were removed; 0 if the table's store cannot list files, if the catalog forbids
+    it, or if the files are not in the table's directory. `name`: the table's in Spark SQL. Snapshots that are
+    committed meanwhile name younger files."""
     io = target.io()
     if not classes.lists_files(io) or not may_remove_files(target):
         return 0
     before_ms = int(time.time() * 1000) - AGE_MS
     folder = target.locationProvider().newDataLocation("file").rpartition("/")[0]
+    if not folder.startswith(f"{str(target.location()).rstrip('/')}/"):
+        return 0
     found: dict[str, str] = {}
     for file in java_items(io.listPrefix(f"{folder}/")):
         location = str(file.location())

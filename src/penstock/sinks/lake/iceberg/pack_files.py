@@ -81,7 +81,9 @@ def pack(spark: SparkSession, classes: Classes, target: Any, tier: Tier, stream:
         return False  # Spark moves the rows of these files to the present partitions
     files = writer.folder.files
     lineage = LINEAGE if classes.is_v3(target) else pa.schema([])
-    reader = Reader.of(schema_fields(classes, target), writer.fields, files, lineage)
+    known = partial(classes.identity_columns, target)
+    columns = schema_fields(classes, target)
+    reader = Reader.of(columns, writer.fields, files, lineage, in_partitions=known)
     bins = list(_all_bins(groups.values(), reader, tier))
     if not bins:
         return False
@@ -90,7 +92,7 @@ def pack(spark: SparkSession, classes: Classes, target: Any, tier: Tier, stream:
     moves: list[Move] = []
     locations: list[str] = []
     spec = target.spec().specId()
-    with removed_if_refused(files, locations):
+    with removed_if_refused(target, files, locations):
         for one in bins:
             partition = tuple(one[0].described["partition"])
             added = []
@@ -173,7 +175,7 @@ def _commit_on_newest(
     found = [one for move in moves for one in carried_over(move, deleted)]
     new = {file.location: file for move in moves for file in move.after}
     written: list[str] = []
-    with removed_if_refused(folder.files, written):
+    with removed_if_refused(target, folder.files, written):
         placed = new_vectors(classes, target, folder, new, found, written) if found else {}
         _commit(classes, target, read, moves, now.deletes, placed)
     old = [file.location for one in moves for file in one.before]

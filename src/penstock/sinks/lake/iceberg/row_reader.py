@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -39,10 +39,18 @@ class Reader:
     lineage: pa.Schema
     """Columns of row lineage. Empty: the table's format version has none."""
     deleted: Mapping[str, BitMap64]
+    in_partitions: Callable[[], Container[int]]
+    """Ids of the columns whose values may be in a file's partition alone."""
 
     @classmethod
     def of(
-        cls, columns: Iterable[Mapping[str, Any]], fields: pa.Schema, files: Files, lineage: pa.Schema
+        cls,
+        columns: Iterable[Mapping[str, Any]],
+        fields: pa.Schema,
+        files: Files,
+        lineage: pa.Schema,
+        *,
+        in_partitions: Callable[[], Container[int]],
     ) -> Reader:
         kinds = {field_id(field): field.type for field in fields}
         defaults = {}
@@ -52,18 +60,25 @@ class Reader:
             default = _default(column.get("initial-default"), kinds[column["id"]])
             if default is not None:
                 defaults[column["id"]] = default
-        return cls(fields, defaults, files, lineage, {})
+        return cls(fields, defaults, files, lineage, {}, in_partitions)
 
     def reads(self, file: Content) -> bool:
-        """Whether the file's columns have types that can be copied."""
+        """Whether the file's columns have types that can be copied. Files that were made without Iceberg
+        (`add_files`, `migrate`) are not read: they have no field ids, so that their columns are found by
+        name, and may lack the columns of their partition."""
         if not file.is_parquet:
             return False
         with parquet_file(self.files, file.location, file.size) as found:
             kinds = {field_id(field): field.type for field in found.schema_arrow}
+        if None in kinds:
+            return False
         for field in self.fields:
-            kind = kinds.get(field_id(field))
+            number = field_id(field)
+            kind = kinds.get(number)
             if kind is None:
-                if field_id(field) not in self.defaults:
+                if number not in self.defaults:
+                    return False
+                if file.described["partition"] and number in self.in_partitions():
                     return False
             elif kind != field.type and (kind, field.type) not in _WIDENED:
                 return False

@@ -35,6 +35,7 @@ from penstock.sinks.lake.iceberg.files import (
     removed_if_refused,
     schema_fields,
 )
+from penstock.sinks.lake.iceberg.fold_deletes import has_equality_deletes
 from penstock.sinks.lake.iceberg.live import Live, LiveFiles, table_keys
 from penstock.sinks.lake.iceberg.maintenance import Maintenance
 from penstock.sinks.lake.iceberg.manifests import Content
@@ -59,7 +60,7 @@ class _New:
     """What one commit adds: data files, and the keys whose rows it replaces."""
 
     writer: FileWriter
-    files: Sequence[WrittenFile]
+    files: Sequence[Content]
     keys: Sequence[pa.RecordBatch]
     commit: Commit
     late: LateFiles
@@ -71,12 +72,29 @@ Ready = tuple[Any, Live]
 
 @dataclass(frozen=True)
 class _Table:
-    """The table of a commit, with its index. `fenced`: the generation that it was seen to have. It is kept as
-    a number, since Iceberg loads a table again when a transaction begins."""
+    """The table of a commit, with its index, as it was when the commit was begun. `fenced`: its generation.
+    `layout`: that of the files which are written. Nothing is asked of Iceberg's object later, since Iceberg
+    loads a table again when a transaction begins, and somebody may change the partitions meanwhile."""
 
     name: TableId
     index: TableKeys[LiveFiles]
     fenced: int
+    layout: _Layout
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Ids of a partition spec and of a sort order."""
+
+    spec: int
+    order: int
+
+    @classmethod
+    def of(cls, target: Any) -> _Layout:
+        return cls(int(target.spec().specId()), int(target.sortOrder().orderId()))
+
+    def described(self, files: Sequence[WrittenFile], fields: pa.Schema) -> list[Content]:
+        return [Content(description(self.spec, file, fields, sort_order=self.order), 0) for file in files]
 
 
 class SmallCommits:
@@ -117,11 +135,25 @@ class SmallCommits:
             self._append(table, target, rows.driver_side, writer, commit)
             return True
         index = table_keys(self._indexes, self._classes, table, target, keys)
-        one = _Table(table, index, generation(target))
-        with index.held(target, partial(self._load, one)) as newest:
-            if changes is not None:
-                return self._replace_versions(one, newest, changes, writer, keys, commit)
-            return self._replace(one, newest, rows.driver_side, writer, keys, commit)
+        one = _Table(table, index, generation(target), _Layout.of(target))
+        for is_last in (False, True):
+            target = self._without_equality_deletes(one, target)
+            with index.held(target, partial(self._load, one)) as newest:
+                if changes is not None:
+                    done = self._replace_versions(one, newest, changes, writer, keys, commit)
+                else:
+                    done = self._replace(one, newest, rows.driver_side, writer, keys, commit)
+            if done or is_last or not has_equality_deletes(target := self._load(one)):
+                return done
+        return False
+
+    def _without_equality_deletes(self, table: _Table, target: Any) -> Any:
+        """Called before the index is held: maintenance excludes other work on the table first, and then
+        holds the index."""
+        if not has_equality_deletes(target):
+            return target
+        self._maintenance.fold(table.name)
+        return self._load(table)
 
     def _append(
         self,
@@ -133,16 +165,14 @@ class SmallCommits:
     ) -> None:
         locations: list[str] = []
         files, keys = writer.folder.files, self._identifier(writer, target)
-        with removed_if_refused(files, locations), LateFiles(files) as late:
+        with removed_if_refused(target, files, locations), LateFiles(files) as late:
             writer = writer.late(late)
             written = None if keys is None else with_keys(writer, keys, rows())
             found = list(writer.files(rows())) if written is None else written.files
-            new = _New(writer, found, (), commit, late)
+            new = _New(writer, _Layout.of(target).described(found, writer.fields), (), commit, late)
             locations += _locations(new)
             if keys is not None and written is not None and (known := written.by_file(keys)):
-                table_keys(self._indexes, self._classes, table, target, keys).add(
-                    _described(target, new), known
-                )
+                table_keys(self._indexes, self._classes, table, target, keys).add(new.files, known)
             self._add(target, None, new)
 
     def _identifier(self, writer: FileWriter, target: Any) -> FileWriter | None:
@@ -165,8 +195,8 @@ class SmallCommits:
             return False
         locations: list[str] = []
         files = writer.folder.files
-        with removed_if_refused(files, locations), LateFiles(files) as late:
-            new = self._written(index, target, writer.late(late), keys, rows(), commit, late)
+        with removed_if_refused(target, files, locations), LateFiles(files) as late:
+            new = self._written(table, writer.late(late), keys, rows(), commit, late)
             if new is None:
                 return False  # a zero date arrives as NULL, and two NULLs may be different dates
             locations += _locations(new)
@@ -186,8 +216,7 @@ class SmallCommits:
 
     def _written(
         self,
-        index: TableKeys[LiveFiles],
-        target: Any,
+        table: _Table,
         writer: FileWriter,
         keys: FileWriter,
         rows: Iterable[pa.RecordBatch],
@@ -200,11 +229,11 @@ class SmallCommits:
         if written is None:
             return None
         named = [keys.in_fields(batch) for batch in written.all_keys(keys)]
-        new = _New(writer, written.files, named, commit, late)
+        new = _New(writer, table.layout.described(written.files, writer.fields), named, commit, late)
         known = written.by_file(keys)
         if not known:
             late.settle()
-        index.add(_described(target, new), known)
+        table.index.add(new.files, known)
         return new
 
     def _replace_versions(
@@ -226,7 +255,7 @@ class SmallCommits:
                 return False
             marked = table.index.marked(found, ready[1])
             try:
-                self._add_versions(ready, table.index, rows, marked, writer, keys, commit)
+                self._add_versions(ready, table, rows, marked, writer, keys, commit)
                 return True
             except Py4JJavaError as error:
                 ready = self._once_more(table, ready, commit, error)
@@ -235,12 +264,13 @@ class SmallCommits:
     def _reader(self, target: Any, writer: FileWriter) -> Reader:
         """Reads all columns of rows."""
         columns = schema_fields(self._classes, target)
-        return Reader.of(columns, writer.fields, writer.folder.files, pa.schema([]))
+        known = partial(self._classes.identity_columns, target)
+        return Reader.of(columns, writer.fields, writer.folder.files, pa.schema([]), in_partitions=known)
 
     def _add_versions(
         self,
         ready: Ready,
-        index: TableKeys[LiveFiles],
+        table: _Table,
         rows: Iterable[pa.RecordBatch],
         marked: Sequence[Marked],
         writer: FileWriter,
@@ -250,11 +280,11 @@ class SmallCommits:
         target, live = ready
         files = writer.folder.files
         locations: list[str] = []
-        with removed_if_refused(files, locations), LateFiles(files) as late:
-            new = self._written(index, target, writer.late(late), keys, rows, commit, late)
+        with removed_if_refused(target, files, locations), LateFiles(files) as late:
+            new = self._written(table, writer.late(late), keys, rows, commit, late)
             assert new is not None, "no key is NULL"
             locations += _locations(new)
-            self._add(target, live, new, index, marked)
+            self._add(target, live, new, table.index, marked)
 
     def _once_more(self, table: _Table, before: Ready, commit: Commit, error: Py4JJavaError) -> Ready | None:
         """The target, whose change by somebody else has made a commit impossible, and its files. None: the
@@ -275,14 +305,11 @@ class SmallCommits:
         return target
 
     def _ready(self, table: _Table, target: Any) -> Ready | None:
-        """The target, and its files. None: the index does not cover all of them."""
+        """The target, and its files. None: the index does not cover all of them, or somebody has just added
+        equality deletes."""
         index = table.index
         try:
             live = index.live.of(target)
-            if live.deletes.equality:
-                self._maintenance.fold(table.name)
-                target = self._load(table)
-                live = index.live.of(target)
             if not live.deletes.equality and index.is_ready(live):
                 return target, live
         except (Unsearchable, OSError) as why:
@@ -302,12 +329,11 @@ class SmallCommits:
         seen = target.currentSnapshot() if live is None else live.of(target)
         transaction = target.newTransaction()
         written: list[str] = []
-        with removed_if_refused(new.writer.folder.files, written):
+        with removed_if_refused(target, new.writer.folder.files, written):
             if new.files or marked:
-                change, spec = row_delta(self._classes, transaction, seen), target.spec()
-                contents = _described(target, new)
-                for one in contents:
-                    change.addRows(self._classes.described(one.described, spec))
+                change = row_delta(self._classes, transaction, seen)
+                for one in new.files:
+                    change.addRows(self._classes.data_file(target, one.described))
                 placed: Placed = {}
                 if live is not None and marked:
                     marks = Marks(live.files, live.deletes, [one.found for one in marked])
@@ -315,7 +341,7 @@ class SmallCommits:
                 change.set(COMMIT, str(new.commit)).set(SMALL, "true").commit()
                 if live is not None and index is not None:
                     staged = transaction.table().currentSnapshot()
-                    after = live.after(int(staged.snapshotId()), contents, placed)
+                    after = live.after(int(staged.snapshotId()), new.files, placed)
                     index.live.expect(after)
                     index.remember(after, marked)
             self._commits.record(transaction, transaction.table(), new.commit)
@@ -331,9 +357,3 @@ def _reason(error: Py4JJavaError) -> str:
 
 def _locations(new: _New) -> list[str]:
     return [file.location for file in new.files]
-
-
-def _described(target: Any, new: _New) -> list[Content]:
-    spec, order = target.spec().specId(), target.sortOrder().orderId()
-    fields = new.writer.fields
-    return [Content(description(spec, file, fields, sort_order=order), 0) for file in new.files]

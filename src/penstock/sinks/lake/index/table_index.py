@@ -90,6 +90,10 @@ class TableIndex:
         with self._guard:
             return [file for file in files if file.location not in self._files]
 
+    def covers(self, locations: Mapping[str, object]) -> bool:
+        with self._guard:
+            return locations.keys() <= self._files.keys()
+
     def cover(self, files: Sequence[Indexed], read: Callable[[Indexed], Batches]) -> None:
         """Adds the rows of data files. `read` returns the columns of the key for all rows of a file, also
         deleted ones, in their order and in the types of `fields`."""

@@ -296,11 +296,16 @@ class TableKeys(Generic[L]):
 
         while True:
             try:
-                return live_rows(self.index, keys, live.files, partial(self.deleted_rows, live), read)
+                found = live_rows(self.index, keys, live.files, partial(self.deleted_rows, live), read)
             except DamagedRun as why:
                 log.warning("A part of a key index is read again: %s", why)
-                if not self.is_ready(live):
-                    raise Unsearchable("its key index is built again") from why
+            else:
+                if self.index.covers(live.files):
+                    return found
+                # `tidy`, in the background, has just forgotten data files that have become live since it
+                # looked.
+            if not self.is_ready(live):
+                raise Unsearchable("its key index is built again")
 
     def marked(self, found: Mapping[str, Matches], live: Live) -> list[Marked]:
         """These rows and those that are deleted already, of each data file."""
