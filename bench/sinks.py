@@ -16,22 +16,26 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pyarrow as pa
 
 from bench import sinks_peers
+from penstock.config import SparkConfig
 from penstock.model.change import COMMIT_TIMESTAMP, DELETED, SEQUENCE
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.secret import Secret
 from penstock.sinks import registry
 from penstock.sinks.base import Commit, TableSink, table_sink
 from penstock.sinks.clickhouse.registration import ClickHouseOptions
+from penstock.sinks.hbase.registration import HBaseOptions
 from penstock.sinks.opensearch.registration import OpenSearchOptions
 from penstock.sinks.redis.registration import RedisOptions
 from penstock.sinks.rows import Newer, Rows
 from penstock.sinks.sql.registration import JdbcOptions
+from penstock.spark.session import build_session
 from penstock.testing import servers
 
 BATCH_ROWS = 20_000
@@ -69,8 +73,8 @@ def rows_of(rows: int, sequence: int) -> Rows:
     return Rows(frame, Newer(lambda: iter(made)))
 
 
-def measured(write: Callable[[], bool], rows: int, server: int | None) -> str:
-    """Rows a second, and CPU seconds per million rows of this process and of the server."""
+def measured(write: Callable[[], bool], rows: int, server: int | None, jvm: int | None = None) -> str:
+    """Rows a second, and CPU seconds per million rows of this process (with its JVM) and of the server."""
 
     def cpu(process: psutil.Process) -> float:
         """Of a server with its sessions' processes."""
@@ -78,25 +82,32 @@ def measured(write: Callable[[], bool], rows: int, server: int | None) -> str:
         return float(sum(sum(one.cpu_times()[:2]) for one in every))
 
     own, theirs = psutil.Process(), None if server is None else psutil.Process(server)
-    before = cpu(own), 0.0 if theirs is None else cpu(theirs)
+    client = None if jvm is None else psutil.Process(jvm)
+
+    def here() -> float:
+        return cpu(own) + (0.0 if client is None else cpu(client))
+
+    before = here(), 0.0 if theirs is None else cpu(theirs)
     started = time.monotonic()
     assert write()
     seconds = time.monotonic() - started
-    used = [f"{(cpu(own) - before[0]) * 1e6 / rows:.1f}"]
+    used = [f"{(here() - before[0]) * 1e6 / rows:.1f}"]
     used.append("-" if theirs is None else f"{(cpu(theirs) - before[1]) * 1e6 / rows:.1f}")
     return f"{rows / seconds:>10,.0f} rows/s   CPU-s per million: {used[0]:>6} here, {used[1]:>6} there"
 
 
-def bench(name: str, options: Any, rows: int, server: int | None) -> None:
+def bench(name: str, options: Any, rows: int, server: int | None, spark: Any = None) -> None:
     pipeline = str(uuid.uuid4())
-    sink: TableSink = table_sink(registry.open_sink(options, None, pipeline))  # type: ignore[arg-type]
+    sink: TableSink = table_sink(registry.open_sink(options, spark, pipeline))
     first = next(batches(1, 1))
     fields = [field for field in first.schema if not field.name.startswith("_")]
     schema = TableSchema(TABLE, tuple(Column(field.name, "varchar") for field in fields), ("id",))
     sink.create(schema, pa.schema(fields))
     old, new = rows_of(rows, 10), rows_of(rows, 20)
-    print(f"{name:<12} append {measured(lambda: sink.append(TABLE, old, Commit(pipeline, 1)), rows, server)}")
-    merge = measured(lambda: sink.merge(TABLE, new, ("id",), Commit(pipeline, 2)), rows, server)
+    jvm = None if spark is None else int(spark._jvm.java.lang.ProcessHandle.current().pid())
+    append = measured(lambda: sink.append(TABLE, old, Commit(pipeline, 1)), rows, server, jvm)
+    print(f"{name:<12} append {append}")
+    merge = measured(lambda: sink.merge(TABLE, new, ("id",), Commit(pipeline, 2)), rows, server, jvm)
     print(f"{name:<12} merge  {merge}", flush=True)
     sink.close()
 
@@ -148,6 +159,16 @@ def clickhouse(rows: int, stack: ExitStack) -> None:
     bench("clickhouse", ClickHouseOptions(type="clickhouse", url=server.url, **account), rows, server.pid)
 
 
+def hbase(rows: int, stack: ExitStack) -> None:
+    """With a Spark session, in whose JVM its client runs: that is counted as here."""
+    server = stack.enter_context(servers.hbase())
+    options = HBaseOptions(type="hbase", quorum=server.quorum)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
+    spark = build_session(SparkConfig(master="local[1]"), options, folder)
+    stack.callback(spark.stop)
+    bench("hbase", options, rows, server.pid, spark)
+
+
 def with_peers(rows: int, stack: ExitStack) -> None:
     postgresql(rows, stack, peers=True)
 
@@ -160,6 +181,7 @@ EVERY: dict[str, Callable[[int, ExitStack], None]] = {
     "redis": redis,
     "opensearch": opensearch,
     "clickhouse": clickhouse,
+    "hbase": hbase,
 }
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import pyspark
 
 from penstock.artifacts.maven import fetch, java
+from penstock.sinks.hbase.registration import FRAMES, FRAMES_JAR, HBASE
 from penstock.sinks.lake.delta.location import (
     DIRECTORY_LOG_STORE,
     DIRECTORY_LOG_STORE_JAR,
@@ -52,6 +53,7 @@ _DELTA_STORAGE = [one for one in DELTA.jars if ":delta-storage:" in one]
 JARS = (
     Jar(LOG_STORE_JAR, LOG_STORE, _DELTA_STORAGE),
     Jar(DIRECTORY_LOG_STORE_JAR, DIRECTORY_LOG_STORE, _DELTA_STORAGE),
+    Jar(FRAMES_JAR, FRAMES, HBASE.jars),
     Jar(METADATA_CACHE_JAR, METADATA_CACHE, ICEBERG.jars),
     Jar(CLIENT_JAR, CLIENT, CLIENT_JARS),
 )

@@ -14,14 +14,18 @@ from typing import Any
 import pymysql
 import pytest
 import redis
+from pyspark.sql import SparkSession
 from tests.core import alltypes
 from tests.scenarios.test_clickhouse import ZERO
 from tests.scenarios.test_sql import Target
 from tests.sinks.conformance import with_servers
 
+from penstock.model.schema import TableId
 from penstock.secret import REVEALED
 from penstock.sinks.clickhouse.client import Client
 from penstock.sinks.clickhouse.registration import ClickHouseOptions
+from penstock.sinks.hbase.cluster import Cluster
+from penstock.sinks.hbase.registration import HBaseOptions
 from penstock.sinks.opensearch import client as opensearch
 from penstock.sinks.opensearch.registration import OpenSearchOptions
 from penstock.sinks.sql.registration import JdbcOptions, dialect_of
@@ -31,7 +35,7 @@ from penstock.testing.scenario import Scenario
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 Make = Callable[..., Scenario]
-ON_SERVERS = ("clickhouse", "clickhouse-modern", "redis-hash", "redis-json", "opensearch")
+ON_SERVERS = ("clickhouse", "clickhouse-modern", "redis-hash", "redis-json", "opensearch", "hbase")
 
 
 @pytest.fixture(params=["postgresql", "mysql80", "mariadb1011", "sqlite", "duckdb", *ON_SERVERS])
@@ -40,6 +44,8 @@ def case(request: pytest.FixtureRequest, scenario: Make, tmp_path: Any) -> Itera
         pytest.importorskip("duckdb")
     if request.param in ON_SERVERS:
         options = with_servers.options(request.param).model_dump(mode="json", context=REVEALED)
+        if request.param == "hbase":
+            with_servers.add_jars(request.getfixturevalue("spark"), with_servers.options(request.param))
     else:
         options = Target(request.param, tmp_path).options
     history = f"penstock.history_{uuid.uuid4().hex}"  # all tests write to one server
@@ -70,6 +76,9 @@ def plant(case: Scenario) -> None:
             search.ask("PUT", f"/{database}.orders/_doc/{order}", document)
         search.close()
         return
+    if options["type"] == "hbase":
+        plant_in_hbase(HBaseOptions(**options), TableId(database, "orders"))
+        return
     if options["type"] == "clickhouse":
         client = Client(ClickHouseOptions(**options))
         [[rows]] = client.rows(
@@ -92,6 +101,21 @@ def plant(case: Scenario) -> None:
         session, f"INSERT INTO {target} (id, state, price, _sequence) VALUES (5000, 'new', {price}, 1)"
     )
     session.close()
+
+
+def plant_in_hbase(options: HBaseOptions, table: TableId) -> None:
+    spark = SparkSession.getActiveSession()
+    assert spark is not None
+    cluster = Cluster(options, spark)
+    with cluster.table(cluster.name(*options.full_name(table))) as orders:
+        [cell, *_] = orders.get(cluster.client.Get(b"5")).rawCells()
+        orders.put(cluster.client.Put(b"5").addColumn(b"d", b"price", cell.getTimestamp() + 1, b"0.01"))
+        row = {"_sequence": b"1", "id": b"5000", "state": b"new", "price": b"0.01"}
+        put = cluster.client.Put(b"5000")
+        for name, value in row.items():
+            put.addColumn(b"d", name.encode(), value)
+        orders.put(put)
+    cluster.close()
 
 
 def verified(case: Scenario, code: int, *arguments: str) -> dict[str, dict[str, Any]]:

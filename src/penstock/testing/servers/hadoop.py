@@ -7,9 +7,9 @@ import json
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.artifacts.maven import fetch, java
 from penstock.testing.servers import private_root
@@ -32,10 +32,16 @@ _OPENED = ("java.base/java.lang", "java.base/java.util", "java.base/java.nio", "
 
 
 class HadoopServer(PrivateServer):
-    """A JVM in which `begin` starts something."""
+    """A JVM in which `begin` starts something. `jars`: coordinates of what it needs, `pins`: their SHA-256,
+    `from_spark`: jars of Spark's that it needs, too. `heap`: its memory."""
+
+    jars: ClassVar[Sequence[str]] = _JARS
+    pins: ClassVar[Mapping[str, str]] = _PINS
+    from_spark: ClassVar[Sequence[str]] = _SPARKS
+    heap: ClassVar[str] = "512m"
 
     def __init__(self) -> None:
-        self._jars = [jar for one in _JARS for jar in fetch(one, pins=_PINS)]
+        self._jars = [jar for one in self.jars for jar in fetch(one, pins=self.pins)]
         super().__init__()
         self.configuration = self.folder / "conf"
         self.configuration.mkdir()
@@ -53,11 +59,12 @@ class HadoopServer(PrivateServer):
 
     def command(self) -> tuple[list[str], dict[str, str]]:
         """A JVM that waits for `begin`, so that no Java has to be compiled."""
-        own = [jar for name in _SPARKS for jar in sorted(spark_jars().glob(f"{name}-*.jar"))]
+        own = [jar for name in self.from_spark for jar in sorted(spark_jars().glob(f"{name}-*.jar"))]
         paths = map(str, (*self._jars, *own))
         opened = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED]
         # Its test directories are below the one in which it runs.
-        program = [java(), *SHORT_LIVED_JVM, "-Xmx512m", f"-Dtest.build.data={self.folder}/data", *opened]
+        program = [java(), *SHORT_LIVED_JVM, f"-Xmx{self.heap}", f"-Dtest.build.data={self.folder}/data"]
+        program += opened
         program += ["-cp", ":".join(paths), "py4j.GatewayServer", str(self.port)]
         path = f"{sys.base_prefix}/bin:{os.defpath}"
         argv = private_root.with_descendants(program)

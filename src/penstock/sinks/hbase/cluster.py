@@ -1,0 +1,231 @@
+"""The cluster, through HBase's own client in the JVM of the Spark session.
+
+A connection has threads and a session with ZooKeeper, so all sinks of a process share one for each cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from py4j.java_gateway import JavaClass
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from penstock.errors import ConfigError
+from penstock.sinks.hbase.frames import Frame, head, unpacked
+from penstock.sinks.hbase.registration import SITE, HBaseOptions
+
+JavaError = Py4JJavaError
+SCAN_ROWS = 10_000
+"""Rows of a portion that is read: as many as the source's decoder makes at a time, about."""
+SCAN_BYTES = 8 * 1024**2
+"""About so many bytes of a portion, if its rows are fewer. Java and Python each have it in memory."""
+WHOLE_ROWS = 1000
+"""Whole rows of one answer of a server, if they are small."""
+
+
+@dataclass
+class _Shared:
+    """A connection, and how many sinks use it."""
+
+    connection: Any
+    users: int = 0
+    key: Any = field(default=None)
+
+
+_SHARED: dict[Any, _Shared] = {}
+_GUARD = threading.Lock()
+
+
+class Cluster:
+    def __init__(self, options: HBaseOptions, spark: SparkSession) -> None:
+        self._options = options
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        self._hbase = jvm.org.apache.hadoop.hbase
+        self._frames = jvm.penstock.hbase.RowFrames
+        self._family = options.family.encode()
+        self._held: _Shared | None = None
+
+    def close(self) -> None:
+        with _GUARD:
+            held, self._held = self._held, None
+            if held is None:
+                return
+            held.users -= 1
+            if held.users:
+                return
+            _SHARED.pop(held.key, None)
+        held.connection.close()
+
+    # Tables -------------------------------------------------------------------------------------------------
+
+    def name(self, namespace: str, name: str) -> Any:
+        return self._hbase.TableName.valueOf(namespace, name)
+
+    def exists(self, name: Any) -> bool:
+        with self._admin() as admin:
+            return bool(admin.tableExists(name))
+
+    def description(self, name: Any) -> Any | None:
+        """What the server knows of a table. None: there is none."""
+        with self._admin() as admin:
+            if not admin.tableExists(name):
+                return None
+            return admin.getDescriptor(name)
+
+    def make_namespace(self, namespace: str) -> None:
+        if namespace == "default":
+            return
+        with self._admin() as admin:
+            if namespace in {one.getName() for one in admin.listNamespaceDescriptors()}:
+                return
+            admin.createNamespace(self._hbase.NamespaceDescriptor.create(namespace).build())
+
+    def make_table(
+        self,
+        name: Any,
+        values: Mapping[str, str],
+        family: bytes,
+        settings: Mapping[str, str],
+        *,
+        versions: int = 1,
+        splits: Sequence[bytes] = (),
+    ) -> None:
+        client = self._hbase.client
+        columns = client.ColumnFamilyDescriptorBuilder.newBuilder(family).setMaxVersions(versions)
+        for setting, value in settings.items():
+            columns.setValue(setting, value)
+        table = client.TableDescriptorBuilder.newBuilder(name).setColumnFamily(columns.build())
+        for key, value in values.items():
+            table.setValue(key, value)
+        with self._admin() as admin:
+            if splits:
+                admin.createTable(table.build(), self._byte_arrays(splits))
+            else:
+                admin.createTable(table.build())
+
+    def mark(self, description: Any, values: Mapping[str, str]) -> None:
+        """Gives a table these values."""
+        table = self._hbase.client.TableDescriptorBuilder.newBuilder(description)
+        for key, value in values.items():
+            table.setValue(key, value)
+        with self._admin() as admin:
+            admin.modifyTable(table.build())
+
+    def enable(self, name: Any) -> None:
+        with self._admin() as admin:
+            if admin.isTableDisabled(name):
+                admin.enableTable(name)
+
+    def empty(self, name: Any) -> None:
+        """Removes all rows; regions stay divided as they are."""
+        with self._admin() as admin:
+            if not admin.isTableDisabled(name):
+                admin.disableTable(name)
+            admin.truncateTable(name, True)
+
+    def remove(self, name: Any) -> None:
+        with self._admin() as admin:
+            if not admin.tableExists(name):
+                return
+            if not admin.isTableDisabled(name):
+                admin.disableTable(name)
+            admin.deleteTable(name)
+
+    # Rows ---------------------------------------------------------------------------------------------------
+
+    def write(self, name: Any, frame: Frame) -> None:
+        with self.table(name) as table:
+            self._frames.write(table, self._family, frame.packed())
+
+    def newest(self, name: Any, own: bytes, frame: Frame) -> bytes:
+        """The times of rows, by the cell `own`; -1: there is no such row."""
+        with self.table(name) as table:
+            return bytes(self._frames.newest(table, self._family, own, frame.packed()))
+
+    def scan(self, name: Any, own: bytes, columns: Sequence[bytes], *, whole: bool = True) -> Iterator[Frame]:
+        """All rows. `whole`: with these columns."""
+        with self.table(name) as table:
+            answer = WHOLE_ROWS if whole else SCAN_ROWS
+            rows = self._frames.scan(table, self._family, own, head(columns), whole, answer)
+            try:
+                while (data := rows.next(SCAN_ROWS, SCAN_BYTES)) is not None:
+                    yield unpacked(bytes(data))
+            finally:
+                rows.close()
+
+    def is_empty(self, name: Any) -> bool:
+        with self.table(name) as table:
+            rows = table.getScanner(self._hbase.client.Scan().setLimit(1))
+            try:
+                return rows.next() is None
+            finally:
+                rows.close()
+
+    @contextlib.contextmanager
+    def table(self, name: Any) -> Iterator[Any]:
+        table = self._connection().getTable(name)
+        try:
+            yield table
+        finally:
+            table.close()
+
+    # --------------------------------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Any:
+        """Java's package."""
+        return self._hbase.client
+
+    @contextlib.contextmanager
+    def _admin(self) -> Iterator[Any]:
+        admin = self._connection().getAdmin()
+        try:
+            yield admin
+        finally:
+            admin.close()
+
+    def _connection(self) -> Any:
+        with _GUARD:
+            if self._held is None:
+                site = None if self._options.site is None else _file(self._options.site)
+                properties = self._options.client_properties()
+                key = (id(self._jvm), site, tuple(sorted(properties.items())))
+                if key not in _SHARED:
+                    _SHARED[key] = _Shared(self._connect(site, properties), 0, key)
+                self._held = _SHARED[key]
+                self._held.users += 1
+            return self._held.connection
+
+    def _connect(self, site: Path | None, properties: Mapping[str, str]) -> Any:
+        if not isinstance(self._frames, JavaClass):
+            raise ConfigError(
+                "The Spark session does not have HBase's client.",
+                hint="Let Penstock start the session, or add the jars that docs/sinks-hbase.md names.",
+            )
+        configuration = self._hbase.HBaseConfiguration.create()
+        if site is not None:
+            configuration.addResource(self._jvm.org.apache.hadoop.fs.Path(site.absolute().as_uri()))
+        for name, value in properties.items():
+            configuration.set(name, value)
+        return self._hbase.client.ConnectionFactory.createConnection(configuration)
+
+    def _byte_arrays(self, values: Sequence[bytes]) -> Any:
+        arrays = self._jvm.java.lang.reflect.Array
+        found = arrays.newInstance(self._jvm.java.lang.Class.forName("[B"), len(values))
+        for place, value in enumerate(values):
+            arrays.set(found, place, value)
+        return found
+
+
+def _file(site: Path) -> Path:
+    found = site / SITE if site.is_dir() else site
+    if not found.is_file():
+        raise ConfigError(f"There is no file {found}.", hint="Correct `sink.site`.")
+    return found
