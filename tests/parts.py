@@ -63,12 +63,7 @@ PARTS: dict[str, tuple[str, ...]] = {
 QUICK_PIPELINES = {
     "crash/test_kill9.py": {"test_source_and_target_are_equal_after_kills"},
     "scenarios/schema_changes.py": {"running"},
-    "scenarios/test_pipeline.py": {
-        "seen",
-    },
-    "scenarios/test_what_is_kept.py": {
-        "test_only_loopback_is_listened_on_and_row_values_stay_where_they_belong"
-    },
+    "scenarios/test_pipeline.py": {"seen"},
 }
 """By file, what starts whole pipelines in `make test`. Each takes 10 to 40 seconds of CPU, so this may only
 shrink: let one of these pipelines keep a new promise too, or a smaller test, or mark the test as slow."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.scenarios import canaries
 
 from penstock.testing import workload
 from penstock.testing.scenario import Scenario
@@ -90,7 +92,8 @@ class Seen:
     parked_then: dict[str, Any] = field(default_factory=dict)
     unseen: str = ""
     stable: str = ""
-    verified: str = ""
+    said: str = ""
+    """What the pipeline and two commands printed."""
 
 
 def parked(status: dict[str, Any]) -> dict[str, Any]:
@@ -102,12 +105,14 @@ def seen(
     mysql_server: Any, spark: SparkSession, lake_root: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Seen]:
     database = Database(mysql_server)
-    case = Scenario(database, database.name, tmp_path_factory.mktemp("pipeline"), spark, lake_root)
+    folder, options = tmp_path_factory.mktemp("pipeline"), {**canaries.OPTIONS, "snapshot": {"chunk_rows": 4}}
+    case = Scenario(database, database.name, folder, spark, lake_root, options=options)
     seen = Seen(case)
-    database.execute(*BEFORE)
+    database.execute(*BEFORE, *canaries.BEFORE)
     with case.running() as pipeline:
         seen.parked_first = parked(case.drain(pipeline))
-        database.execute(*CHANGES)
+        canaries.assert_only_loopback_and_no_secret(pipeline)
+        database.execute(*CHANGES, *canaries.CHANGES)
         seen.parked_then = parked(case.drain(pipeline))
         seen.unseen, seen.stable = case.difference("unchanged"), case.difference("stable")
         database.execute("ALTER TABLE altered ADD PRIMARY KEY (id)")
@@ -121,7 +126,10 @@ def seen(
         verified = case.command("verify", *[f"{database.name}.{one}" for one in ("kept", "emptied", "born")])
         assert verified.returncode == 0, verified.stdout + verified.stderr
         case.drain(pipeline)
+        seen.said = pipeline.errors
+        seen.said += case.command("status", "--json").stdout + case.command("status", "--history").stdout
         assert pipeline.stop() == 0
+        seen.said += pipeline.errors
     yield seen
     database.drop()
 
@@ -147,6 +155,21 @@ def test_a_table_without_a_key_is_parked_with_the_sql_that_adds_one(seen: Seen) 
     assert list(seen.parked_first) == ["keyless"]
     assert "PRIMARY KEY" in seen.parked_first["keyless"]["hint"]
     seen.case.assert_equal("keyed")
+
+
+def test_only_loopback_is_listened_on_and_row_values_stay_where_they_belong(seen: Seen) -> None:
+    """The first half was looked at while it ran."""
+    canaries.assert_words_stay_where_they_belong(seen.case.folder, seen.said)
+    seen.case.assert_equal("words")
+
+
+@pytest.mark.slow  # `test_cli.py` has the same without Spark
+def test_the_log_of_errors_is_for_this_account_alone(scenario: Make) -> None:
+    case = scenario(spark={"master": "local[2]", "conf": {"spark.sql.catalog.lake": "org.nonsense"}})
+    case.server.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    done = case.command("run", "--once")
+    log = case.folder / "state" / "logs" / "errors.log"
+    assert done.returncode == 1 and stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
 @pytest.mark.slow  # tests/sinks/conformance/test_changes.py has quick ones of the sink

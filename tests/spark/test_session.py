@@ -71,7 +71,7 @@ def run(script: str, *arguments: str, cwd: Path, **environment: str) -> subproce
     )
 
 
-@pytest.mark.slow  # scenarios/test_what_is_kept.py looks into each file of a run
+@pytest.mark.slow  # scenarios/test_pipeline.py looks into each file of a run
 @pytest.mark.parametrize("kind", ["iceberg", "delta"])
 def test_a_session_is_quiet_and_writes_only_into_given_directories(tmp_path: Path, kind: str) -> None:
     here = tmp_path / "here"

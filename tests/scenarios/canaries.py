@@ -8,23 +8,37 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pyarrow.parquet as parquet
-import pytest
 
 from penstock.testing.running import RunningPipeline
-from penstock.testing.scenario import SHORT_LIVED, Scenario
-
-Make = Callable[..., Scenario]
+from penstock.testing.scenario import SHORT_LIVED
 
 KEY, VALUE, LATER = b"CANARYKEY123", b"CANARYVALUE123", b"CANARYLATER123"
 SECRET = "CANARYSECRET123"
 TOKEN = "0123456789abcdef-token"
+
+OPTIONS: dict[str, Any] = {
+    "signals": {"rest": {"listen": "127.0.0.1:0", "token": TOKEN}},
+    "spark": {
+        "master": "local[2]",
+        "driver_memory": "1g",
+        "conf": {**SHORT_LIVED, "spark.hadoop.fs.s3a.secret.key": SECRET},
+    },
+}
+BEFORE = (
+    "CREATE TABLE words (name VARCHAR(50) PRIMARY KEY, v VARCHAR(50))",
+    *(f"INSERT INTO words VALUES ('{KEY.decode()}{n}', '{VALUE.decode()}{n}')" for n in range(9)),
+)
+CHANGES = (
+    f"INSERT INTO words VALUES ('{KEY.decode()}L', '{LATER.decode()}')",
+    f"UPDATE words SET v = '{LATER.decode()}2' WHERE name = '{KEY.decode()}1'",
+    f"DELETE FROM words WHERE name = '{KEY.decode()}2'",
+)
 
 MAY_HOLD_ROWS = ("state/relay/*.binlog", "state/relay/prepared/*", "state/chunks/**", "state/cascades/**",
                  "state/tmp/**", "state/warehouse/**")  # fmt: skip
@@ -82,36 +96,18 @@ def process_of(pipeline: RunningPipeline) -> psutil.Process:
     return psutil.Process(pipeline._process.pid)
 
 
-def test_only_loopback_is_listened_on_and_row_values_stay_where_they_belong(scenario: Make) -> None:
-    conf = {**SHORT_LIVED, "spark.hadoop.fs.s3a.secret.key": SECRET}
-    case = scenario(
-        signals={"rest": {"listen": "127.0.0.1:0", "token": TOKEN}},
-        snapshot={"chunk_rows": 2},
-        spark={"master": "local[2]", "driver_memory": "1g", "conf": conf},
-    )
-    case.server.execute(
-        "CREATE TABLE t (name VARCHAR(50) PRIMARY KEY, v VARCHAR(50))",
-        *[f"INSERT INTO t VALUES ('{KEY.decode()}{n}', '{VALUE.decode()}{n}')" for n in range(9)],
-    )
-    with case.running() as pipeline:
-        case.drain(pipeline)
-        found, said_to_all = listening(process_of(pipeline)), arguments(process_of(pipeline))
-        case.server.execute(
-            f"INSERT INTO t VALUES ('{KEY.decode()}L', '{LATER.decode()}')",
-            f"UPDATE t SET v = '{LATER.decode()}2' WHERE name = '{KEY.decode()}1'",
-            f"DELETE FROM t WHERE name = '{KEY.decode()}2'",
-        )
-        case.drain(pipeline)
-        assert "java" in said_to_all and not [word for word in (SECRET, TOKEN) if word in said_to_all]
-        assert found, "the JVM and the REST server listen"
-        assert not [one for places in found.values() for one in places if not is_loopback(one[0])], found
-        said = pipeline.errors
-        status = case.command("status", "--json").stdout + case.command("status", "--history").stdout
-        assert pipeline.stop() == 0
-        said += pipeline.errors
+def assert_only_loopback_and_no_secret(pipeline: RunningPipeline) -> None:
+    """While it runs."""
+    found, said_to_all = listening(process_of(pipeline)), arguments(process_of(pipeline))
+    assert "java" in said_to_all and not [word for word in (SECRET, TOKEN) if word in said_to_all]
+    assert found, "the JVM and the REST server listen"
+    assert not [one for places in found.values() for one in places if not is_loopback(one[0])], found
+
+
+def assert_words_stay_where_they_belong(folder: Path, said: str) -> None:
+    """`folder`: of a pipeline that has ended. `said`: what it and its commands printed."""
     for word in (KEY, VALUE, LATER):
-        assert word.decode() not in said + status
-    folder = case.folder
+        assert word.decode() not in said
     rows, keys = matching(folder, MAY_HOLD_ROWS), matching(folder, MAY_HOLD_KEYS)
     for path in files(folder):
         data = text_of(path)
@@ -121,12 +117,3 @@ def test_only_loopback_is_listened_on_and_row_values_stay_where_they_belong(scen
     assert VALUE in b"".join(map(text_of, rows)), "the search finds what is there"
     for secret in (TOKEN, SECRET):
         assert secret.encode() not in b"".join(text_of(path) for path in files(folder / "state"))
-
-
-@pytest.mark.slow  # `test_cli.py` has the same without Spark
-def test_the_log_of_errors_is_for_this_account_alone(scenario: Make) -> None:
-    case = scenario(spark={"master": "local[2]", "conf": {"spark.sql.catalog.lake": "org.nonsense"}})
-    case.server.execute("CREATE TABLE t (id INT PRIMARY KEY)")
-    done = case.command("run", "--once")
-    log = case.folder / "state" / "logs" / "errors.log"
-    assert done.returncode == 1 and stat.S_IMODE(log.stat().st_mode) == 0o600
