@@ -130,6 +130,10 @@ def test_environment_variables_are_replaced_and_a_missing_one_is_named(
             {"spark": {"conf": {"spark.sql.session.timeZone": "Europe/Berlin"}}},
             "option `spark.conf`: spark.sql.session.timeZone must be UTC for a pipeline; leave it out",
         ),
+        (
+            {"spark": {"conf": {"spark.sql.sources.partitionOverwriteMode": "dynamic"}}},
+            "spark.sql.sources.partitionOverwriteMode must be static",
+        ),
         ({"spark": {"master": "spark://h:7077"}, "staging": "/data"}, "`staging: file:///path`"),
         ({"store": {"endpoint": "minio:9000"}}, "option `store.endpoint`: write an address that begins with"),
         ({"store": {"endpoint": "http://a:b@minio"}}, "no credentials in it"),

@@ -330,9 +330,10 @@ _FIXED_OF_SPARK = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
     "spark.sql.variable.substitute": "false",
+    "spark.sql.sources.partitionOverwriteMode": "static",
 }
-"""Options of Spark that decide what values and names mean. With others, times would be moved, values that do
-not fit would become NULL, and names would be other ones."""
+"""Options of Spark that decide what values, names and statements mean. With others, times would be moved,
+values that do not fit would become NULL, names would be other ones, and a view would keep old rows."""
 
 
 class SparkConfig(Section):

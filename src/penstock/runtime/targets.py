@@ -130,8 +130,8 @@ def check(
 ) -> None:
     """Raises `ConfigError` for a target that somebody else has changed or removed.
 
-    A rollback shows in Iceberg's snapshots. Two things do not show: Delta's RESTORE, which keeps the record
-    of the pipeline's commits (`verify` finds the differences), and a removed part of a change log.
+    A rollback shows in Iceberg's snapshots, and a RESTORE in Delta's log, as far back as that reaches. A
+    removed part of a change log does not show.
 
     The target of a table that is going to be read again (`asked` for, or pending) may be rolled back or
     missing. If it is missing, an empty one is created, because an epoch that was planned earlier may still

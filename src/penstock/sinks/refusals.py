@@ -73,11 +73,11 @@ def lost_target(table: TableId, advice: str = "") -> TableError:
     )
 
 
-def rolled_back(table: TableId, found: int, written: int) -> TableError:
-    """The error for a target that lacks what was committed. `found`, `written`: numbers of epochs."""
+def rolled_back(table: TableId, epoch: int) -> TableError:
+    """The error for a target that lacks what was committed up to an epoch."""
     return TableError(
-        f"The target of {table} was rolled back or replaced by somebody else: it holds epoch {found}, this "
-        f"pipeline has written {written}.",
+        f"The target of {table} was rolled back or replaced by somebody else: it lacks some of what this "
+        f"pipeline has written up to epoch {epoch}.",
         hint=f"Bring its newest version back, then run `penstock unpark FILE {argument(table)}`. Or run "
         f"`penstock resnapshot FILE {argument(table)}`, which reads the table again.",
         table=str(table),

@@ -29,6 +29,7 @@ _NEEDED = frozenset({
     "spark.sql.parquet.outputTimestampType",
     "spark.sql.ansi.enabled",
     "spark.sql.caseSensitive",
+    "spark.sql.sources.partitionOverwriteMode",
     "spark.sql.variable.substitute",
     "spark.sql.execution.arrow.pyspark.enabled",
     "spark.sql.execution.arrow.maxRecordsPerBatch",

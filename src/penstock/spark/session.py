@@ -305,6 +305,8 @@ def _execution(master: str) -> dict[str, str]:
         # A value outside its type is a bug of Penstock and must not become NULL.
         "spark.sql.ansi.enabled": "true",
         "spark.sql.caseSensitive": "false",
+        # A view that is computed whole replaces all of its rows, also those of partitions that it lost.
+        "spark.sql.sources.partitionOverwriteMode": "static",
         # Which options Spark hides in its event log and on its web page. Its own pattern does not know
         # OAuth2 credentials, nor passwords in addresses.
         "spark.redaction.regex": f"(?i){_SECRET.pattern}",

@@ -418,7 +418,7 @@ class LakeSink:
             return None
         newest = self._newest.pop((table, commit.source), None)  # the error is raised once
         if newest is not None and not is_recorded(newest, last):
-            raise rolled_back(table, last.epoch if last is not None else 0, newest.epoch)
+            raise rolled_back(table, newest.epoch)
         if newest is not None:
             self._newest[table, commit.source] = newest
         return target

@@ -17,7 +17,8 @@ from tests.sinks.lake.delta.test_files import delta, live_files, sql
 from tests.sinks.lake.iceberg.test_small_commit import KEYS, few
 from tests.sinks.lake.test_file_merge import by_files, files_of, newer
 
-from penstock.sinks.base import Commit
+from penstock.errors import TableError
+from penstock.sinks.base import Commit, Ours
 from penstock.sinks.lake.delta import merge
 from penstock.sinks.lake.delta.live import File, LiveFiles
 from penstock.sinks.lake.index import replaced as replaced_rows
@@ -99,7 +100,7 @@ def vacuum(it: Place, model: Model) -> None:
 
 
 Stranger = Callable[[Place, Model], None]
-STRANGERS = [compact, purge, delete, delete_all, update, insert, restore, vacuum]
+STRANGERS = [compact, purge, delete, delete_all, update, insert, vacuum]
 
 
 def params(acts: Sequence[Any], *quick: Any) -> pytest.MarkDecorator:
@@ -109,7 +110,13 @@ def params(acts: Sequence[Any], *quick: Any) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("stranger", marked)
 
 
-strangers = params(STRANGERS, compact)
+def restored_and_seen(it: Place, model: Model) -> None:
+    restore(it, model)
+    with pytest.raises(TableError, match="rolled back or replaced by somebody else"):
+        it.sink.merge(it.table, few(it, *CHANGED), it.key, it.commit(4))
+
+
+strangers = params([*STRANGERS, restored_and_seen], compact, restored_and_seen)
 during = params(STRANGERS[:-1], insert)
 """A VACUUM that keeps nothing would remove the files of any commit that is under way."""
 
@@ -157,6 +164,32 @@ def before_the_commit(patch: pytest.MonkeyPatch, act: Callable[[], None]) -> Non
         return found
 
     patch.setattr(TableKeys, "rows_of", rows_of)
+
+
+def test_a_commit_during_which_the_table_is_restored_fails(
+    place: Make, monkeypatch: pytest.MonkeyPatch, only_by_index: None
+) -> None:
+    it, model = filled(place)
+    before_the_commit(monkeypatch, lambda: restore(it, model))
+    with pytest.raises(Py4JJavaError, match="Concurrent"):
+        it.sink.merge(it.table, few(it, *CHANGED), it.key, it.commit(4))
+    assert_rows(it, model)
+    with pytest.raises(TableError, match="rolled back"):
+        it.sink.merge(it.table, few(it, *CHANGED), it.key, it.commit(4))
+
+
+def test_a_restore_counts_if_it_undoes_commits_of_the_pipeline(place: Make) -> None:
+    it, model = filled(place)
+    delete(it, model)
+    restored = int(it.sink.version(it.table)) - 1
+    sql(it, f"RESTORE TABLE {{}} TO VERSION AS OF {restored}")
+    found = it.sink.open(it.table)
+    assert isinstance(found, Ours) and found.last_commit == it.commit(3), "it undoes what somebody else did"
+    sql(it, f"RESTORE TABLE {{}} TO VERSION AS OF {restored - 1}")
+    found = replace(it).sink.open(it.table)
+    assert isinstance(found, Ours) and found.last_commit == it.commit(2), "also to the next process"
+    small(it, 4, *[(n, "c", False, 4) for n in range(0, 20, 4)])
+    assert it.sink.open(it.table).last_commit == it.commit(4)
 
 
 @during

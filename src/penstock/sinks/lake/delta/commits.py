@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import InternalError
 from penstock.sinks.base import COMPLETE_UNTIL, Commit
 from penstock.sinks.lake.delta.checksum import Checksums
+from penstock.sinks.lake.delta.restores import Restores
 from penstock.sinks.lake.java_loops import JavaLoops
 
 COMMIT = "penstock.commit"
@@ -37,14 +38,24 @@ class Commits:
         self._loops = JavaLoops(spark._jvm)
         self._from_json = self._loops.method(_ACTION, "fromJson", "java.lang.String")
         self.checksums = Checksums(spark)
+        self._restores = Restores(spark, pipeline)
 
     def last(self, snapshot: Any, source: str) -> Commit | None:
-        """The newest commit with this `Commit.source`."""
-        version = self.checksums.transaction(snapshot, application(Commit(self._pipeline, 0, 0, source)))
+        """The newest commit with this `Commit.source`. Those that somebody has undone do not count."""
+        wanted = application(Commit(self._pipeline, 0, 0, source))
+        to = self._restores.undone_after(snapshot)
+        if to is None:
+            version = self.checksums.transaction(snapshot, wanted)
+        else:
+            version = self._restores.newest_up_to(snapshot, to, wanted)
         written = commit_of(self._pipeline, version, source) if version is not None else None
         recorded = snapshot.metadata().configuration().get(property_of(source))
         noted = Commit.parse(recorded.get()) if recorded.isDefined() else None
         return max((one for one in (written, noted) if one is not None), default=None)
+
+    def lacks_any(self, snapshot: Any) -> bool:
+        """Whether somebody has undone commits of the pipeline, and nothing was committed since."""
+        return self._restores.undone_after(snapshot) is not None
 
     def begin(self, snapshot: Any) -> Any:
         """Starts a transaction from a snapshot."""
@@ -60,7 +71,9 @@ class Commits:
             entries.append({"txn": {"appId": application(commit), **at}})
         lines = self._loops.lines([json.dumps(entry) for entry in entries])
         made = lines.map(self._loops.function(self._from_json)).toList()
-        return int(transaction.commit(self._jvm.PythonUtils.toSeq(made), operation))
+        version = int(transaction.commit(self._jvm.PythonUtils.toSeq(made), operation))
+        self._restores.made(transaction.snapshot(), version)
+        return version
 
     def write(self, snapshot: Any, commit: Commit, actions: Iterable[Action], *, reads: bool) -> int:
         """Commits changes of files. `reads`: they depend on the rows in the table. Returns the new

@@ -250,7 +250,7 @@ class SmallCommits:
             raise error
         snapshot = self._load(table)
         recorded = is_recorded(commit, self._commits.last(snapshot, commit.source))
-        if recorded or snapshot.version() == before[1].version:
+        if recorded or snapshot.version() == before[1].version or self._commits.lacks_any(snapshot):
             raise error
         log.info("%s: somebody else has changed it", table.name)
         return self._ready(table, snapshot)
