@@ -64,6 +64,10 @@ def test_a_password_that_is_the_name_is_warned_of(tmp_path: Path) -> None:
         ({"positions": {"type": "file"}}, "path"),
         ({"relay_log": {}}, "relay_log.path"),
         ({"listen": {"canal": "11111"}}, "host:port"),
+        ({"users": {"canal": {"password": ""}}}, "`password` is empty"),
+        ({"tokens": {"a": {"token": ""}}}, "`token` is empty"),
+        ({"http_token": ""}, "`http_token` is empty"),
+        ({"admin_token": ""}, "`admin_token` is empty"),
     ],
 )
 def test_what_cannot_be_served_is_refused_by_name(

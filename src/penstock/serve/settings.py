@@ -150,6 +150,8 @@ class UserSection(Section):
                 raise ValueError(f"`{name}` has {digits} hexadecimal digits")
         if self.password is None and self.password_sha1_sha1 is None and self.password_sha256 is None:
             raise ValueError("give `password`, `password_sha1_sha1` or `password_sha256`")
+        if self.password is not None and not self.password:
+            raise ValueError("`password` is empty")
         return self
 
     def account(self, name: str) -> Account:
@@ -177,6 +179,8 @@ class TokenSection(Section):
     def _one_form(self) -> TokenSection:
         if (self.token is None) == (self.token_sha256 is None):
             raise ValueError("give `token` or `token_sha256`")
+        if self.token is not None and not self.token:
+            raise ValueError("`token` is empty")
         return self
 
     @property
@@ -278,6 +282,9 @@ class ServerConfig(Section):
     @model_validator(mode="after")
     def _named(self) -> ServerConfig:
         self._check_sources()
+        for name in ("http_token", "admin_token"):
+            if getattr(self, name) is not None and not getattr(self, name):
+                raise ValueError(f"`{name}` is empty")
         if self.is_shared and not self.advertise and self.listen.canal.startswith(("0.0.0.0:", "[::]:")):
             raise ValueError("give `advertise`, the address of this machine that clients reach")
         if self.positions.type == "store" and self.zookeeper:
