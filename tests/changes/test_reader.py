@@ -201,6 +201,30 @@ def test_rows_that_no_event_tells_of_are_said_and_the_table_is_left(source: Sour
         assert ORDERS not in changes.schemas
 
 
+def test_a_statement_inside_of_a_transaction_is_no_place_to_begin_at(source: Source) -> None:
+    server, receiver = source
+    server.execute("CREATE DATABASE rest", "CREATE TABLE rest.t (id INT PRIMARY KEY)")
+    receiver.wait_until_level()
+    with follow(receiver.file, ["shop.*", "rest.t"]) as changes:
+        server.execute(
+            "SET binlog_format = 'STATEMENT'", "BEGIN", "UPDATE shop.orders SET amount = 0",
+            "UPDATE shop.others SET at = NULL", "COMMIT", "SET binlog_format = 'ROW'",
+            "INSERT INTO rest.t VALUES (5)",
+        )  # fmt: skip
+        receiver.wait_until_level()
+        end, committed, left = receiver.log.end, list[int](), list[TableId]()
+        for item in changes:
+            if isinstance(item, Committed):
+                committed.append(item.offset)
+                if item.offset >= end:
+                    break
+            elif isinstance(item, TableChanged) and item.unseen:
+                left.append(item.table)
+    assert left == [ORDERS, OTHERS]
+    for offset in committed:
+        follow(receiver.file, ["rest.t"], start=offset).close()
+
+
 def test_dropped_truncated_and_made_anew_is_told_in_order(source: Source) -> None:
     server, receiver = source
     with follow(receiver.file, ["shop.orders"]) as changes:

@@ -291,7 +291,9 @@ class ChangeReader:
             assert statement is not None
             yield self._apply(effect, statement)
         self.offset = reach.end
-        yield Committed(reach.end)
+        # A statement may be inside of a transaction, where no reader can begin.
+        if statement is None or self._log.committed_before(reach.end) == reach.end:
+            yield Committed(reach.end)
 
     def _changes(self, reach: LogRange) -> Iterator[Any]:
         """What changed rows in a range under one definition of each table."""
