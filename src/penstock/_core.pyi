@@ -677,8 +677,9 @@ class TopicTranslator:
 
     `records`: what the log that is continued has of `topic_records`, from the last whole state on; none for a
     new log. Raises `ValueError` for others. `zoned_timestamps`: `auto`, `instant` or `utc`.
-    `unavailable`: the text that stands for values that did not change. `table`: a pattern for names of
-    tables. `skips`: messages that cannot be read are skipped.
+    `unavailable`: the text that stands for values that did not change; `unavailable_uuid`: the UUID that
+    stands for them. `table`: a pattern for names of tables. `skips`: messages that cannot be read are
+    skipped.
     """
 
     def __init__(
@@ -688,6 +689,7 @@ class TopicTranslator:
         zoned_timestamps: str,
         cuts_nanoseconds: bool,
         unavailable: str,
+        unavailable_uuid: str = "",
         table: str | None,
         skips: bool,
     ) -> None: ...

@@ -5,6 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::debezium_log::message::{Options, Zoned};
+use penstock_core::debezium_log::placeholder::Placeholder;
 use penstock_core::debezium_log::state::State;
 use penstock_core::debezium_log::{Message, Translator};
 use penstock_core::frame::Framer;
@@ -33,7 +34,7 @@ fuzz_target!(|input: (&str, Vec<Pair<'_>>)| {
     let options = Options {
         zoned: Zoned::Auto,
         cuts_nanoseconds: false,
-        unavailable: String::from("__debezium_unavailable_value"),
+        unavailable: Placeholder::new(String::from("__debezium_unavailable_value"), String::from("-")),
         table: None,
         skips: true,
     };

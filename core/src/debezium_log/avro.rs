@@ -14,7 +14,7 @@ use crate::error::DecodeError;
 
 use super::avro_connect::connect_schema;
 use super::avro_type::{Form, Node, Types};
-use super::connect::put_base64;
+use super::json::put_base64;
 use super::value::Refused;
 
 /// Values in values.

@@ -3,7 +3,7 @@
 use serde_json::{json, Map, Value as Json};
 
 use super::avro_type::{Form, Member, Node, Types};
-use super::connect::put_base64;
+use super::json::put_base64;
 use super::value::Refused;
 
 /// Fields of Connect's schema that are made of one Avro schema, where records are named several times.

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::connect::Members;
+use super::json::Members;
 use super::value::Refused;
 
 /// The key or the value of a message.

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::connect::{self, Field, Forms, Members};
+use super::connect::{self, Field, Forms};
 use super::content::Content;
+use super::json::{text, Members};
 use super::order::{self, Position, SourceBlock};
+use super::placeholder::Placeholder;
 use super::value::{check_name, put, Kind, Refused, Value};
 
 /// A column of a message, and what rows have that were written before it: a literal, and its row image.
@@ -35,7 +37,7 @@ pub struct Options {
     pub zoned: Zoned,
     pub cuts_nanoseconds: bool,
     /// What stands for values that did not change and are not in the message.
-    pub unavailable: String,
+    pub unavailable: Placeholder,
     /// A pattern for the names of tables: `{database}.{table}` and the like.
     pub table: Option<String>,
     /// Messages that cannot be read are skipped.
@@ -69,11 +71,16 @@ pub struct Change<'a> {
     pub after: Option<Row<'a>>,
     pub key_values: Row<'a>,
     pub hash: u64,
+    pub key_hash: u32,
+    /// Whether the message has a schema, which has all columns.
+    pub described: bool,
 }
 
 pub enum Event<'a> {
     Change(Box<Change<'a>>),
-    /// A tombstone, a heartbeat, the border of a transaction, a statement, or a message in the log.
+    /// There is no row with this key.
+    Tombstone,
+    /// A heartbeat, the border of a transaction, a statement, or a message in the log.
     Nothing,
 }
 
@@ -148,12 +155,12 @@ pub fn read<'a>(
     options: &Options,
     schemas: &mut Schemas,
 ) -> Result<Event<'a>, Refused> {
-    let Some(value) = value.filter(|value| !value.bytes().is_empty()) else { return Ok(Event::Nothing) };
+    let Some(value) = value.filter(|value| !value.bytes().is_empty()) else { return Ok(Event::Tombstone) };
     if value.bytes().len() > MESSAGE_BYTES_MAX {
         return Err("the message has more than 1 GiB".into());
     }
     let (schema, payload) = value.parts("value")?;
-    let Some(members) = payload else { return Ok(Event::Nothing) };
+    let Some(members) = payload else { return Ok(Event::Tombstone) };
     let Some(op) = members.text("op") else { return without_operation(&members) };
     let source = members.get("source").ok_or("it has no `source`: this is no event of Debezium")?;
     let block = Block(Members::of(source)?);
@@ -188,8 +195,11 @@ pub fn read<'a>(
         before: None,
         after: None,
         key_values: Vec::new(),
-        hash: hashed(&op, key.map(Content::bytes), before, after),
+        hash: 0,
+        key_hash: hash_of_key(key),
+        described: schema.is_some(),
     };
+    change.hash = hashed(&op, &change, key.map(Content::bytes), before, after);
     if operation == Operation::Truncate {
         return Ok(Event::Change(Box::new(change)));
     }
@@ -200,12 +210,17 @@ pub fn read<'a>(
         None => shape_of_values(before, after, &change.connector),
     };
     let unavailable =
-        matches!(change.connector.as_str(), "postgresql" | "oracle").then_some(options.unavailable.as_str());
+        matches!(change.connector.as_str(), "postgresql" | "oracle").then_some(&options.unavailable);
     fill(&mut change, &shape, key, before, after, unavailable)?;
     Ok(Event::Change(Box::new(change)))
 }
 
-fn forms(options: &Options, connector: &str) -> Forms {
+/// Of the key of a message, to tell rows of one topic apart.
+pub fn hash_of_key(key: Option<Content<'_>>) -> u32 {
+    crc32fast::hash(key.map(Content::bytes).unwrap_or_default())
+}
+
+pub fn forms(options: &Options, connector: &str) -> Forms {
     let mysql = matches!(connector, "mysql" | "mariadb");
     let instants = match options.zoned {
         Zoned::Auto => mysql,
@@ -230,9 +245,17 @@ fn without_operation<'a>(members: &Members<'a>) -> Result<Event<'a>, Refused> {
 
 /// The same for equal events, in every version: it is stored. It only has to tell events at one position
 /// apart, so checksums do.
-fn hashed(op: &str, key: Option<&[u8]>, before: Option<&RawValue>, after: Option<&RawValue>) -> u64 {
+fn hashed(
+    op: &str,
+    change: &Change<'_>,
+    key: Option<&[u8]>,
+    before: Option<&RawValue>,
+    after: Option<&RawValue>,
+) -> u64 {
     let mut left = crc32fast::Hasher::new();
     left.update(op.as_bytes());
+    left.update(change.database.as_bytes());
+    left.update(change.table.as_bytes());
     left.update(key.unwrap_or_default());
     left.update(before.map_or(&[], raw_bytes));
     let right = crc32fast::hash(after.map_or(&[], raw_bytes));
@@ -276,9 +299,10 @@ fn names(block: &Block<'_>, topic: &str, options: &Options) -> Result<(String, S
     Ok(found)
 }
 
-type KeyPart<'a> = (Field, Option<(String, Vec<u8>)>, Value<'a>);
+/// A field of a key, what rows before it have, and its value.
+pub type KeyPart<'a> = (Field, Option<(String, Vec<u8>)>, Value<'a>);
 
-fn read_key<'a>(
+pub fn read_key<'a>(
     key: Option<Content<'a>>,
     forms: Forms,
     schemas: &mut Schemas,
@@ -370,7 +394,7 @@ fn fill<'a>(
     key: Vec<KeyPart<'a>>,
     before: Option<&'a RawValue>,
     after: Option<&'a RawValue>,
-    unavailable: Option<&str>,
+    unavailable: Option<&Placeholder>,
 ) -> Result<(), Refused> {
     match shape {
         Shape::Columns(fields)
@@ -402,24 +426,32 @@ fn fill<'a>(
             change.fields = Arc::new(all);
         }
     }
+    // Cassandra's updates only have the cells that were written.
+    let is_partial = change.connector == "cassandra" && change.operation == Operation::Update;
     let row = |raw: Option<&'a RawValue>| -> Result<Option<Row<'a>>, Refused> {
         let Some(raw) = raw else { return Ok(None) };
         if matches!(shape, Shape::Document) {
             let mut row: Row<'a> = key.iter().map(|(_, _, value)| value.clone()).collect();
             row.push(Value::Text(match raw.get().starts_with('"') {
-                true => connect::text(raw)?,
+                true => text(raw)?,
                 false => Cow::Borrowed(raw.get()),
             }));
             return Ok(Some(row));
         }
-        columns(&Members::of(raw)?, &change.fields, unavailable).map(Some)
+        let mut row = columns(&Members::of(raw)?, &change.fields, unavailable)?;
+        if is_partial {
+            leave_unwritten(&mut row, &change.fields, &Members::of(raw)?);
+        }
+        Ok(Some(row))
     };
     change.before = row(before)?;
     change.after = row(after)?;
     for (part, _, value) in &key {
         let place = change.fields.iter().position(|(field, _)| field.name == part.name);
-        if let (Some(place), Some(row)) = (place, &mut change.after) {
-            if row[place] == Value::Null {
+        let Some(place) = place else { continue };
+        // An update that changes the key is two messages, so the key is that of both rows.
+        for row in [&mut change.before, &mut change.after].into_iter().flatten() {
+            if matches!(row[place], Value::Null | Value::Absent) {
                 row[place] = value.clone();
             }
         }
@@ -428,10 +460,22 @@ fn fill<'a>(
     Ok(())
 }
 
+/// Fields that Debezium's connector for Cassandra adds to rows.
+const RANGE_FIELDS: [&str; 2] = ["_range_start", "_range_end"];
+
+/// Marks the values that an update of Cassandra did not write. A cell that was set to null is an object.
+fn leave_unwritten(row: &mut Row<'_>, fields: &Fields, cells: &Members<'_>) {
+    for (value, (field, _)) in row.iter_mut().zip(fields.iter()) {
+        if cells.get(&field.name).is_none() && !RANGE_FIELDS.contains(&field.name.as_str()) {
+            *value = Value::Absent;
+        }
+    }
+}
+
 fn columns<'a>(
     members: &Members<'a>,
     fields: &Fields,
-    unavailable: Option<&str>,
+    unavailable: Option<&Placeholder>,
 ) -> Result<Row<'a>, Refused> {
     let mut row = vec![Value::Null; fields.len()];
     for (at, (name, raw)) in members.0.iter().enumerate() {

@@ -15,12 +15,15 @@ pub mod avro_type;
 pub mod connect;
 pub mod content;
 pub mod events;
+pub mod json;
 pub mod message;
 pub mod moments;
 pub mod order;
+pub mod placeholder;
 pub mod rows;
 pub mod state;
 pub mod table;
+pub mod tombstone;
 pub mod value;
 
 use std::collections::{BTreeSet, HashSet};
@@ -186,7 +189,14 @@ impl Translator {
         }
         let domain = self.state.partitions.len() as u32 + OWN_DOMAIN + 1;
         let seen = SeenByOrigin::new();
-        self.state.partitions.push(Partition { topic: topic.to_owned(), partition, domain, next: 0, seen });
+        self.state.partitions.push(Partition {
+            topic: topic.to_owned(),
+            partition,
+            domain,
+            next: 0,
+            seen,
+            ..Partition::default()
+        });
         self.state.partitions.len() - 1
     }
 
@@ -195,10 +205,22 @@ impl Translator {
         let (key, value) = (content(message.key, &in_avro.0), content(message.value, &in_avro.1));
         let event = message::read(key, value, message.topic, &self.options, &mut self.schemas)?;
         let Event::Change(change) = event else {
+            if matches!(event, Event::Tombstone) {
+                self.tombstone(place, message, key)?;
+            }
             self.counts.empty += 1;
             self.passed(place, message.offset, seconds(message.timestamp_ms));
             return Ok(());
         };
+        let partition = &mut self.state.partitions[place];
+        if change.operation == Operation::Delete {
+            partition.deleted = Some(change.key_hash);
+        } else if partition.deleted == Some(change.key_hash) {
+            partition.deleted = None;
+        }
+        if change.operation != Operation::Truncate {
+            partition.note_table(&change);
+        }
         let timestamp = seconds(if change.commit_ms > 0 { change.commit_ms } else { message.timestamp_ms });
         if change.operation == Operation::Truncate {
             return self.truncate(place, message, &change, timestamp);
@@ -213,7 +235,8 @@ impl Translator {
                 .into_iter()
                 .collect();
             let ties = change.connector != "oracle" && !change.key.is_empty();
-            if order::was_seen(&mut after, &change.origin, &change.position, change.hash, ties) {
+            let key = ties.then_some(change.key_hash);
+            if order::was_seen(&mut after, &change.origin, &change.position, change.hash, key) {
                 self.counts.repeated += 1;
                 self.passed(place, message.offset, timestamp);
                 return Ok(());
@@ -241,6 +264,11 @@ impl Translator {
             self.statement(name.clone(), table, &sql, timestamp);
             return Ok(name);
         };
+        if (&known.database, &known.table) != (&change.database, &change.table) {
+            return Err(
+                format!("there are two tables with the name {name}: `source.table` can give others").into()
+            );
+        }
         if known.origin != change.origin {
             return Err(format!(
                 "table {name} has its rows from {}, and this is from {}: `source.table` can give them \
@@ -251,6 +279,9 @@ impl Translator {
         }
         if known.fits(change) {
             return Ok(name);
+        }
+        if change.operation == Operation::Delete && !change.described {
+            return Ok(name); // it may have the key alone
         }
         let age = age(&known.position, change, self.wide.contains(topic));
         let mut after = evolved(known, &change.fields, &change.key, age)?;
@@ -293,7 +324,8 @@ impl Translator {
             return Ok(());
         };
         let partition = &mut self.state.partitions[place];
-        if order::was_seen(&mut partition.seen, &change.origin, &change.position, change.hash, true) {
+        let key = Some(crc32fast::hash(change.table.as_bytes()));
+        if order::was_seen(&mut partition.seen, &change.origin, &change.position, change.hash, key) {
             self.counts.repeated += 1;
             self.passed(place, message.offset, timestamp);
             return Ok(());
@@ -302,6 +334,31 @@ impl Translator {
         self.out.gtid(timestamp, partition.domain, partition.next, true);
         self.out.record(timestamp, &state::of_partition(partition));
         self.out.query(timestamp, &table.database, &table.truncate());
+        Ok(())
+    }
+
+    /// A tombstone follows the deletion of its row, and says nothing else then. If compaction has removed
+    /// that message, it alone says that the row is gone.
+    fn tombstone(
+        &mut self,
+        place: usize,
+        message: &Message<'_>,
+        key: Option<Content<'_>>,
+    ) -> Result<(), Refused> {
+        let partition = &self.state.partitions[place];
+        let is_known = partition.deleted == Some(message::hash_of_key(key));
+        let Some(table) = partition.table.as_ref().filter(|_| !is_known) else { return Ok(()) };
+        let Some(known) = self.state.tables.get(table) else { return Ok(()) };
+        let Some(change) = tombstone::deletion(key, known, &self.options, &mut self.schemas)? else {
+            return Ok(());
+        };
+        let open = self.open.get_or_insert_with(|| Transaction::new(place));
+        open.add(table, known, &change, seconds(message.timestamp_ms))?;
+        self.counts.rows += 1;
+        let partition = &mut self.state.partitions[place];
+        partition.deleted = Some(change.key_hash);
+        // Its position is not known. An event of this row that is sent again must count.
+        partition.seen.clear();
         Ok(())
     }
 

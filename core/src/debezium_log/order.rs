@@ -5,6 +5,10 @@
 //! of its GTID are all at or before the last ones that were seen from the same database. A position alone
 //! would not do: after a failover, positions of the new server may be smaller. If in doubt, an event is
 //! taken: a change that is applied twice is harmless where rows are merged by key, and a lost one is not.
+//!
+//! Several events can share a position: the rows of one event of the log, and all rows of a transaction that
+//! the server has compressed. One of them counts as sent again only if it is equal to one that was seen, and
+//! the same row did not change after that one. So whatever is dropped, rows are as they would be with it.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +36,38 @@ pub struct Position {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Seen {
     pub last: Position,
-    /// Hashes of the events at exactly that place.
+    /// Hashes of the events at exactly that place, in their order.
     pub equals: Vec<u64>,
+    /// Hashes of the keys of the same events.
+    #[serde(default)]
+    pub keys: Vec<u32>,
+}
+
+impl Seen {
+    fn first(last: Position, hash: u64, key: Option<u32>) -> Self {
+        Self { last, equals: vec![hash], keys: vec![key.unwrap_or_default()] }
+    }
+
+    /// Whether an equal event was seen at this place, and no other one of its row behind it.
+    fn has(&self, hash: u64, key: u32) -> bool {
+        let Some(at) = self.equals.iter().rposition(|known| *known == hash) else { return false };
+        !self.keys.iter().skip(at + 1).any(|known| *known == key)
+    }
+
+    fn add(&mut self, hash: u64, key: u32) {
+        self.keys.resize(self.equals.len(), 0);
+        if self.equals.len() < EQUALS_MAX {
+            self.equals.push(hash);
+            self.keys.push(key);
+            return;
+        }
+        // What is not remembered must not be missed: earlier events of this row are never dropped.
+        for (known, hash) in self.keys.iter().zip(&mut self.equals) {
+            if *known == key {
+                *hash = 0;
+            }
+        }
+    }
 }
 
 pub type SeenByOrigin = BTreeMap<String, Seen>;
@@ -56,7 +90,8 @@ pub fn position(connector: &str, block: &dyn SourceBlock) -> Position {
                 None => scope = text("server_id"),
             }
             let file = text("file").rsplit_once('.').and_then(|(_, digits)| digits.parse::<u128>().ok());
-            places([file, number("pos"), Some(number("row").unwrap_or(0))])
+            // Not the row's number: in a compressed transaction, each of its events begins with row 0 again.
+            places([file, number("pos")])
         }
         // Changes come in the order of commits, so a change may have a smaller LSN than the one before. The
         // LSN of the last commit only grows.
@@ -77,7 +112,10 @@ pub fn position(connector: &str, block: &dyn SourceBlock) -> Position {
         "db2" | "informix" => places([lsn(&text("commit_lsn")), lsn(&text("change_lsn"))]),
         // Changes of one transaction have no order that is known to be kept.
         "oracle" => places([number("commit_scn")]),
-        "mongodb" => places([number("ts_ms").map(|ms| ms / 1000), number("ord")]),
+        "mongodb" => {
+            scope = text("rs"); // each shard has a log of its own
+            places([number("ts_ms").map(|ms| ms / 1000), number("ord")])
+        }
         _ => None,
     };
     Position { scope, place, number: gtid_number, commit_ms: text("ts_ms").parse().unwrap_or(0) }
@@ -112,15 +150,20 @@ impl Position {
 }
 
 /// Whether an event was seen before; otherwise it is noted. `hash`: of everything that tells it from other
-/// events at the same place. `ties`: such events are dropped only if they are equal. If not, they are never
-/// dropped.
-pub fn was_seen(seen: &mut SeenByOrigin, origin: &str, position: &Position, hash: u64, ties: bool) -> bool {
+/// events at the same place. `key`: hash of the row's key; None: events at the same place are never dropped.
+pub fn was_seen(
+    seen: &mut SeenByOrigin,
+    origin: &str,
+    position: &Position,
+    hash: u64,
+    key: Option<u32>,
+) -> bool {
     if position.place.is_none() {
         return false;
     }
     let Some(known) = seen.get_mut(origin) else {
         if seen.len() < ORIGINS_MAX {
-            seen.insert(origin.to_owned(), Seen { last: position.clone(), equals: vec![hash] });
+            seen.insert(origin.to_owned(), Seen::first(position.clone(), hash, key));
         }
         return false;
     };
@@ -128,12 +171,10 @@ pub fn was_seen(seen: &mut SeenByOrigin, origin: &str, position: &Position, hash
         return true;
     }
     if position.scope == known.last.scope && position.place == known.last.place {
-        if ties && known.equals.contains(&hash) {
+        if key.is_some_and(|key| known.has(hash, key)) {
             return true;
         }
-        if known.equals.len() < EQUALS_MAX {
-            known.equals.push(hash);
-        }
+        known.add(hash, key.unwrap_or_default());
         known.last.commit_ms = known.last.commit_ms.max(position.commit_ms);
         known.last.number = known.last.number.max(position.number);
         return false;
@@ -143,11 +184,10 @@ pub fn was_seen(seen: &mut SeenByOrigin, origin: &str, position: &Position, hash
         let last = &known.last;
         let number = position.number.max(last.number);
         let commit_ms = position.commit_ms.max(last.commit_ms);
-        known.last = Position { number, commit_ms, ..position.clone() };
+        *known = Seen::first(Position { number, commit_ms, ..position.clone() }, hash, key);
     } else {
-        known.last = position.clone();
+        *known = Seen::first(position.clone(), hash, key);
     }
-    known.equals = vec![hash];
     false
 }
 

@@ -177,7 +177,14 @@ fn images<'r, 'a>(
     match change.operation {
         Operation::Write => {
             let row = change.after.as_ref().ok_or("it creates a row and has no `after`")?;
-            Ok((EventKind::WRITE_ROWS, None, Some(whole(row))))
+            let after = whole(row);
+            // A row whose key has changed, and which has long values that have not. Its own columns' defaults
+            // would be wrong, and the row before has another key: the target's row must have the values.
+            if after.columns.contains(&Filled::Absent) {
+                let before = keyed(table, change).ok_or("it lacks values, and its table has no key")?;
+                return Ok((EventKind::UPDATE_ROWS, Some(before), Some(after)));
+            }
+            Ok((EventKind::WRITE_ROWS, None, Some(after)))
         }
         Operation::Update => {
             let row = change.after.as_ref().ok_or(

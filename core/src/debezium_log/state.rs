@@ -9,10 +9,11 @@ use crate::event::EventKind;
 use crate::log_file::{Direction, LogFile};
 use crate::segment_file::SegmentFile;
 
+use super::message::Change;
 use super::order::SeenByOrigin;
 use super::table::Table;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Partition {
     pub topic: String,
     pub partition: i32,
@@ -20,6 +21,30 @@ pub struct Partition {
     /// The offset of the next message.
     pub next: u64,
     pub seen: SeenByOrigin,
+    /// The table of its rows. None: not known, or there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<String>,
+    /// Whether it has rows of several tables.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mixed: bool,
+    /// The hash of the key of the row that was deleted last, and is not there again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted: Option<u32>,
+}
+
+impl Partition {
+    /// It has a row of this table.
+    pub fn note_table(&mut self, change: &Change<'_>) {
+        let is = |known: &String| {
+            known.strip_prefix(&*change.database).and_then(|rest| rest.strip_prefix('.'))
+                == Some(&*change.table)
+        };
+        if self.mixed || self.table.as_ref().is_some_and(is) {
+            return;
+        }
+        self.mixed = self.table.is_some();
+        self.table = (!self.mixed).then(|| format!("{}.{}", change.database, change.table));
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use pyo3::types::PyBytes;
 use super::segment_file::FileArgument;
 use crate::debezium_log::events::Packets;
 use crate::debezium_log::message::{Options, Zoned};
+use crate::debezium_log::placeholder::Placeholder;
 use crate::debezium_log::state::{self, State};
 use crate::debezium_log::{Message, Translator};
 
@@ -38,12 +39,16 @@ pub struct TopicTranslator(Translator);
 #[pymethods]
 impl TopicTranslator {
     #[new]
-    #[pyo3(signature = (records, *, zoned_timestamps, cuts_nanoseconds, unavailable, table, skips))]
+    #[pyo3(signature = (
+        records, *, zoned_timestamps, cuts_nanoseconds, unavailable, unavailable_uuid = String::new(),
+        table, skips
+    ))]
     fn new(
         records: Vec<String>,
         zoned_timestamps: &str,
         cuts_nanoseconds: bool,
         unavailable: String,
+        unavailable_uuid: String,
         table: Option<String>,
         skips: bool,
     ) -> PyResult<Self> {
@@ -53,6 +58,7 @@ impl TopicTranslator {
             "utc" => Zoned::Utc,
             other => return Err(PyValueError::new_err(format!("zoned_timestamps {other:?} is not known"))),
         };
+        let unavailable = Placeholder::new(unavailable, unavailable_uuid);
         let state = match State::after(&records).map_err(PyValueError::new_err)? {
             Some(state) => state,
             None if records.is_empty() => State::default(),

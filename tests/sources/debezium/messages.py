@@ -75,3 +75,17 @@ def consumed(
     table: Table, offset: int, pair: tuple[bytes | None, bytes | None], *, partition: int = 0
 ) -> Consumed:
     return (table.topic, partition, offset, COMMITTED_MS, *pair)
+
+
+def mysql(**more: Any) -> dict[str, Any]:
+    """Where an event of MySQL is from."""
+    return {"file": "binlog.000007", "row": 0, "server_id": 11, **more}
+
+
+def postgresql(commit: int, lsn: int, **more: Any) -> dict[str, Any]:
+    return {"sequence": json.dumps([str(commit), str(lsn)]), "lsn": lsn, "txId": 7, **more}
+
+
+def postgres_table(**more: Any) -> Table:
+    source = {"db": "shopdb", "schema": "public", "table": "orders"}
+    return Table(connector="postgresql", source=source, **more)

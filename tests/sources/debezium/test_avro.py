@@ -11,8 +11,8 @@ import pytest
 from tests.encode.registry_server import FakeRegistry, fake_registry
 from tests.sources.debezium import documented
 from tests.sources.debezium.avro import InAvro
-from tests.sources.debezium.messages import ID, NOTE, Table, column, consumed
-from tests.sources.debezium.test_translator import VALUES, mysql
+from tests.sources.debezium.messages import ID, NOTE, Table, column, consumed, mysql
+from tests.sources.debezium.test_translator import VALUES
 from tests.sources.debezium.topic_log import TopicLog
 
 from penstock.errors import ConfigError

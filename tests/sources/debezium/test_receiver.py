@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 from tests.encode.registry_server import fake_registry
 from tests.sources.debezium.avro import InAvro
 from tests.sources.debezium.messages import Table
@@ -204,6 +205,33 @@ def test_a_topic_that_was_created_again_is_not_taken_for_the_old_one(
     receiver.start()
     said = receiver.fails()
     assert said.startswith("LogDiverged") and f"{table.topic}[0] ends at offset 3" in said
+    topics.send(table.topic, created(table, range(3, 20)))
+    receiver.start()
+    said = receiver.fails()
+    assert said.startswith("LogDiverged") and "created again" in said
+
+
+def test_partitions_that_a_topic_gets_later_are_read_behind_what_it_had(
+    topics: Topics, table: Table, receivers: Any
+) -> None:
+    """Rows may have moved to them: then their older changes are in the other partitions."""
+    topics.create(table.topic)
+    topics.send(table.topic, created(table, range(3)))
+    receiver = receivers(table.topic)
+    receiver.start()
+    receiver.wait_until_level()
+    receiver.stop()
+    topics.send(table.topic, created(table, range(3, 3000)))
+    for future in topics.admin.create_partitions([NewPartitions(table.topic, 2)]).values():
+        future.result()
+    receiver.wait_for(
+        lambda: len(topics.producer.list_topics(table.topic).topics[table.topic].partitions) == 2
+    )
+    topics.send(table.topic, created(table, range(3000, 3010)), partition=1)
+    receiver.start()
+    receiver.wait_until_level()
+    assert ids(receiver) == list(range(3010))
+    assert "has new partitions" in receiver.errors.read_text()
 
 
 def test_a_message_that_cannot_be_read_stops_the_receiver_or_is_skipped(

@@ -5,36 +5,24 @@ from __future__ import annotations
 import base64
 import datetime
 import json
-from collections.abc import Callable, Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sources.debezium.messages import ID, NOTE, Table, column, consumed, decimal
-from tests.sources.debezium.topic_log import TopicLog, translator
+from tests.sources.debezium.messages import (
+    ID,
+    NOTE,
+    Table,
+    column,
+    consumed,
+    decimal,
+    mysql,
+    postgres_table,
+    postgresql,
+)
+from tests.sources.debezium.topic_log import Logs, translator
 
-Logs = Callable[..., TopicLog]
 UTC = datetime.timezone.utc
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Iterator[Logs]:
-    opened: list[TopicLog] = []
-
-    def open_one(**options: Any) -> TopicLog:
-        for one in opened:
-            one.close()
-        opened[:] = [TopicLog(tmp_path / "relay", **options)]
-        return opened[0]
-
-    yield open_one
-    for one in opened:
-        one.close()
-
-
-def mysql(**more: Any) -> dict[str, Any]:
-    return {"file": "binlog.000007", "row": 0, "server_id": 11, **more}
 
 
 def test_rows_of_a_snapshot_and_changes_after_it_leave_the_rows_of_the_database(logs: Logs) -> None:
@@ -154,103 +142,71 @@ def test_a_geometry_has_its_reference_system(logs: Logs) -> None:
 # Connectors ------------------------------------------------------------------------------------------------
 
 
-def postgresql(commit: int, lsn: int, **more: Any) -> dict[str, Any]:
-    return {"sequence": json.dumps([str(commit), str(lsn)]), "lsn": lsn, "txId": 7, **more}
-
-
-def postgres_table(**more: Any) -> Table:
-    source = {"db": "shopdb", "schema": "public", "table": "orders"}
-    return Table(connector="postgresql", source=source, **more)
-
-
-CONNECTORS: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
-    ("mysql", {"db": "shop", "table": "orders"}, mysql(pos=10), mysql(pos=20), "shop.orders"),
-    ("mariadb", {"db": "shop", "table": "orders"}, mysql(pos=10, gtid="0-1-8"), mysql(pos=20, gtid="0-1-9"),
-     "shop.orders"),
-    ("postgresql", {"db": "shopdb", "schema": "public", "table": "orders"}, postgresql(5, 10),
-     postgresql(11, 8), "public.orders"),
-    ("sqlserver", {"db": "shop", "schema": "dbo", "table": "orders"},
-     {"commit_lsn": "00000027:00000ac0:0002", "change_lsn": "00000027:00000ac0:0001", "event_serial_no": 1},
-     {"commit_lsn": "00000027:00000ac0:0002", "change_lsn": "00000027:00000ac0:0001", "event_serial_no": 2},
-     "dbo.orders"),
-    ("oracle", {"db": "ORCL", "schema": "SHOP", "table": "ORDERS"}, {"scn": "9", "commit_scn": "10"},
-     {"scn": "5", "commit_scn": "11"}, "SHOP.ORDERS"),
-    ("db2", {"db": "SHOP", "schema": "DB2INST1", "table": "ORDERS"},
-     {"commit_lsn": "00000000:0000000a", "change_lsn": "00000000:00000001"},
-     {"commit_lsn": "00000000:0000000b", "change_lsn": "00000000:00000000"},
-     "DB2INST1.ORDERS"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("connector", "source", "first", "second", "name"), CONNECTORS, ids=[one[0] for one in CONNECTORS]
-)
-def test_events_that_a_connector_sends_again_are_dropped_and_later_ones_are_not(
-    logs: Logs,
-    connector: str,
-    source: dict[str, Any],
-    first: dict[str, Any],
-    second: dict[str, Any],
-    name: str,
-) -> None:
-    table, log = Table(connector=connector, source=source), logs()
-    one = table.change("c", None, {"id": 1, "note": "old"}, **first)
-    two = table.change("u", {"id": 1, "note": "old"}, {"id": 1, "note": "new"}, **second)
-    assert log.take(consumed(table, at, pair) for at, pair in enumerate([one, two, one, two])) == []
-    assert log.rows(name) == [{"id": 1, "note": "new"}]
-    expected = 1 if connector == "oracle" else 2  # the last transaction of Oracle is never dropped
-    assert log.translator.counts[2] == expected
-
-
-@pytest.mark.parametrize("connector", ["mysql", "postgresql"])
-def test_what_was_seen_is_known_after_a_restart(logs: Logs, connector: str) -> None:
-    table = Table() if connector == "mysql" else postgres_table()
-    name = "shop.orders" if connector == "mysql" else "public.orders"
-    place = (lambda at: mysql(pos=at)) if connector == "mysql" else (lambda at: postgresql(at, at))
-    events = [table.change("c", None, {"id": at, "note": "x"}, **place(at)) for at in range(1, 4)]
-    logs().take(consumed(table, at, pair) for at, pair in enumerate(events))
-    again = logs()
-    assert again.translator.positions == [(table.topic, 0, 1, 3)] and again.translator.tables == [name]
-    assert again.take(consumed(table, 3 + at, pair) for at, pair in enumerate(events)) == []
-    assert again.translator.counts[2] == 3
-    assert len(again.changes(name)) == 3 and len(again.statements) == 1
-
-
-def test_a_change_with_a_smaller_lsn_in_a_later_transaction_is_not_dropped(logs: Logs) -> None:
-    """Transactions come in the order of commits; their changes may be older."""
-    table, log = postgres_table(), logs()
-    events = [table.change("c", None, {"id": 1, "note": "a"}, **postgresql(90, 150)),
-              table.change("c", None, {"id": 2, "note": "b"}, **postgresql(160, 100))]  # fmt: skip
-    log.take(consumed(table, at, pair) for at, pair in enumerate(events))
-    assert [row["id"] for row in log.rows("public.orders")] == [1, 2]
-
-
-def test_rows_of_one_statement_with_one_position_all_count(logs: Logs) -> None:
-    table, log = postgres_table(), logs()
-    events = [table.change("c", None, {"id": at, "note": "copy"}, **postgresql(5, 5)) for at in range(3)]
-    log.take(consumed(table, at, pair) for at, pair in enumerate([*events, *events]))
-    assert [row["id"] for row in log.rows("public.orders")] == [0, 1, 2]
-    assert log.translator.counts[2] == 3
-
-
-def test_after_a_failover_events_of_the_new_server_count_though_its_positions_are_smaller(logs: Logs) -> None:
-    table, log = Table(), logs()
-    old, new = "11111111-0000-0000-0000-000000000000", "22222222-0000-0000-0000-000000000000"
-    events = [
-        table.change("c", None, {"id": 1, "note": "a"}, **mysql(pos=900, gtid=f"{old}:8")),
-        table.change("c", None, {"id": 2, "note": "b"}, **mysql(file="x.000001", pos=4, gtid=f"{new}:1")),
-        table.change("c", None, {"id": 3, "note": "c"}, **mysql(file="x.000001", pos=90, gtid=f"{old}:9")),
-    ]
-    log.take(consumed(table, at, pair) for at, pair in enumerate(events))
-    assert [row["id"] for row in log.rows("shop.orders")] == [1, 2, 3]
-
-
 def test_a_long_value_that_did_not_change_is_left_out_of_the_row(logs: Logs) -> None:
     table, log = postgres_table(), logs()
     after = {"id": 1, "note": "__debezium_unavailable_value"}
     log.take([consumed(table, 0, table.change("u", None, after, **postgresql(5, 5)))])
     path = next(log.folder.glob("*.binlog"))
     assert b"__debezium_unavailable_value" not in path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("array", list(b"__debezium_unavailable_value")),
+        ("array", ["f5b8b0c1-0000-3000-8000-000000000000"]),
+        ("string", b"__debezium_unavailable_value".hex()),
+        ("map", {"__debezium_unavailable_value": "__debezium_unavailable_value"}),
+    ],
+)
+def test_a_value_that_did_not_change_is_known_in_the_form_of_its_column(
+    logs: Logs, kind: str, value: Any
+) -> None:
+    table, log = postgres_table(), logs()
+    table.columns = [ID, column("note", kind)]
+    log.take([consumed(table, 0, table.change("u", None, {"id": 1, "note": value}, **postgresql(5, 5)))])
+    assert log.written("public.orders") == [("update_postimage", {"id": 1})]
+
+
+def test_a_row_whose_key_has_changed_gets_no_default_for_a_value_that_has_not(logs: Logs) -> None:
+    """The message has only the placeholder. The row must be completed at the target, or its table parked."""
+    table, log = postgres_table(), logs()
+    after = {"id": 2, "note": "__debezium_unavailable_value"}
+    log.take([consumed(table, 0, table.change("c", None, after, **postgresql(5, 5)))])
+    assert log.written("public.orders") == [("update_postimage", {"id": 2})]
+
+
+def test_a_key_with_a_field_that_rows_do_not_have_is_part_of_both_images(logs: Logs) -> None:
+    """As Debezium's ByLogicalTableRouter makes it."""
+    table, log = Table(), logs()
+
+    def change(op: str, before: Any, after: Any, pos: int) -> tuple[bytes, bytes]:
+        fields = [ID, column("shard", "string", optional=False)]
+        key = {"schema": {"type": "struct", "fields": fields}, "payload": {"id": 1, "shard": "s1"}}
+        return json.dumps(key).encode(), table.value(op, before, after, **mysql(pos=pos))
+
+    one, other = {"id": 1, "note": "a"}, {"id": 1, "note": "b"}
+    events = [change("c", None, one, 10), change("u", one, other, 20), change("d", other, None, 30)]
+    assert log.take(consumed(table, at, pair) for at, pair in enumerate(events)) == []
+    assert [row["shard"] for row in log.changes("shop.orders")] == ["s1"] * 4
+
+
+def test_a_deletion_without_a_schema_and_a_row_drops_no_columns(logs: Logs) -> None:
+    table, log = Table(with_schema=False), logs()
+    row = {"id": 1, "note": "a"}
+    events = [table.change("c", None, row, **mysql(pos=10)),
+              (table.key_of(row), table.value("d", None, None, **mysql(pos=20))),
+              (table.key_of(row), table.value("d", {"id": 1}, None, **mysql(pos=30)))]  # fmt: skip
+    assert log.take(consumed(table, at, pair) for at, pair in enumerate(events)) == []
+    assert len(log.statements) == 1
+
+
+def test_names_with_dots_are_not_mixed_up(logs: Logs) -> None:
+    one = Table(connector="postgresql", source={"db": "d", "schema": "a.b", "table": "c"})
+    two = Table(connector="postgresql", source={"db": "d", "schema": "a", "table": "b.c"})
+    log, row = logs(), {"id": 1, "note": "x"}
+    faults = log.take([consumed(one, at, t.change("r", None, row)) for at, t in enumerate((one, two))])
+    assert [fault[2] for fault in faults] == [1] and "two tables" in faults[0][3]
 
 
 def test_a_delete_without_the_row_before_deletes_by_the_key(logs: Logs) -> None:
@@ -302,6 +258,15 @@ def test_cells_of_cassandra_are_its_columns(logs: Logs) -> None:
     }
     assert log.take([consumed(table, 0, (key, table.value("i", None, row)))]) == []
     assert log.rows("shop.orders") == [{"id": 1, "note": "x"}]
+    # An update has only the cells that were written, also with null.
+    unwritten = {**row, "note": None}
+    emptied = {**row, "note": {"value": None, "deletion_ts": 1, "set": True}}
+    messages = [consumed(table, at, (key, table.value("u", None, one)))
+                for at, one in enumerate((unwritten, emptied), start=1)]  # fmt: skip
+    assert log.take(messages) == []
+    assert log.written("shop.orders")[1:] == [
+        ("update_postimage", {"id": 1}), ("insert", {"id": 1, "note": None}),
+    ]  # fmt: skip
 
 
 # Definitions -----------------------------------------------------------------------------------------------

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from tests.sources.debezium.messages import Consumed
 
-from penstock._core import Framer, GtidSet, TopicTranslator, topic_records
+from penstock._core import Framer, GtidSet, RangeDecoder, TopicTranslator, topic_records
 from penstock.changes.reader import ChangeBatch, ChangeReader, Definitions
 from penstock.config import RelayLogConfig, TablesConfig
 from penstock.disk.replace import replace_file
@@ -18,6 +18,7 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import FORMAT, RELAY_FILE
+from penstock.relaylog.segment_bytes import opened
 from penstock.relaylog.segment_format import MYSQL_BINLOG
 from penstock.relaylog.writer import RelayLogWriter
 from penstock.sources.debezium.positions import FILE
@@ -30,7 +31,7 @@ Fault = tuple[str, int, int, str]
 def translator(records: list[str] | None = None, **options: Any) -> TopicTranslator:
     chosen = {
         "zoned_timestamps": "auto", "cuts_nanoseconds": False, "unavailable": "__debezium_unavailable_value",
-        "table": None, "skips": False, **options,
+        "unavailable_uuid": "f5b8b0c1-0000-3000-8000-000000000000", "table": None, "skips": False, **options,
     }  # fmt: skip
     return TopicTranslator(records or [], **chosen)
 
@@ -87,8 +88,25 @@ class TopicLog:
         log = self.log
         return [one.sql for one in log.statements(LogRange(Offset(0), log.end))]
 
-    def changes(self, table: str) -> list[dict[str, Any]]:
-        return changes_of(self.folder, table)
+    def changes(self, table: str, kind: str = "") -> list[dict[str, Any]]:
+        found = changes_of(self.folder, table)
+        return [one for one in found if kind in ("", one["_change_type"])]
+
+    def written(self, table: str) -> list[tuple[str, dict[str, Any]]]:
+        """The kind of each change, and what it says of the row. It need not have all columns."""
+        name, log = TableId.parse(table), self.log
+        at, schema = definitions_of(self.folder)[name]
+        found = []
+        for split in log.splits(LogRange(at, log.end), name, bytes_aim=1 << 20):
+            decoder = RangeDecoder(
+                schema.to_json(), *opened(split).place, layout="changelog", before_images=False,
+                partial_images=True, types=DEFAULT_TYPES.to_json(),
+            )  # fmt: skip
+            for row in (row for batch in decoder for row in batch.to_pylist()):
+                present = row["_present"] or "1" * len(schema.columns)
+                names = [one.name for one, has in zip(schema.columns, present, strict=True) if has == "1"]
+                found.append((row["_change_type"], {one: row[one] for one in names}))
+        return found
 
     def rows(self, table: str, key: str = "id") -> list[dict[str, Any]]:
         """What the changes leave of a table that was empty, by its key."""
@@ -124,3 +142,6 @@ def changes_of(folder: Path, table: str) -> list[dict[str, Any]]:
     end = RelayLog.open(folder).end
     with ChangeReader(folder, Definitions(at, {name: schema}), start=at, until=end) as reader:
         return [row for item in reader if isinstance(item, ChangeBatch) for row in item.batch.to_pylist()]
+
+
+Logs = Callable[..., TopicLog]

@@ -169,6 +169,25 @@ class Topics:
             )
             return {(one.topic, one.partition): future.result().offset for one, future in futures.items()}
 
+    def ids(self, names: Iterable[str]) -> dict[str, str]:
+        """The ids of topics: a topic that is created again has another one. Without those that the broker
+        does not tell (Kafka before 2.8)."""
+        names = list(names)
+        if not names:
+            return {}
+        asked = self._library.TopicCollection(names)
+        found = {}
+        with self._explained("The topics cannot be described"):
+            futures = self._admin.describe_topics(asked, request_timeout=self._timeout)
+        for name, future in futures.items():
+            try:
+                topic_id = future.result().topic_id
+            except self._library.KafkaException:
+                continue  # it has just gone, or the account may not describe it
+            if topic_id.get_most_significant_bits() or topic_id.get_least_significant_bits():
+                found[name] = str(topic_id)
+        return found
+
     def assign(self, starts: dict[Place, int]) -> None:
         """Reads these partitions, from the given offsets on."""
         with self._explained("The partitions cannot be assigned"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from pydantic import BeforeValidator, Field
 
@@ -68,6 +70,12 @@ class DebeziumOptions(SourceOptions):
     @property
     def begins_at_end(self) -> bool:
         return self.start == "latest"
+
+    @property
+    def unavailable_uuid(self) -> str:
+        """What the connector for PostgreSQL writes in lists of UUIDs: Java's `UUID.nameUUIDFromBytes`."""
+        digest = hashlib.md5(self.unavailable_value.encode(), usedforsecurity=False).digest()
+        return str(UUID(bytes=digest, version=3))
 
 
 def options_of(config: PipelineConfig) -> DebeziumOptions:

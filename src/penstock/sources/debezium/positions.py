@@ -8,7 +8,7 @@ to them. So a log that has reached the present time has everything that was in t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from penstock.errors import LogDiverged, LogPurged
 from penstock.model.offset import SourcePosition
@@ -34,6 +34,24 @@ def position(time_us: int) -> SourcePosition:
 def next_time_us(last_us: int) -> int:
     """A time for a look at the ends of the partitions. It only grows, even if the clock is set back."""
     return max(now_us(), last_us + 1)
+
+
+def check_ids(known: Mapping[str, str], found: Mapping[str, str], read: Iterable[str]) -> None:
+    """Raises `LogDiverged` if one of the topics that were read has another id than it had then: offsets begin
+    again in a topic that was created again, and may be greater already."""
+    for name in read:
+        if name in known and name in found and known[name] != found[name]:
+            raise LogDiverged(
+                f"The topic {name} was deleted and created again since the relay log has read it.",
+                hint=CREATED_ANEW_HINT, topic=name,
+            )  # fmt: skip
+
+
+def held_back(new: Mapping[Place, int], known: Iterable[Place]) -> dict[Place, int]:
+    """Those of the new partitions whose topics have others, which are `known`. Rows may have moved to them:
+    their older changes are in the others, and must be read first."""
+    grown = {topic for topic, _ in known}
+    return {place: at for place, at in new.items() if place[0] in grown}
 
 
 def starts(known: Mapping[Place, int], bounds: Mapping[Place, Bounds]) -> dict[Place, int]:

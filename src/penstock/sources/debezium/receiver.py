@@ -17,6 +17,7 @@ import json
 import logging
 import time
 import uuid as uuids
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from penstock._core import DecodeError, Framer, GtidSet, TopicTranslator, topic_records
@@ -47,6 +48,8 @@ from penstock.sources.stop_signals import Stopping, ensure_end
 
 log = logging.getLogger(__name__)
 
+IDS_FILE = "topics.json"
+"""In the folder of the log: the ids of its topics."""
 LOOK_S = 0.2
 """How often the ends of partitions are asked for while messages come."""
 IDLE_LOOK_S = 1.0
@@ -90,6 +93,9 @@ class _Session:
     """The offset after the last message that was read, of each partition."""
     time_us: int
     """The last time at which the log had everything."""
+    held: list[tuple[dict[Place, int], dict[Place, int]]] = field(default_factory=list)
+    """New partitions of topics that have others, with where they begin; and how far these must be read
+    first."""
     wanted: tuple[int, dict[Place, int]] | None = None
     """A time, and the ends that partitions had then."""
     looked: float = 0.0
@@ -192,20 +198,25 @@ class Receiver:
         known = {(topic, number): at for topic, number, _, at in translator.positions}
         bounds = topics.bounds(places)
         starts = positions.starts(known, bounds)
+        new = {place: at for place, at in starts.items() if place not in known}
+        later = positions.held_back(new, known)
         self._note_topics(translator, found, known)
         self._create(cluster)
+        self._check_ids(topics, found, (topic for (topic, _), at in known.items() if at))
         framer = self._framer(relay, translator, cluster)
         last_us = relay.position_at(relay.end).order[-1] if relay is not None else 0
-        session = _Session(topics, translator, framer, starts, last_us)
+        session = _Session(topics, translator, framer, _without(starts, later), last_us)
+        self._hold(session, later, {place: one.next for place, one in bounds.items() if place in known})
         self._put(session, translator.head(positions.FILE, last_us))
         if relay is None and self.source.start == "latest":
             for place in places:
-                starts[place] = bounds[place].next
-                self._put(session, translator.advance(*place, starts[place], _now_ms()))
+                session.reached[place] = starts[place] = bounds[place].next
+        for place, at in session.reached.items():  # so that partitions without messages are known, too
+            self._put(session, translator.advance(*place, at, _now_ms()))
         self._put(session, translator.checkpoint(_now_ms()))
         self._commit(session)
         self.writer.wait()
-        topics.assign(starts)
+        topics.assign(_without(starts, later))
         return session
 
     def _note_topics(
@@ -228,6 +239,7 @@ class Receiver:
             zoned_timestamps=source.zoned_timestamps,
             cuts_nanoseconds=source.nanoseconds == "microseconds",
             unavailable=source.unavailable_value,
+            unavailable_uuid=source.unavailable_uuid,
             table=source.table,
             skips=source.on_error == "skip",
         )
@@ -278,6 +290,7 @@ class Receiver:
         while not (self.stopping or self.stopping.reconnect):
             batch = session.topics.take(FLUSH_PAUSE_S if session.dirty else WAIT_S)
             self._take(session, batch)
+            self._release(session)
             self._look(session)
             self._flush(session)
             self.stopping.drain()
@@ -336,7 +349,9 @@ class Receiver:
             session.wanted = (at, session.topics.ends(session.reached))
             session.looked, session.came = time.monotonic(), False
         at, ends = session.wanted
-        if all(session.reached[place] >= end for place, end in ends.items()):
+        if _has_reached(session, ends):
+            if session.held:
+                return  # they may have more
             self._put(session, session.translator.moved(positions.FILE, at))
             session.time_us, session.wanted, session.dirty = at, None, True
         elif time.monotonic() - max(session.heard, session.looked) > STALLED_S:
@@ -353,16 +368,48 @@ class Receiver:
         """Begins to read new topics and partitions, from their first messages."""
         session.found = time.monotonic()
         _, found = session.topics.find()
-        new = [place for place in _places(found) if place not in session.reached]
+        self._check_ids(session.topics, found, {topic for topic, _ in session.reached})
+        waiting = {place for later, _ in session.held for place in later}
+        new = [place for place in _places(found) if place not in session.reached and place not in waiting]
         if not new:
             return
         for name, partitions in found.items():
             if partitions > 1:
                 session.translator.set_wide(name)
         starts = positions.starts({}, session.topics.bounds(new))
-        session.topics.add(starts)
-        session.reached |= starts
+        later = positions.held_back(starts, session.reached)
+        if later:
+            self._hold(session, later, session.topics.ends(session.reached))
+        self._begin_to_read(session, _without(starts, later))
         self.status.facts["topics"] = len(found)
+
+    def _hold(self, session: _Session, later: dict[Place, int], ends: dict[Place, int]) -> None:
+        if later:
+            grown = {topic for topic, _ in later}
+            log.warning(
+                "%s has new partitions. Changes of one row may now be in two of them: what the others have "
+                "is read first", ", ".join(sorted(grown)),
+            )  # fmt: skip
+            session.held.append((later, {place: end for place, end in ends.items() if place[0] in grown}))
+
+    def _release(self, session: _Session) -> None:
+        for later, ends in [one for one in session.held if _has_reached(session, one[1])]:
+            session.held.remove((later, ends))
+            self._begin_to_read(session, later)
+
+    def _begin_to_read(self, session: _Session, starts: dict[Place, int]) -> None:
+        if starts:
+            session.topics.add(starts)
+            session.reached |= starts
+            session.wanted = None  # it has no ends of these
+
+    def _check_ids(self, topics: Topics, found: dict[str, int], read: Iterable[str]) -> None:
+        """Remembers the ids of topics, before they are read."""
+        path, ids = self.folder / IDS_FILE, topics.ids(found)
+        known: dict[str, str] = json.loads(path.read_bytes()) if path.exists() else {}
+        positions.check_ids(known, ids, read)
+        if known | ids != known:
+            replace_file(path, json.dumps(known | ids, indent=1).encode(), durable=True)
 
     def _put(self, session: _Session, packets: bytes) -> None:
         if not packets:
@@ -410,6 +457,14 @@ class Receiver:
             **self.upkeep.report(),
         }
         self.status.write()
+
+
+def _without(places: dict[Place, int], others: dict[Place, int]) -> dict[Place, int]:
+    return {place: at for place, at in places.items() if place not in others}
+
+
+def _has_reached(session: _Session, ends: dict[Place, int]) -> bool:
+    return all(session.reached[place] >= end for place, end in ends.items())
 
 
 def _places(topics: dict[str, int]) -> list[Place]:
