@@ -6,12 +6,13 @@ import asyncio
 import datetime
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from tests.serve.conftest import database_of
-from tests.serve.serving import Serving, serving
+from tests.serve.serving import Serving, eventually, serving
 
 from penstock.client import Server, TableBatch, TableStream, connect, connect_async
 from penstock.errors import ConfigError
@@ -116,6 +117,49 @@ def test_a_statement_that_empties_the_table_is_told(shop: Shop) -> None:
         assert batch.statement is not None and batch.statement["kind"] == "TRUNCATE"
         batch.acknowledge()
         assert read(stream, 1) == [("insert", 3)]
+
+
+def test_each_statement_in_a_transaction_is_told_and_rows_behind_it_have_their_columns(shop: Shop) -> None:
+    shop.database.execute(
+        "INSERT INTO orders VALUES (1, 'a')",
+        "SET SESSION binlog_format = STATEMENT", "BEGIN",
+        "UPDATE orders SET note = 'x'", "UPDATE orders SET note = 'y'", "COMMIT",
+        "SET SESSION binlog_format = ROW", "ALTER TABLE orders RENAME COLUMN note TO remark",
+        "INSERT INTO orders VALUES (2, 'b')",
+    )  # fmt: skip
+    told: list[str] = []
+    rows: list[dict[str, object]] = []
+    while len(rows) < 2:
+        with shop.stream() as stream:
+            for batch in stream:
+                if batch.statement is not None:
+                    told.append(batch.statement["sql"].split()[0] + batch.statement["sql"][-3:])
+                rows += batch.rows.select(stream.schema.names[:2]).to_pylist()
+                batch.acknowledge()
+                if len(rows) == 2:
+                    break
+    assert told[-3:] == ["UPDATE'x'", "UPDATE'y'", "ALTERark"]
+    assert rows == [{"id": 1, "note": "a"}, {"id": 2, "remark": "b"}]
+
+
+def test_a_client_id_of_one_table_cannot_go_on_with_another(shop: Shop) -> None:
+    """What that has before the client's place would be left out without a word."""
+    shop.database.execute("CREATE TABLE items (id INT PRIMARY KEY)", "INSERT INTO orders VALUES (1, 'a')")
+    with shop.stream() as stream:
+        read(stream, 1)
+    items = f"{shop.database.name}.items"
+    with pytest.raises(ConfigError, match="another table"):
+        shop.server.subscribe_table("shop", "billing", items)
+
+    def unsubscribed() -> bool:
+        with suppress(ConfigError):  # the server may not have seen yet that the stream has ended
+            shop.server.unsubscribe("shop", "billing", table=shop.orders)
+            return True
+        return False
+
+    eventually(unsubscribed, "the end of the stream")
+    with shop.server.subscribe_table("shop", "billing", items) as stream:
+        assert stream.schema.names[0] == "id"
 
 
 def test_what_was_not_acknowledged_comes_again_also_from_another_process(shop: Shop) -> None:

@@ -17,7 +17,7 @@ from penstock.errors import ConfigError, LeaseHeld, LogPurged, PenstockError
 from penstock.model.offset import LogRange, Offset
 from penstock.relaylog import archive_lease
 from penstock.relaylog.archive import CONSUMERS, FOLDER, MANIFEST, Archive
-from penstock.relaylog.archive_restore import lost_after, prepare
+from penstock.relaylog.archive_restore import ENDLESS, identity_of, lost_after, prepare, survives
 from penstock.relaylog.archiver import Archiver
 from penstock.relaylog.consumers import Consumer, registered
 from penstock.relaylog.files import LogPlace
@@ -352,6 +352,13 @@ def test_who_has_planned_what_was_lost_is_told_from_where(
     relay = {"forks": [[100, "a"], [900, "b"]]}
     assert lost_after(relay, position=Offset(position), known=known) == lost
     assert lost_after({"forks": known}, position=Offset(position), known=known) is None
+
+
+def test_a_log_that_was_restored_is_the_same_up_to_there() -> None:
+    relay = {"uuid": "u", "forks": [[900, "a"], [100, "b"]]}
+    assert identity_of({"uuid": "u"}) == "u" and identity_of(relay) == "u+b"
+    same = {one: survives(relay, one) for one in ("u", "u+a", "u+b", "u+x", "v", "v+b")}
+    assert same == {"u": 100, "u+a": 100, "u+b": ENDLESS, "u+x": None, "v": None, "v+b": None}
 
 
 def test_readers_stay_registered_when_the_disk_is_lost(

@@ -31,6 +31,8 @@ def test_a_destination_is_stopped_and_started_without_losing_a_clients_place(
     options = options_of(source, {"example": database.name})
     listen = {"canal": "127.0.0.1:0", "http": "127.0.0.1:0"}
     with serving(source, tmp_path, **options, listen=listen, admin_token=TOKEN, http_token="other") as served:
+        listener = http.client.HTTPConnection(served.listening["http"], timeout=20)
+        headers = {"Authorization": "Bearer other"}
         client = RawClient(served.address)
         client.subscribe()
         database.execute("INSERT INTO orders VALUES (1, 'a')")
@@ -55,5 +57,12 @@ def test_a_destination_is_stopped_and_started_without_losing_a_clients_place(
         client = RawClient(served.address)
         client.subscribe()
         assert [row[3]["id"] for row in rows_of(client.get(100)[1])] == ["2"]
+        listener.request("GET", "/destinations/example/events?start=earliest", headers=headers)
+        changes = listener.getresponse()
+        assert changes.readline().startswith(b"id: ")
+        ask(served, "POST", "/destinations/example/stop")
+        database.execute("INSERT INTO orders VALUES (3, 'a')")
+        read = changes.read()  # up to the end of the connection
+        assert b'"id":2' in read and b'"id":3' not in read and b"not served here any more" in read
         logs = ask(served, "GET", "/logs?lines=5")[1]
         assert set(logs) == {"server", "receiver"} and all(TOKEN not in line for line in logs["server"])

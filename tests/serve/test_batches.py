@@ -89,6 +89,12 @@ def test_bytes_limit_a_batch_but_one_entry_may_be_larger() -> None:
     assert taken(ahead, Limit(size=10)) == ([b"y" * 5, b"z" * 5], Place(Offset(9)))
 
 
+def test_one_entry_that_is_larger_than_a_batch_leaves_nothing_behind() -> None:
+    ahead = ahead_of([Piece(Place(Offset(0)), [b"x" * 50], Offset(9))])
+    assert taken(ahead, Limit(size=10)) == ([b"x" * 50], Place(Offset(9)))
+    assert (ahead.bytes, ahead.items) == (0, 0) and not ahead
+
+
 def test_a_batch_that_is_full_is_given_although_more_may_follow() -> None:
     for entries, limit in (([b"x" * 50], Limit(size=10)), ([b"x", b"y"], Limit(items=2))):
         ahead = ahead_of([Piece(Place(Offset(0)), entries)])

@@ -11,6 +11,7 @@ from tests.serve.conftest import Shop
 from tests.serve.raw_client import Failed, RawClient
 from tests.serve.serving import Serving, rows_of, serving
 
+from penstock.client import connect
 from penstock.testing.servers import Database, MySqlServer
 
 
@@ -49,6 +50,43 @@ def test_a_client_that_is_far_behind_gets_the_columns_of_then(own_shop: Shop) ->
     shop.serving.start()
     assert read_all(shop.serving) == []
     assert notes(read_all(shop.serving, client_id="another")) == expected
+
+
+def test_who_reads_the_whole_log_after_a_restart_gets_the_columns_of_then(
+    source: MySqlServer, tmp_path: Path
+) -> None:
+    """Also if all clients of the server have acknowledged what is behind them."""
+    database = Database(source)
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)")
+    destinations = {"example": {"filter": rf"{database.name}\..*", "start": "latest"}}
+    listen = {"canal": "127.0.0.1:0", "grpc": "127.0.0.1:0"}
+    with serving(source, tmp_path, destinations=destinations, listen=listen) as server:
+        read_all(server)
+        database.execute("INSERT INTO t VALUES (1, 2, 3)")
+        for change in ("RENAME COLUMN a TO b, RENAME COLUMN b TO a", "ADD c INT"):
+            database.execute(f"ALTER TABLE t {change}")
+            read_all(server, 1)
+        server.stop()
+        server.start()
+        with connect(server.listening["grpc"]) as flight, flight.read("example", start="earliest") as batches:
+            row = next(batches).changes[0]["after"]
+        assert row == {"id": 1, "a": 2, "b": 3}
+
+
+def test_statements_that_change_rows_come_also_without_those_that_define_tables(
+    source: MySqlServer, tmp_path: Path
+) -> None:
+    database = Database(source)
+    database.execute(
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT)", "INSERT INTO t VALUES (1, 2)",
+        "SET SESSION binlog_format = STATEMENT", "UPDATE t SET a = 7",
+    )  # fmt: skip
+    options = {"filter": rf"{database.name}\..*", "start": "earliest", "ddl": False}
+    both = {"rows": options, "nothing": options | {"row_statements": False}}
+    with serving(source, tmp_path, destinations=both) as server:
+        row = {"id": "1", "a": "2"}
+        assert notes(read_all(server, 2, destination="rows")) == [row, "UPDATE"]
+        assert notes(read_all(server, 1, destination="nothing")) == [row]
 
 
 def test_a_log_from_the_sources_beginning_has_definitions_from_its_statements(

@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from penstock.errors import ConfigError
 from penstock.model.offset import Offset
 from penstock.serve.batches import AnyPlace, Place, Places
+from penstock.serve.feed import View
+from penstock.serve.filters import Filter
+from penstock.serve.log import ServedLog
+from penstock.serve.origin import Clients, MergedLogs, OneLog
 from penstock.serve.positions import InFiles, Subscribed
+from penstock.serve.settings import DestinationSection
+from penstock.sources.mysql.options import StartAt
 
 EARLIER = {"1001": Subscribed(Place(Offset(100)), ""), "b": Subscribed(Place(Offset(7), 3), r"shop\.é")}
 LATER = {"1001": Subscribed(Place(Offset(200)), "")}
@@ -110,6 +117,49 @@ def test_positions_of_another_log_are_refused(tmp_path: Path) -> None:
     in_files(tmp_path).store("example", EARLIER, durable=False)
     with pytest.raises(ConfigError, match="another relay log"):
         in_files(tmp_path, "another").load("example")
+
+
+def test_a_place_inside_of_a_transaction_counts_the_entries_of_one_view(tmp_path: Path) -> None:
+    """Another filter in the server's file has other entries, so that the transaction comes again."""
+    filters = ("", r"shop\..*")
+    views = [View.of(DestinationSection(filter=one), Filter((one,))).digest for one in filters]
+    known = {"inside": Subscribed(Place(Offset(7), 3), "", views[0])}
+    in_files(tmp_path).store("example", known, durable=False)
+    found = in_files(tmp_path).load("example")["inside"]
+    assert [found.counted_by(one).place for one in views] == [Place(Offset(7), 3), Place(Offset(7))]
+    at_end = Subscribed(Place(Offset(7)), "", views[0])
+    assert at_end.counted_by(views[1]) == Subscribed(Place(Offset(7)), "", views[1])
+
+
+class OfLog:
+    """The part of `ServedLog` that finds places."""
+
+    def __init__(self, log_id: str, *, end: int) -> None:
+        self.id = log_id
+        self.end = Offset(end)
+        self.is_merged = False
+
+    def place_in(self, log_id: str, place: Place) -> Place | None:
+        return place if log_id == self.id else None
+
+    def offset_of(self, _start: StartAt) -> Offset:
+        return self.end
+
+
+def merged(*ids: str) -> MergedLogs:
+    threads, tails = cast(Any, None), cast(Any, None)
+    logs = {one: OneLog(cast(ServedLog, OfLog(one, end=90)), tails, threads, Clients()) for one in ids}
+    return MergedLogs(logs, Clients(), StartAt(at="latest"))
+
+
+def test_a_log_that_was_replaced_is_not_taken_for_that_of_a_new_source() -> None:
+    """Its clients would miss what is between their place and the destination's `start`."""
+    east, west = Place(Offset(5)), Place(Offset(7), 3)
+    assert merged("east", "west").restored({"west": west, "east": east}) == Places((east, west))
+    assert merged("east", "west").restored({"east": east}) == Places((east, Place(Offset(90))))
+    assert merged("east").restored({"west": west, "east": east}) == Places((east,))
+    assert merged("east", "west").restored({"west-before": west, "east": east}) is None
+    assert merged("east", "west").restored({"another": west}) is None
 
 
 def test_places_in_several_logs_are_found_by_the_ids_of_these(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from penstock.errors import TransientError
 from penstock.model.offset import Offset
 from penstock.serve import reader as reader_module
 from penstock.serve import tails as tails_module
-from penstock.serve.batches import Piece, Place
+from penstock.serve.batches import Block, Piece, Place
 from penstock.serve.feed import View
 from penstock.serve.filters import Filter
 from penstock.serve.log import ServedLog
@@ -109,6 +109,70 @@ async def advance(tails: Tails) -> None:
 
 def written(log: Log) -> list[bytes]:
     return [entry for number in range(1, log.end + 1) for entry in Log.entries(number)]
+
+
+class LateEnds(FakeFeed):
+    """Tells the end of a transaction in a step of its own, as happens with large ones."""
+
+    def __init__(self, log: Log, view: View, place: Place) -> None:
+        super().__init__(log, view, place)
+        self._open: Piece | None = None
+
+    def read(self, size: int) -> list[Piece] | None:
+        if self._open is not None:
+            last, self._open = self._open, None
+            assert last.end is not None
+            self.passed = last.end
+            return [Piece(last.own_place(len(last.entries)), [], last.end)]
+        found = super().read(size)
+        if not found:
+            return found
+        [self._open] = found
+        self.passed = self._open.start.offset
+        return [Piece(self._open.start, self._open.entries)]
+
+
+def test_what_was_given_does_not_come_again_to_who_joins_behind_it(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work(tails: Tails, _subscribers: list[Subscriber]) -> None:
+        monkeypatch.setattr(tails_module, "feed_of", LateEnds)
+        monkeypatch.setattr(tails_module, "STEP_BYTES", 1)
+        with ThreadPoolExecutor(1) as threads:
+            first = Subscriber(log, tails, threads)
+            await first.catch_up()
+            for _ in range(3):
+                log.grow(1)
+                await advance(tails)
+            await first.catch_up()
+            assert first.found == written(log)
+            for place in range(4):
+                late = Subscriber(log, tails, threads)
+                late.reader.at = Place(Offset(place))
+                await late.catch_up()
+                assert late.found == [one for n in range(place + 1, 4) for one in Log.entries(n)]
+
+    with_subscribers(log, 0, work)
+
+
+def test_who_is_inside_of_a_transaction_keeps_its_place_until_that_ends(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tail may count the entries of a transaction from another offset: here transaction 1 has none for it,
+    and 2 has not ended yet."""
+
+    async def work(tails: Tails, _subscribers: list[Subscriber]) -> None:
+        monkeypatch.setattr(tails_module, "feed_of", lambda *_: cast(Any, None))
+        joined = tails.join(VIEW, Place(Offset(0)), at_end=True)
+        assert joined is not None
+        window = joined[0].window
+        window.add(Block([Piece(Place(Offset(1)), [b"2.1", b"2.2"])]), 10_000)
+        window.passed = Offset(1)
+        with ThreadPoolExecutor(1) as threads:
+            reader = Reader(cast(ServedLog, log), tails, VIEW, Place(Offset(0), 2), threads)
+            assert reader.ready() is None and reader.at == Place(Offset(0), 2)
+
+    with_subscribers(log, 0, work)
 
 
 def test_a_hundred_subscribers_cost_one_read_of_what_is_new(log: Log) -> None:

@@ -34,6 +34,8 @@ from penstock.store.base import Store
 
 log = logging.getLogger(__name__)
 
+ENDLESS = Offset(2**63 - 1)
+
 _COPY_BYTES = 8 << 20
 """Bytes in memory while a segment is fetched."""
 
@@ -107,6 +109,24 @@ def _fetch_object(store: Store, key: str, size: int, path: Path) -> None:
 def forks_of(relay: dict[str, Any]) -> list[list[Any]]:
     """The forks of a log, in order. `relay`: the content of its `relay.json`."""
     return [list(fork) for fork in relay.get("forks", ())]
+
+
+def identity_of(relay: dict[str, Any]) -> str:
+    """Of a log and its last restore: offsets of logs with the same one mean the same."""
+    forks = forks_of(relay)
+    return f"{relay['uuid']}+{forks[-1][1]}" if forks else str(relay["uuid"])
+
+
+def survives(relay: dict[str, Any], identity: str) -> Offset | None:
+    """Up to which offset this log is the same as one of that identity; `ENDLESS`: it is that one. None: it is
+    another log."""
+    log_id, _, fork = identity.partition("+")
+    forks = forks_of(relay)
+    known = [str(one[1]) for one in forks]
+    if log_id != relay["uuid"] or (fork and fork not in known):
+        return None
+    since = forks[known.index(fork) + 1 :] if fork else forks
+    return Offset(min((int(one[0]) for one in since), default=ENDLESS))
 
 
 def lost_after(relay: dict[str, Any], *, position: Offset, known: list[list[Any]]) -> Offset | None:

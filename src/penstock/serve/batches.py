@@ -136,14 +136,16 @@ class Block:
         self._rendered: dict[Callable[[Block], object], object] = {}
 
     @classmethod
-    def of(cls, pieces: Iterable[Piece]) -> Block | None:
-        """Without pieces that say nothing. None: none do."""
+    def of(cls, pieces: Iterable[Piece], *, behind_open: bool = False) -> Block | None:
+        """Without pieces that say nothing. None: none do. `behind_open`: the transaction before them has not
+        ended yet, so that its end alone says something: the block may have no entries."""
         kept: list[Piece] = []
         for one in pieces:
             # The end of a transaction may come without an entry.
             if one.entries or (one.end is not None and (not kept or kept[-1].end is None)):
                 kept.append(one)
-        return cls(kept) if any(one.entries for one in kept) else None
+        says = any(one.entries for one in kept) or (behind_open and bool(kept))
+        return cls(kept) if says else None
 
     @property
     def end(self) -> Offset | None:
@@ -232,6 +234,8 @@ class ReadAhead:
             full = True
             if boundary is None:
                 part = limit.count(piece.entries, items, size)
+                if part == len(piece.entries):  # one entry that is larger than the limit
+                    pieces, part, items = pieces + 1, 0, items + part
             break
         if not full and not limit.allows(items + 1, size + 1):
             full = True

@@ -29,6 +29,7 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.model.schema_change import TableEffect
 from penstock.planning.discovery import Wait, at_one_offset
 from penstock.planning.statement_effects import effects_in
+from penstock.relaylog.archive_restore import survives
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.base import Source
 from penstock.sources.statements import Statements
@@ -135,8 +136,8 @@ def save(definitions: Definitions, path: Path, *, log_id: str, since: Offset) ->
     replace_file(path, json.dumps(document, ensure_ascii=False).encode(), durable=True)
 
 
-def load(path: Path, *, log_id: str, start: Offset) -> Definitions | None:
-    """None: there are none of this log, or they end before it begins now."""
+def load(path: Path, relay_log: RelayLog) -> Definitions | None:
+    """None: there are none of this log, or not of all of it."""
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -146,11 +147,12 @@ def load(path: Path, *, log_id: str, start: Offset) -> Definitions | None:
             f"The definitions of tables in {path} cannot be read: {error}.",
             hint="Remove the file: they are then read from the source and its log again.",
         ) from error
-    if document.get("format") != FORMAT or document.get("relay_log") != log_id:
+    same = survives(relay_log.facts, str(document.get("relay_log")))
+    if document.get("format") != FORMAT or same is None:
         log.warning("%s belongs to another relay log, and is made again", path)
         return None
     found = Definitions.from_json(document)
-    return found if found.tracked >= start else None
+    return found if found.start <= relay_log.start <= found.tracked <= same else None
 
 
 class EveryTable(TableFilter):

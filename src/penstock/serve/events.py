@@ -17,6 +17,7 @@ from penstock.errors import PenstockError
 from penstock.serve import websocket
 from penstock.serve.batches import Block
 from penstock.serve.origin import AnyReader
+from penstock.serve.subscription import Refused
 
 READ_BYTES = 128 * 1024
 """Bytes of changes that are read at once."""
@@ -45,13 +46,19 @@ class Stream(Protocol):
 
 
 async def send(
-    changes: AnyReader, stream: Stream, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    changes: AnyReader,
+    stream: Stream,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    check: Callable[[], None],
 ) -> None:
-    """Sends changes until the client or the log ends it."""
+    """Sends changes until the client or the log ends it. `check` raises `Refused` when they are not served
+    any more."""
     writer.write(stream.begin())
     ended = asyncio.get_running_loop().create_task(stream.ended(reader, writer))
     try:
         while not ended.done():
+            check()
             blocks = changes.ready()
             if blocks is None and not changes.level:
                 block = await changes.read(READ_BYTES)
@@ -62,7 +69,7 @@ async def send(
                 writer.write(block.rendered(stream.block))
                 await asyncio.wait_for(writer.drain(), WRITE_S)
             await asyncio.wait_for(writer.drain(), WRITE_S)
-    except PenstockError as error:
+    except (PenstockError, Refused) as error:
         writer.write(stream.failed(str(error)))
     finally:
         ended.cancel()

@@ -6,6 +6,7 @@ depend only on the log, the definitions and the filter.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import deque
 from collections.abc import Iterator
@@ -57,6 +58,11 @@ class View:
             tables, format, options.ddl, options.row_statements, canal and options.transaction_entries,
             canal and options.faithful, tuple(columns),
         )  # fmt: skip
+
+    @property
+    def digest(self) -> str:
+        """Equal views have equal ones, in every process: of what counts entries inside of a transaction."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
 
 class Feed:
@@ -128,11 +134,12 @@ class Feed:
             assert self._encoder is not None
             text = None if one.schema is None else one.schema.to_json()
             self._encoder.define(one.table.database, one.table.table, text)
-        if not self._view.ddl:
+        if not self._view.ddl and not self._view.row_statements:
             return
         entries = statement_entries(
             statement,
             lambda table: table in self._view.tables,
+            ddl=self._view.ddl,
             row_statements=self._view.row_statements,
             format=self._view.format,
         )

@@ -241,10 +241,17 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         self, stream: _Stream, destination: Destination, asked: Mapping[str, Any]
     ) -> tuple[tuple[int, list[Block]], pa.Schema]:
         filter = typed_stream.filter_of(str(asked["table"]))
+        is_new = not destination.subscribed(_client(asked)).client.filter
         await self._claim(stream, destination, {**asked, "filter": filter})
-        assert stream.subscription is not None
-        first = await stream.subscription.get(1, None, stream.gone)
-        return first, typed_stream.schema_of_stream(destination, str(asked["table"]), first[1])
+        subscription = stream.subscription
+        assert subscription is not None
+        first = await subscription.get(1, None, stream.gone)
+        try:
+            return first, typed_stream.schema_of_stream(destination, str(asked["table"]), first[1])
+        except BaseException:
+            if is_new:
+                subscription.filter_by("")  # it may still become one of another table
+            raise
 
     def _typed(
         self,
@@ -289,7 +296,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             yield _NOTHING, _metadata(session=stream.session)
             said = time.monotonic()
             while not context.is_cancelled():
-                blocks = self._call(self._next(changes))
+                blocks = self._call(self._next(destination, changes))
                 if self._ended.done():
                     raise flight.FlightUnavailableError("The server is ending.")
                 if blocks or time.monotonic() > said + QUIET_S:
@@ -316,6 +323,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         subscription = destination.subscribed(_client(asked))
         self._streams.add(stream)
         stream.subscription = subscription
+        if asked.get("table") and subscription.client.filter.lower() not in ("", filter.lower()):
+            raise Refused("this client reads another table; each table needs a client of its own")
         await subscription.claim(stream, destination.takeover_seconds)
         subscription.filter_by(filter)
         await destination.settled()
@@ -352,8 +361,9 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             return destination.reader(filter, self._destinations.place_of(start), "json")
         return destination.reader(filter, StartAt.model_validate(start), "json")
 
-    async def _next(self, changes: AnyReader) -> list[Block]:
+    async def _next(self, destination: Destination, changes: AnyReader) -> list[Block]:
         """What follows; nothing if there is none for a second."""
+        destination.check()
         blocks = changes.ready()
         if blocks is None and not changes.level:
             block = await changes.read(READ_BYTES)

@@ -113,8 +113,10 @@ class Http:
             stream: events.Stream
             mark = self._destinations.mark
             stream = events.WebSocket(headers, mark) if websocket.wanted(headers) else events.ServerSent(mark)
-            changes = self._changes(url.path.split("/")[2], query, headers.get("last-event-id", ""))
-            await events.send(changes, stream, reader, writer)
+            name = url.path.split("/")[2]
+            check = self._destinations[name].check
+            changes = self._changes(name, query, headers.get("last-event-id", ""))
+            await events.send(changes, stream, reader, writer, check)
         except TooMany as error:
             await _send(writer, 429, {"message": str(error)}, f"Retry-After: {math.ceil(error.retry_s)}\r\n")
         except Forbidden as error:

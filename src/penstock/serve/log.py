@@ -7,22 +7,26 @@ not thread-safe; what feeds ask it is done under a lock and takes milliseconds. 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock._core import transactions_of
 from penstock.config import TablesConfig
 from penstock.errors import ConfigError, PenstockError, TransientError
 from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema
 from penstock.planning.discovery import Wait
+from penstock.relaylog.archive_restore import identity_of, survives
 from penstock.relaylog.files import LogPlace
+from penstock.relaylog.full_statements import in_full
 from penstock.relaylog.log_parts import parts_of
-from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.reader import RelayLog, Statement
 from penstock.serve import definitions, source_places
 from penstock.serve.batches import Place
 from penstock.serve.definitions import Definitions, EveryTable, Redefined
@@ -69,13 +73,13 @@ class Part:
 
 @dataclass(frozen=True)
 class TypedPart:
-    """A part of the log with the rows of one table (`splits`), which has this definition; and a statement
-    about it at its end."""
+    """A part of the log with the rows of one table (`splits`), which has this definition; and statements
+    about it at its end. Several are in one transaction."""
 
     range: LogRange
     schema: TableSchema | None
     splits: tuple[Split, ...]
-    statement: dict[str, Any] | None
+    statements: tuple[dict[str, Any], ...]
 
 
 class ServedLog:
@@ -101,8 +105,6 @@ class ServedLog:
         self._stopping = threading.Event()
         self._asked = False
         self._thread: threading.Thread | None = None
-        self.needed: Callable[[], Offset | None] = lambda: None
-        """The oldest offset from which somebody may read."""
         self.is_merged = False
         """Whether somebody reads this log together with others, by the time of commits."""
         self._times = Times(place.folder)
@@ -120,7 +122,21 @@ class ServedLog:
 
     @property
     def id(self) -> str:
-        return self._log.uuid
+        """Also tells it from the log that it was before it was restored from its archive."""
+        return identity_of(self._log.facts)
+
+    @property
+    def was_restored(self) -> bool:
+        return self.id != self._log.uuid
+
+    def place_in(self, id: str, place: Place) -> Place | None:
+        """Where a place of the log with this id is. What that log had behind its archive was lost with a disk
+        and received again, so it comes again. None: it is another log."""
+        same = survives(self._log.facts, id)
+        if same is None or place <= Place(same):
+            return None if same is None else place
+        log.warning("the log behind offset %d was lost with a disk; clients get it again", same)
+        return Place(same)
 
     @property
     def end(self) -> Offset:
@@ -138,7 +154,7 @@ class ServedLog:
             self._log.refresh()
             known = None
             if self._store is not None:
-                known = definitions.load(self._store, log_id=self.id, start=self._log.start)
+                known = definitions.load(self._store, self._log)
             if known is None:
                 known = definitions.first(self._log, self._source, self._statements, self._captured, wait)
             self._definitions = known
@@ -190,21 +206,46 @@ class ServedLog:
             if start >= end:
                 return None
             reach = LogRange(start, min(self._log.cut(start, PART_BYTES), end))
-            known = self._definitions.at(start)
-            found = None
-            for one in self._log.statements(reach):
-                if one.event is None:
-                    found = statement_of(one.sql, one.database, lambda table: table in tables)
-                if found is not None:
-                    if self._log.committed_before(one.end) == one.end:
-                        reach = LogRange(start, one.end)
-                    break
+            reach, statements = self._up_to_statement(reach, tables)
             names = self._wanted(reach, tables)
+            # Rows behind a statement in their own transaction (CREATE TABLE ... SELECT) are of its table.
+            inside = bool(statements) and self._log.committed_before(statements[0].end) == start
+            known = self._definitions.at(reach.end if inside else start)
             if len(names) > 1:
                 raise ConfigError(f"A typed stream has one table, and not {', '.join(map(str, names))}.")
             splits = self._log.splits(reach, names[0], bytes_aim=PART_BYTES) if names else []
             schema = known.get(names[0]) if names else None
-            return TypedPart(reach, schema, tuple(splits), found)
+            told = (statement_of(one.sql, one.database, lambda table: table in tables) for one in statements)
+            return TypedPart(reach, schema, tuple(splits), tuple(one for one in told if one is not None))
+
+    def _up_to_statement(self, reach: LogRange, tables: Filter) -> tuple[LogRange, list[Statement]]:
+        """The part of a range up to the end of the first statement about a table of the filter, or to the
+        first change of its definition, with the statements. One inside of a transaction is in a part with
+        this transaction alone, and with the others in it."""
+        about = [
+            one
+            for one in map(self._in_full, self._log.statements(reach))
+            if one.event is None and statement_of(one.sql, one.database, lambda table: table in tables)
+        ]
+        changes = [one.offset for one in self._definitions.changes(reach) if one.table in tables]
+        first = min([one.end for one in about] + changes, default=None)
+        if first is None:
+            return reach, []
+        committed = self._log.committed_before(first)
+        if reach.start < committed < first:
+            return LogRange(reach.start, committed), []
+        if committed < first:
+            first = self._transaction_end(LogRange(reach.start, reach.end), first)
+        return LogRange(reach.start, first), [one for one in about if one.end <= first]
+
+    def _in_full(self, statement: Statement) -> Statement:
+        return (in_full(self._log, statement) or statement) if statement.truncated else statement
+
+    def _transaction_end(self, reach: LogRange, inside: Offset) -> Offset:
+        """Where the transaction ends that an offset of a range is inside of."""
+        begins, *_ = transactions_of(parts_of(self._log, reach), [], statements=True)
+        behind = min((Offset(one) for one in begins if one >= inside), default=reach.end)
+        return self._log.committed_before(behind)
 
     def definition(self, table: TableId, at: Offset) -> TableSchema | None:
         """The definition of a table behind an offset. None: there is no such table, or it is not known."""
@@ -315,9 +356,16 @@ class ServedLog:
     def _save(self) -> None:
         """Without a file, they are found again at the next start, as far as the log tells them."""
         if self._store is not None:
-            since = self.needed()
-            since = self._log.start if since is None else min(since, self._definitions.tracked)
-            definitions.save(self._definitions, self._store, log_id=self.id, since=since)
+            # From the log's start on, since anybody may begin to read there.
+            definitions.save(self._definitions, self._store, log_id=self.id, since=self._log.start)
+
+
+def mark_of(logs: Sequence[ServedLog]) -> str:
+    """Tells these logs from others, in places that readers keep themselves."""
+    ids = [one.id for one in logs]
+    if len(ids) == 1:
+        return ids[0].rpartition("+")[2][:8]
+    return hashlib.sha256(",".join(ids).encode()).hexdigest()[:8]
 
 
 def wait_until(check: Callable[[], None], stopping: threading.Event, seconds: float) -> Callable[..., None]:

@@ -36,15 +36,20 @@ the index of the log gives."""
 
 
 def statement_entries(
-    statement: Mapping[str, Any], wanted: Callable[[TableId], bool], *, row_statements: bool, format: str
+    statement: Mapping[str, Any],
+    wanted: Callable[[TableId], bool],
+    *,
+    ddl: bool,
+    row_statements: bool,
+    format: str,
 ) -> list[bytes]:
-    """The entries of a statement in the log (`LogEncoder.read`), one for each table that is wanted.
-    `row_statements`: also those of statements that change rows and have no row events. `format`:
-    `canal-entry`, or `json`."""
+    """The entries of a statement in the log (`LogEncoder.read`), one for each table that is wanted. `ddl`:
+    those of statements that define tables. `row_statements`: those of statements that change rows and have no
+    row events. `format`: `canal-entry`, or `json`."""
     if statement["event"] is not None:
         return []
     kind, defines, tables = _about(statement, wanted)
-    if not defines and not row_statements:
+    if not (ddl if defines else row_statements):
         return []
     if format == "json":
         return [_json(statement, kind, table) for table in tables]

@@ -22,7 +22,7 @@ from penstock.serve.mysql import StartAt
 from penstock.serve.reader import Reader
 from penstock.serve.tails import Tails
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Waiting(Protocol):
@@ -143,7 +143,8 @@ class OneLog:
         return {self._served.id: _one(place)}
 
     def restored(self, places: Mapping[str, Place], /) -> Place | None:
-        return places.get(self._served.id)
+        found = (self._served.place_in(log_id, one) for log_id, one in places.items())
+        return next((one for one in found if one is not None), None)
 
 
 class MergedLogs:
@@ -198,14 +199,15 @@ class MergedLogs:
         return {log.served.id: one for log, one in self._pairs(place)}
 
     def restored(self, places: Mapping[str, Place], /) -> Places | None:
-        if not any(one.id in places for one in self._served):
-            return None
+        known = [log.restored(places) for log in self._logs]
+        new, others = known.count(None), len(places) - len(known) + known.count(None)
+        if new == len(known) or (new and others):
+            return None  # the log of a source may have been replaced by another one
         found = []
-        for name, one in zip(self._names, self._logs, strict=True):
-            known = places.get(one.served.id)
-            if known is None:
-                log.warning("the source %s is new: its changes begin at the destination's `start`", name)
-            found.append(one.begin(self._start) if known is None else known)
+        for name, log, one in zip(self._names, self._logs, known, strict=True):
+            if one is None:
+                logger.warning("the source %s is new: its changes begin at the destination's `start`", name)
+            found.append(log.begin(self._start) if one is None else one)
         return Places(tuple(found))
 
     def _pairs(self, place: AnyPlace) -> list[tuple[OneLog, Place]]:

@@ -22,10 +22,18 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Subscribed:
-    """A client: the place behind what it has acknowledged, and the filter that it asked for."""
+    """A client: the place behind what it has acknowledged, and the filter that it asked for. `view`: the
+    digest of the view whose entries the place counts; empty: not known."""
 
     place: AnyPlace
     filter: str = ""
+    view: str = ""
+
+    def counted_by(self, view: str) -> Subscribed:
+        """The client, whose entries are those of this view now. Inside of a transaction, another one has
+        other entries: then the transaction comes again."""
+        same = self.view in ("", view)
+        return Subscribed(self.place if same else self.place.outside, self.filter, view)
 
 
 class PlaceForm(Protocol):
@@ -110,10 +118,10 @@ class InFiles:
                     hint="Remove the file. Its clients then begin at the destination's `start`.",
                 ) from error
         found = {}
-        for name, (places, filter) in clients.items():
+        for name, (places, filter, view) in clients.items():
             place = self._forms[destination].restored(places)
             if place is not None:
-                found[name] = Subscribed(place, filter)
+                found[name] = Subscribed(place, filter, view)
         if len(found) < len(clients):
             raise ConfigError(
                 f"The positions in {path} are of another relay log.",
@@ -162,7 +170,8 @@ class InFiles:
             "relay_log": logs[0] if len(logs) == 1 else logs,
             "updated": time.time(),
             "clients": {
-                name: {**_fields(places[name]), "filter": one.filter} for name, one in clients.items()
+                name: {**_fields(places[name]), "filter": one.filter, "view": one.view}
+                for name, one in clients.items()
             },
         }
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
@@ -183,12 +192,12 @@ def _fields(places: Mapping[str, Place]) -> dict[str, Any]:
     return {"offset": place.offset, "entries": place.entries}
 
 
-def _read(path: Path) -> dict[str, tuple[dict[str, Place], str]]:
-    """The places and the filter of each client."""
+def _read(path: Path) -> dict[str, tuple[dict[str, Place], str, str]]:
+    """The places, the filter and the view of each client."""
     document: dict[str, Any] = json.loads(path.read_bytes())
     found = {}
     for name, one in document["clients"].items():
         several = one.get("places") or {str(document["relay_log"]): (one["offset"], one["entries"])}
         places = {str(id_): Place(Offset(int(at)), int(entries)) for id_, (at, entries) in several.items()}
-        found[str(name)] = places, str(one["filter"])
+        found[str(name)] = places, str(one["filter"]), str(one.get("view", ""))
     return found

@@ -69,6 +69,8 @@ class Reader:
         return self._taken(self._tail, blocks)
 
     def _joined(self) -> list[Block] | None:
+        if self.at.entries:  # the tail may count the entries of this transaction from another offset
+            return None
         found = self._tails.join(self._view, self.at, at_end=self._read_to is not None)
         if found is None:
             return None
@@ -82,7 +84,7 @@ class Reader:
         if blocks:
             self.at = _behind(blocks[-1].pieces)
         self.at = max(self.at, Place(tail.window.passed))
-        return blocks
+        return [one for one in blocks if one.items]
 
     async def read(self, size: int) -> Block | None:
         """The next entries of the log, about `size` bytes. None: none for now. Raises `PenstockError`."""

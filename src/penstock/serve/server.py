@@ -13,7 +13,6 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 from penstock.errors import TransientError
@@ -23,7 +22,7 @@ from penstock.serve.destination import Destination, Destinations
 from penstock.serve.failover import Failover
 from penstock.serve.leases.failover import StoreFailover
 from penstock.serve.listeners import Listeners
-from penstock.serve.log import ServedLog
+from penstock.serve.log import ServedLog, mark_of
 from penstock.serve.positions import InFiles, InMemory, Positions, Subscribed, make_folder
 from penstock.serve.settings import ServerConfig
 from penstock.serve.source_logs import SourceLog, SourceLogs
@@ -79,7 +78,6 @@ class Server:
             if self._failover is None:
                 self._open(logs, threads)
             for one in logs.all:
-                one.served.needed = partial(self._needed, one.served)
                 stack.callback(self._register(one).close)
             asyncio.run(self._serve(listeners, logs, threads))
 
@@ -100,15 +98,11 @@ class Server:
         if self._config.positions.type == "file":
             assert self._config.positions.path is not None
             positions = InFiles(self._config.positions.path, origins)
+        if any(one.served.was_restored for one in logs.all):  # places that readers keep may be of before
+            self._destinations.mark = mark_of([one.served for one in logs.all])
         takeover = self._config.takeover_after / 1000
         for name, options in self._config.destinations.items():
             self._destinations[name] = Destination(name, options, origins[name], positions, takeover)
-
-    def _needed(self, log: ServedLog) -> Offset | None:
-        """The oldest offset of a log that a client may read from; None: as far as the log goes back."""
-        if any(one.start.at != "latest" for one in self._config.destinations.values()):
-            return None
-        return min((one[log] for one in self._places() if log in one), default=None)
 
     def _places(self) -> list[dict[ServedLog, Offset]]:
         """The offsets that clients go on from."""

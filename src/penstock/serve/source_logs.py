@@ -71,7 +71,8 @@ class SourceLogs:
             check = supervisor.check if supervisor is not None else lambda: None
             pipeline = self._config.pipeline_of(name)
             wait = wait_until(check, self._stopping, pipeline.relay_log.catch_up_timeout / 1000)
-            place = LogPlace.of(pipeline).or_archive
+            # A receiver restores the log from its archive, and says so in the folder.
+            place = LogPlace.of(pipeline).or_archive if supervisor is None else pipeline.relay_log_path
             wait(lambda place=place: RelayLog.exists(place), f"the relay log in {place}")
             served = ServedLog.of(self._config, name)
             self._stack.callback(served.close)

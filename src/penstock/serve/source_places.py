@@ -15,6 +15,7 @@ from penstock._core import GtidSet, read_statement
 from penstock.errors import ConfigError, LogPurged, TransientError
 from penstock.model.offset import Offset, SourcePosition
 from penstock.relaylog import segment_format
+from penstock.relaylog.archive_restore import identity_of
 from penstock.relaylog.reader import RelayLog
 from penstock.serve.batches import Place
 
@@ -27,8 +28,9 @@ _MAGIC = b"\xfebin"
 @dataclass(frozen=True)
 class SourcePlace:
     """A position in the source's log, and a number of entries behind it. `relay_log` and `offset`: the same
-    place in one relay log. `at_event`: the position is that of an event, as Canal writes it. `gtids`: what
-    the source had executed there. `server_uuid`: the source; empty: not known."""
+    place in one relay log. `view`: whose entries these are (`Subscribed`). `at_event`: the position is that
+    of an event, as Canal writes it. `gtids`: what the source had executed there. `server_uuid`: the source;
+    empty: not known."""
 
     file: str
     position: int
@@ -39,6 +41,7 @@ class SourcePlace:
     commit_us: int = 0
     relay_log: str = ""
     offset: int = 0
+    view: str = ""
     at_event: bool = False
 
     def __str__(self) -> str:
@@ -65,7 +68,7 @@ def of_place(log: RelayLog, place: Place) -> SourcePlace:
         server_uuid=log.server_uuid_at(offset),
         server_id=_server_id(log, offset),
         commit_us=log.commit_time_us_at(offset) or 0,
-        relay_log=log.uuid,
+        relay_log=identity_of(log.facts),
         offset=int(offset),
     )
 
@@ -73,7 +76,7 @@ def of_place(log: RelayLog, place: Place) -> SourcePlace:
 def to_place(log: RelayLog, wanted: SourcePlace) -> Place:
     """Where a place is in this log. Raises `NotReached`, `LogPurged`, and `ConfigError` if the log cannot
     tell."""
-    if wanted.relay_log == log.uuid and wanted.offset <= log.end:
+    if wanted.relay_log == identity_of(log.facts) and wanted.offset <= log.end:
         if wanted.offset < log.start:
             raise _purged(log, wanted)
         return Place(Offset(wanted.offset), wanted.entries)

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from penstock.errors import PenstockError
@@ -90,8 +91,8 @@ class Subscription:
         self._stored = stored
         self._check_served = check
         self._format: FeedFormat = format
-        self.client = client
         self.tables: Filter = options.tables.narrowed(client.filter)
+        client = self.client = client.counted_by(self._view.digest)
         self.outstanding = Outstanding(given)
         self._ahead = ReadAhead()
         self._next = client.place
@@ -143,8 +144,7 @@ class Subscription:
         if text == self.client.filter:
             return
         self.tables = self._options.tables.narrowed(text)
-        # Entries inside of a transaction are counted by the filter.
-        self.client = Subscribed(self.client.place.outside, text)
+        self.client = replace(self.client, filter=text).counted_by(self._view.digest)
         self.roll_back()
         self._stored()
 
@@ -195,7 +195,7 @@ class Subscription:
             place = self.outstanding.acknowledge(batch_id)
         except ValueError as error:
             raise Refused(str(error)) from None
-        self.client = Subscribed(place, self.client.filter)
+        self.client = replace(self.client, place=place)
         self._stored()
 
     def roll_back(self, batch_id: int = 0) -> None:
@@ -217,7 +217,7 @@ class Subscription:
         passed = later(self.client.place, self._reader.at.outside)
         if not self.outstanding and not self._ahead and passed != self.client.place:
             self._next = passed
-            self.client = Subscribed(passed, self.client.filter)
+            self.client = replace(self.client, place=passed)
 
     def behind(self) -> dict[str, Any]:
         """See `ServedLog.behind`. What the log has behind the last change for this client does not count."""
@@ -228,8 +228,12 @@ class Subscription:
 
     # reading ------------------------------------------------------------------------------------------------
 
+    @property
+    def _view(self) -> View:
+        return View.of(self._options, self.tables, self._format)
+
     def _reader_at(self, place: AnyPlace) -> AnyReader:
-        return self._origin.reader(View.of(self._options, self.tables, self._format), place)
+        return self._origin.reader(self._view, place)
 
     def _drop_ahead(self) -> None:
         """Goes on from `_next`."""

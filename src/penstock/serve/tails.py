@@ -61,6 +61,8 @@ class Tail:
         self.level = True
         """The window has everything that the log had when it was read the last time."""
         self.ended = False
+        self.is_open = False
+        """The last transaction that was read has not ended yet."""
         self.subscribers = 0
         self.unused_since = time.monotonic()
         self.waiting: set[asyncio.Future[None]] = set()
@@ -146,8 +148,9 @@ class Tails:
             pieces = tail.feed.read(STEP_BYTES)
             if pieces is None:
                 break
-            block = Block.of(pieces)
+            block = Block.of(pieces, behind_open=tail.is_open)
             if block is not None:
+                tail.is_open = block.end is None
                 blocks.append(block)
                 size += block.bytes
             if size >= STEP_BYTES:

@@ -2,7 +2,8 @@
 
 A piece is a range of the log between two committed offsets, and has one entry: JSON about it, a line break,
 and an Arrow IPC stream with the rows, if there are any. A range ends at each statement about the table, which
-the JSON has. So the rows of an entry have one definition, and its place is never inside of it.
+the JSON has. So the rows of an entry have one definition. Only a transaction with several statements has an
+entry for each of them, the first one with the rows.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class TypedFeed:
     def __init__(self, served: ServedLog, view: View, place: Place) -> None:
         self._served = served
         self._view = view
+        self._skip = place.entries
         self.passed = place.offset
 
     def read(self, _size: int = 0) -> list[Piece] | None:
@@ -85,10 +87,12 @@ class TypedFeed:
             return None
         start, self.passed = self.passed, part.range.end
         rows = [] if not part.splits else list(self._rows(part.schema, part.splits, part.range))
-        if not rows and part.statement is None:
+        if not rows and not part.statements:
             return []
-        entry = TypedEntry(part.statement, rows).to_bytes()
-        return [Piece(Place(start), [entry], part.range.end)]
+        first, *others = part.statements or (None,)
+        entries = [TypedEntry(first, rows), *(TypedEntry(one, []) for one in others)]
+        skip, self._skip = min(self._skip, len(entries)), 0
+        return [Piece(Place(start, skip), [one.to_bytes() for one in entries[skip:]], part.range.end)]
 
     def _rows(
         self, schema: TableSchema | None, splits: tuple[Split, ...], reach: LogRange

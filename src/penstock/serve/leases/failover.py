@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -13,7 +12,7 @@ from penstock.serve.destination import Destinations
 from penstock.serve.leases.document import Document, key
 from penstock.serve.leases.keeper import Keeper
 from penstock.serve.leases.lease import Lease
-from penstock.serve.log import ServedLog
+from penstock.serve.log import ServedLog, mark_of
 from penstock.serve.loop_host import Elsewhere, LoopHost
 from penstock.serve.origin import Origin
 from penstock.serve.positions import Clients, Subscribed
@@ -108,8 +107,7 @@ class StoreFailover:
                 host, timeout_s=timeout_s, interval_s=positions.interval / 1000,
             )  # fmt: skip
         destinations.shared = True
-        ids = ",".join(log.id for log in logs)
-        destinations.mark = logs[0].id[:8] if len(logs) == 1 else hashlib.sha256(ids.encode()).hexdigest()[:8]
+        destinations.mark = mark_of(logs)
         destinations.elsewhere = Elsewhere(self._running, set(self._config.destinations), self.address)
         for one in self._positions.keepers.values():
             one.start()

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -283,15 +284,19 @@ class Keeper:
         unplaced: dict[str, tuple[StoredClient, str]] = {}
         for client_id, client in found.clients.items():
             try:
-                placed[client_id] = Subscribed(self._place(client.places), client.filter)
+                placed[client_id] = self._placed(client)
             except NotReached as error:
                 unplaced[client_id] = client, f"{error} Try again."
             except PenstockError as error:
                 unplaced[client_id] = client, str(error)
         return placed, unplaced
 
-    def _place(self, places: Mapping[str, SourcePlace]) -> AnyPlace:
+    def _placed(self, client: StoredClient) -> Subscribed:
         """Raises `NotReached`, and other `PenstockError`s."""
+        view = next((one.view for one in client.places.values()), "")
+        return Subscribed(self._place(client.places), client.filter, view)
+
+    def _place(self, places: Mapping[str, SourcePlace]) -> AnyPlace:
         found = {log.id: log.place_of(places[name]) for name, log in self._logs.items() if name in places}
         place = self._origin.restored(found)
         if place is None:
@@ -301,7 +306,7 @@ class Keeper:
     def _place_rest(self) -> None:
         for client_id, client in list(self._unplaced.items()):
             try:
-                placed = Subscribed(self._place(client.places), client.filter)
+                placed = self._placed(client)
             except PenstockError:
                 continue
             self._host.place(self.name, client_id, placed)
@@ -309,7 +314,11 @@ class Keeper:
 
     def _source_places(self, client: Subscribed) -> dict[str, SourcePlace]:
         found: dict[str, Place] = self._origin.stored(client.place)
-        return {name: log.source_place(found[log.id]) for name, log in self._logs.items() if log.id in found}
+        return {
+            name: replace(log.source_place(found[log.id]), view=client.view)
+            for name, log in self._logs.items()
+            if log.id in found
+        }
 
 
 def _finish(future: asyncio.Future[None], error: PenstockError | None) -> None:

@@ -283,7 +283,8 @@ class Cluster:
                 unplaced[client_id] = client.wrong
                 continue
             try:
-                placed[client_id] = Subscribed(self._served.place_of(client.place), client.filter)
+                place = self._served.place_of(client.place)
+                placed[client_id] = Subscribed(place, client.filter, client.place.view)
             except NotReached as error:
                 unplaced[client_id] = f"{error} Try again."
             except (LogPurged, PenstockError) as error:

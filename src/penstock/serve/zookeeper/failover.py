@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from penstock.model.offset import Offset
 from penstock.serve.destination import Destinations
-from penstock.serve.log import ServedLog
+from penstock.serve.log import ServedLog, mark_of
 from penstock.serve.loop_host import Elsewhere, LoopHost
 from penstock.serve.origin import Origin
 from penstock.serve.settings import ServerConfig
@@ -71,7 +71,7 @@ class ZooKeeperFailover:
             self._zookeeper, self.address, names, served, self._positions, self._host, about
         )
         destinations.shared = True
-        destinations.mark = served.id[:8]
+        destinations.mark = mark_of([served])
         destinations.elsewhere = Elsewhere(lambda: cluster.running, set(names), self.address)
         self._cluster.start()
 

@@ -104,6 +104,7 @@ def cursor_data(place: SourcePlace, source: tuple[str, int]) -> bytes:
                 "entries": place.entries,
                 "relay_log": place.relay_log,
                 "offset": place.offset,
+                "view": place.view,
             },
         }
     )
@@ -127,6 +128,7 @@ def cursor_place(data: bytes) -> SourcePlace | None:
         commit_us=int(ours.get("commit_us") or 1000 * int(found.get("timestamp") or 0)),
         relay_log=str(ours.get("relay_log", "")),
         offset=int(ours.get("offset", 0)),
+        view=str(ours.get("view", "")),
         at_event=not ours,
     )
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from penstock.errors import PenstockError, TransientError
@@ -172,7 +172,7 @@ class InZooKeeper:
                 if found is None:
                     return
                 writes, taken = found, found.pending
-                writes.pending, writes.busy = {}, True
+                writes.busy, writes.pending = True, {}  # in this order: `settled` looks without the lock
             failed = self._write(writes, taken)
             with self._changed:
                 writes.busy = False
@@ -208,7 +208,7 @@ class InZooKeeper:
             for client_id, value in changes.items():
                 if value is not None:
                     assert isinstance(value.place, Place)
-                    place = self._source_place(value.place)
+                    place = replace(self._source_place(value.place), view=value.view)
                     data = nodes.cursor_data(place, self._source)
                     transaction.set_data(nodes.cursor(term.destination, client_id), data)
                     path = nodes.filter(term.destination, client_id)
