@@ -18,6 +18,7 @@ from penstock.errors import ConfigError, DriverReplaced, TableError
 from penstock.model.schema import TableId
 from penstock.sinks.base import Fencing, Foreign, Missing
 from penstock.sinks.hbase.cluster import Cluster
+from penstock.sinks.hbase.probe import probe
 from penstock.sinks.hbase.registration import HBASE
 from penstock.sinks.hbase.sink import HBaseSink
 from penstock.sinks.rows import Newer
@@ -195,6 +196,10 @@ def test_an_empty_table_of_others_is_taken_if_that_is_wanted_and_keeps_its_setti
     it.create()
     assert it.append(1, (1, "a", "b", False, 10), (5, "a", "b", False, 10)) and len(it.rows()) == 2
     it.truncate(2, 20)
+    it.append(3, (1, "a", "b", False, 30))
+    it.tables.clear(table)
+    assert it.sink.open(table) == Missing()
+    assert it.create().append(4, (2, "a", "b", False, 40)) and it.rows() == [(2, "a", "b", 40)]
     assert admin(it, lambda cluster, found, name: len(found.getRegions(name))) == 3
     family = admin(it, lambda cluster, found, name: found.getDescriptor(name).getColumnFamily(b"d"))
     assert family.getMaxVersions() == 4
@@ -264,7 +269,11 @@ def test_a_cell_that_is_too_large_parks_its_table_and_the_error_has_no_value(cas
 
 
 def test_a_cluster_that_is_not_there_is_named_in_time(case: Make) -> None:
+    [good] = probe(with_servers.options("hbase"))(case().spark, [])
+    assert good.ok
     it = case(quorum="127.0.0.1:1", timeout=2000)
+    [bad] = probe(it.kind.example(it.folder))(it.spark, [])
+    assert not bad.ok and "sink.quorum" in bad.message
     with pytest.raises(ConfigError, match="cannot be used") as caught:
         it.sink.check()
     assert "sink.quorum" in caught.value.hint

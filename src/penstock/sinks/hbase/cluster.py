@@ -1,14 +1,10 @@
-"""The cluster, through HBase's own client in the JVM of the Spark session.
-
-A connection has threads and a session with ZooKeeper, so all sinks of a process share one for each cluster.
-"""
+"""The cluster, through HBase's own client in the JVM of the Spark session."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +16,6 @@ from penstock.errors import ConfigError
 from penstock.sinks.hbase.frames import Frame, head, unpacked
 from penstock.sinks.hbase.registration import SITE, HBaseOptions
 
-JavaError = Py4JJavaError
 SCAN_ROWS = 10_000
 """Rows of a portion that is read: as many as the source's decoder makes at a time, about."""
 SCAN_BYTES = 8 * 1024**2
@@ -29,20 +24,18 @@ WHOLE_ROWS = 1000
 """Whole rows of one answer of a server, if they are small."""
 
 
-@dataclass
-class _Shared:
-    """A connection, and how many sinks use it."""
+class ClusterError(Exception):
+    """What the cluster or its client has raised. `kinds`: the names of Java's classes of the error and its
+    causes, the outermost first. Messages are left out, because they may have keys of rows."""
 
-    connection: Any
-    users: int = 0
-    key: Any = field(default=None)
-
-
-_SHARED: dict[Any, _Shared] = {}
-_GUARD = threading.Lock()
+    def __init__(self, kinds: Sequence[str]) -> None:
+        super().__init__(", ".join(kinds))
+        self.kinds = tuple(kinds)
 
 
 class Cluster:
+    """Raises `ClusterError`."""
+
     def __init__(self, options: HBaseOptions, spark: SparkSession) -> None:
         self._options = options
         jvm: Any = spark._jvm
@@ -50,18 +43,14 @@ class Cluster:
         self._hbase = jvm.org.apache.hadoop.hbase
         self._frames = jvm.penstock.hbase.RowFrames
         self._family = options.family.encode()
-        self._held: _Shared | None = None
+        self._guard = threading.Lock()
+        self._connected: Any = None
 
     def close(self) -> None:
-        with _GUARD:
-            held, self._held = self._held, None
-            if held is None:
-                return
-            held.users -= 1
-            if held.users:
-                return
-            _SHARED.pop(held.key, None)
-        held.connection.close()
+        with self._guard:
+            connected, self._connected = self._connected, None
+        if connected is not None:
+            connected.close()
 
     # Tables -------------------------------------------------------------------------------------------------
 
@@ -82,10 +71,13 @@ class Cluster:
     def make_namespace(self, namespace: str) -> None:
         if namespace == "default":
             return
-        with self._admin() as admin:
-            if namespace in {one.getName() for one in admin.listNamespaceDescriptors()}:
-                return
-            admin.createNamespace(self._hbase.NamespaceDescriptor.create(namespace).build())
+        try:
+            with self._admin() as admin:
+                if namespace not in {one.getName() for one in admin.listNamespaceDescriptors()}:
+                    admin.createNamespace(self._hbase.NamespaceDescriptor.create(namespace).build())
+        except ClusterError as error:
+            if "NamespaceExistException" not in error.kinds:  # by another thread, for another table
+                raise
 
     def make_table(
         self,
@@ -110,18 +102,16 @@ class Cluster:
             else:
                 admin.createTable(table.build())
 
-    def mark(self, description: Any, values: Mapping[str, str]) -> None:
-        """Gives a table these values."""
+    def mark(self, description: Any, values: Mapping[str, str | None]) -> None:
+        """Gives a table these values. None: takes it away."""
         table = self._hbase.client.TableDescriptorBuilder.newBuilder(description)
         for key, value in values.items():
-            table.setValue(key, value)
+            if value is None:
+                table.removeValue(key)
+            else:
+                table.setValue(key, value)
         with self._admin() as admin:
             admin.modifyTable(table.build())
-
-    def enable(self, name: Any) -> None:
-        with self._admin() as admin:
-            if admin.isTableDisabled(name):
-                admin.enableTable(name)
 
     def empty(self, name: Any) -> None:
         """Removes all rows; regions stay divided as they are."""
@@ -170,11 +160,12 @@ class Cluster:
 
     @contextlib.contextmanager
     def table(self, name: Any) -> Iterator[Any]:
-        table = self._connection().getTable(name)
-        try:
-            yield table
-        finally:
-            table.close()
+        with _raised():
+            table = self._connection().getTable(name)
+            try:
+                yield table
+            finally:
+                table.close()
 
     # --------------------------------------------------------------------------------------------------------
 
@@ -185,34 +176,30 @@ class Cluster:
 
     @contextlib.contextmanager
     def _admin(self) -> Iterator[Any]:
-        admin = self._connection().getAdmin()
-        try:
-            yield admin
-        finally:
-            admin.close()
+        with _raised():
+            admin = self._connection().getAdmin()
+            try:
+                yield admin
+            finally:
+                admin.close()
 
     def _connection(self) -> Any:
-        with _GUARD:
-            if self._held is None:
-                site = None if self._options.site is None else _file(self._options.site)
-                properties = self._options.client_properties()
-                key = (id(self._jvm), site, tuple(sorted(properties.items())))
-                if key not in _SHARED:
-                    _SHARED[key] = _Shared(self._connect(site, properties), 0, key)
-                self._held = _SHARED[key]
-                self._held.users += 1
-            return self._held.connection
+        with self._guard:
+            if self._connected is None:
+                self._connected = self._connect()
+            return self._connected
 
-    def _connect(self, site: Path | None, properties: Mapping[str, str]) -> Any:
+    def _connect(self) -> Any:
         if not isinstance(self._frames, JavaClass):
             raise ConfigError(
                 "The Spark session does not have HBase's client.",
                 hint="Let Penstock start the session, or add the jars that docs/sinks-hbase.md names.",
             )
         configuration = self._hbase.HBaseConfiguration.create()
-        if site is not None:
-            configuration.addResource(self._jvm.org.apache.hadoop.fs.Path(site.absolute().as_uri()))
-        for name, value in properties.items():
+        if self._options.site is not None:
+            site = _file(self._options.site).absolute().as_uri()
+            configuration.addResource(self._jvm.org.apache.hadoop.fs.Path(site))
+        for name, value in self._options.client_properties().items():
             configuration.set(name, value)
         return self._hbase.client.ConnectionFactory.createConnection(configuration)
 
@@ -222,6 +209,33 @@ class Cluster:
         for place, value in enumerate(values):
             arrays.set(found, place, value)
         return found
+
+
+CAUSES_MAX = 20
+"""Of an error: some name each other."""
+
+
+@contextlib.contextmanager
+def _raised() -> Iterator[None]:
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise ClusterError(_kinds(error.java_exception)) from None
+
+
+def _kinds(error: Any) -> list[str]:
+    found: list[str] = []
+    waiting = [error]
+    while waiting and len(found) < CAUSES_MAX:
+        one = waiting.pop(0)
+        if one is None:
+            continue
+        kind = one.getClass().getSimpleName()
+        found.append(kind)
+        if kind == "RetriesExhaustedWithDetailsException":
+            waiting += list(one.getCauses())[:3]
+        waiting.append(one.getCause())
+    return found
 
 
 def _file(site: Path) -> Path:

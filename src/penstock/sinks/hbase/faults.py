@@ -1,15 +1,11 @@
-"""Errors of the servers and of the client, as Penstock's: who acts, and what to do.
-
-Only the names of Java's classes are used: a message may have keys of rows.
-"""
+"""Errors of the servers and of the client, as Penstock's: who acts, and what to do."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
+from penstock.sinks.hbase.cluster import ClusterError
 
 _DENIED = {"AccessDeniedException", "FailedLoginException", "AccessControlException", "SaslException",
            "FallbackDisallowedException", "InsufficientPermissionException"}  # fmt: skip
@@ -18,33 +14,16 @@ _CLOSED = {"TableNotEnabledException", "TableNotDisabledException"}
 _REFUSED = {"DoNotRetryIOException", "IllegalArgumentException", "InvalidFamilyOperationException",
             "DoNotRetryRegionException", "ConstraintException", "FailedSanityCheckException",
             "NamespaceNotFoundException"}  # fmt: skip
-GONE = "gone"
 
 
-def java_names(error: Any) -> list[str]:
-    """The names of the Java classes of an error and its causes, the outermost first."""
-    found: list[str] = []
-    waiting = [error.java_exception]
-    while waiting and len(found) < 20:
-        one = waiting.pop(0)
-        if one is None:
-            continue
-        name = one.getClass().getSimpleName()
-        found.append(name)
-        if name == "RetriesExhaustedWithDetailsException":
-            waiting += list(one.getCauses())[:3]
-        waiting.append(one.getCause())
-    return found
-
-
-def means_gone(error: Any) -> bool:
+def means_gone(error: ClusterError) -> bool:
     """Whether the table, or its column family, is not there."""
-    return bool(_GONE & set(java_names(error)))
+    return bool(_GONE & set(error.kinds))
 
 
-def explained(error: Any, what: str, table: TableId | None) -> PenstockError:
-    """The error without values of rows. `what`: a sentence's begin."""
-    names = java_names(error)
+def explained(error: ClusterError, what: str, table: TableId | None) -> PenstockError:
+    """`what`: a sentence's begin."""
+    names = error.kinds
     kinds = set(names)
     telling = next((one for one in reversed(names) if not one.endswith("RemoteException")), names[0])
     said = f"{what}: {telling}."

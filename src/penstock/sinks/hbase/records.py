@@ -14,8 +14,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from penstock.sinks.base import FORMAT, Commit
-from penstock.sinks.hbase.cluster import Cluster, JavaError
-from penstock.sinks.hbase.faults import java_names
+from penstock.sinks.hbase.cluster import Cluster, ClusterError
 
 _FAMILY, _QUALIFIER = b"r", b"record"
 _REMOVED = b"-"
@@ -65,8 +64,8 @@ class Records:
                 self._cluster.make_namespace(self._namespace)
                 try:
                     self._cluster.make_table(self._name, {}, _FAMILY, {})
-                except JavaError as error:
-                    if "TableExistsException" not in java_names(error):  # somebody else was quicker
+                except ClusterError as error:
+                    if "TableExistsException" not in error.kinds:  # somebody else was quicker
                         raise
             self._made = True
 
@@ -79,8 +78,8 @@ class Records:
             with self._cluster.table(self._name) as table:
                 row = table.get(self._cluster.client.Get(_key(place)))
                 found = row.getValue(_FAMILY, _QUALIFIER)
-        except JavaError as error:
-            if "TableNotFoundException" in java_names(error):
+        except ClusterError as error:
+            if "TableNotFoundException" in error.kinds:
                 return None
             raise
         return None if found is None else bytes(found)

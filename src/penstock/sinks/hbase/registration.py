@@ -146,7 +146,8 @@ class HBaseOptions(SinkOptions):
             "hbase.rpc.timeout": str(self.timeout),
             "hbase.client.scanner.timeout.period": str(self.timeout),
             "hbase.client.retries.number": "6",
-            "zookeeper.recovery.retry": "3",
+            "zookeeper.recovery.retry": "1",
+            "zookeeper.recovery.retry.intervalmill": "500",
             "hbase.client.keyvalue.maxsize": "0",  # the server's limit counts
         }
         if self.quorum:

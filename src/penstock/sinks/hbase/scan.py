@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import TableError
 from penstock.model.schema import TableId
-from penstock.sinks.hbase.cluster import Cluster, JavaError
+from penstock.sinks.hbase.cluster import Cluster, ClusterError
 from penstock.sinks.hbase.faults import explained
 from penstock.sinks.hbase.names import qualifier
 from penstock.sinks.hbase.records import Record
@@ -38,7 +38,7 @@ class HBaseScan:
                 yield batch_of(found, fields)
         except Unfit as error:
             raise unfit_value(table, error.column) from None
-        except JavaError as error:
+        except ClusterError as error:
             found_error = explained(error, f"The target of {table} cannot be read", table)
             raise TableError(found_error.message, hint=found_error.hint, table=str(table)) from None
 

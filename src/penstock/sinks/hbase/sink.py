@@ -45,9 +45,9 @@ from penstock.sinks.base import (
 )
 from penstock.sinks.collected import batches_of
 from penstock.sinks.evolve import Change, changes
-from penstock.sinks.hbase.cluster import Cluster, JavaError
+from penstock.sinks.hbase.cluster import Cluster, ClusterError
 from penstock.sinks.hbase.evolve import evolved_frames, only_adds, widens
-from penstock.sinks.hbase.faults import explained, java_names, means_gone
+from penstock.sinks.hbase.faults import explained, means_gone
 from penstock.sinks.hbase.frames import Frame
 from penstock.sinks.hbase.names import qualifier
 from penstock.sinks.hbase.records import Record, Records
@@ -72,6 +72,9 @@ ROWS_MAX = 20_000
 """Rows of one call, if they are small."""
 TARGET = "penstock.target"
 """Value of a table: the number that its record has, too."""
+TAKEN = "penstock.taken"
+"""Value of a table that others have created: it is emptied, and never deleted."""
+_MARKS = (PIPELINE, SOURCE, TARGET, TAKEN, "penstock.format")
 
 
 class HBaseSink(Recorded):
@@ -231,7 +234,13 @@ class HBaseSink(Recorded):
 
     def _remove(self, table: TableId) -> None:
         with self._explained(f"The target of {table} cannot be removed", table):
-            self._cluster.remove(self._name(table))
+            name = self._name(table)
+            description = self._cluster.description(name)
+            if description is not None and description.getValue(TAKEN) is not None:
+                self._cluster.empty(name)
+                self._cluster.mark(description, dict.fromkeys(_MARKS))
+            else:
+                self._cluster.remove(name)
             self._records.remove(self._place(table))
         self._seen.pop(table, None)
 
@@ -281,7 +290,7 @@ class HBaseSink(Recorded):
 
     def _make(self, table: TableId, name: Any, marks: dict[str, str]) -> None:
         if (description := self._cluster.description(name)) is not None:  # `use_empty_tables`
-            self._cluster.mark(description, marks)
+            self._cluster.mark(description, {**marks, TAKEN: "true"})
             return
         options, entry = self._options, self._options.entry(table)
         settings = {**options.settings, **({} if entry is None else entry.settings)}
@@ -290,8 +299,8 @@ class HBaseSink(Recorded):
         self._cluster.make_namespace(options.full_name(table)[0])
         try:
             self._cluster.make_table(name, marks, self._family, settings, versions=versions, splits=splits)
-        except JavaError as error:
-            if "TableExistsException" not in java_names(error):
+        except ClusterError as error:
+            if "TableExistsException" not in error.kinds:
                 raise
             raise TransientError(f"The target of {table} was created by somebody else meanwhile.",
                                  hint="It is looked at again.", table=str(table)) from None  # fmt: skip
@@ -321,7 +330,7 @@ class HBaseSink(Recorded):
             refuse_replaced(table, record.generation, self._generation)
             try:
                 yield None if is_recorded(commit, record.last) else record
-            except JavaError as error:
+            except ClusterError as error:
                 if means_gone(error):
                     raise lost_target(table) from None
                 raise
@@ -351,8 +360,8 @@ class HBaseSink(Recorded):
     def _explained(self, what: str, table: TableId | None = None) -> Iterator[None]:
         try:
             yield
-        except JavaError as error:
-            raise explained(error, what, table) from None  # Java's text may have keys of rows
+        except ClusterError as error:
+            raise explained(error, what, table) from None
 
 
 def _evolved_key(record: Record, changed: Sequence[Change]) -> tuple[tuple[str, ...], bool]:
