@@ -18,7 +18,12 @@ def script() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["log_store.jar", "directory_log_store.jar", "metadata_cache.jar"])
+NEEDS_HBASE = pytest.param("row_frames.jar", marks=pytest.mark.slow)  # fetches its client
+
+
+@pytest.mark.parametrize(
+    "name", ["log_store.jar", "directory_log_store.jar", "metadata_cache.jar", NEEDS_HBASE]
+)
 def test_a_jar_in_the_package_is_the_one_of_its_source(name: str) -> None:
     java_jars = script()
     (jar,) = (one for one in java_jars.JARS if one.path.name == name)
