@@ -183,18 +183,29 @@ def test_a_relay_log_that_somebody_else_writes_is_followed(
     following: Make, mysql_factory: Callable[..., MySqlServer], tmp_path: Path
 ) -> None:
     server = mysql_factory(binlog_row_metadata="FULL")
-    server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, a INT)")
-    server.execute("INSERT INTO shop.t VALUES (1, 1)")
+    server.execute(
+        "CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, a INT, size ENUM('s', 'm'))"
+    )
+    server.execute("INSERT INTO shop.t VALUES (1, 1, 's')")
     with receiving(server, tmp_path / "receiver") as receiver:
         receiver.wait_until_level()
         stream = following("shop.t", relayLog=receiver.log_path, maxBytesPerTrigger="1KiB")
         stream.start()
         stream.wait(1)
-        server.execute(*[f"INSERT INTO shop.t VALUES ({number}, 0)" for number in range(2, 30)])
+        server.execute(*[f"INSERT INTO shop.t VALUES ({number}, 0, 'm')" for number in range(2, 28)])
+        # The query's columns stay, their labels do not.
+        server.execute(
+            "ALTER TABLE shop.t MODIFY size ENUM('xs', 's', 'm')", "INSERT INTO shop.t VALUES (28, 0, 's')"
+        )
+        stream.wait(28)
+        server.execute("INSERT INTO shop.t VALUES (29, 0, 'xs')")
         stream.wait(29)
         stream.stop()
+        assert [one for (one,) in stream.rows("size")] == ["s", *["m"] * 26, "s", "xs"]
         server.execute(
-            "TRUNCATE TABLE shop.t", "ALTER TABLE shop.t ADD b INT", "INSERT INTO shop.t VALUES (1, 2, 3)"
+            "TRUNCATE TABLE shop.t",
+            "ALTER TABLE shop.t ADD b INT",
+            "INSERT INTO shop.t VALUES (1, 2, 'm', 3)",
         )
         stream.start()
         with pytest.raises(

@@ -27,6 +27,7 @@ from penstock.disk.replace import replace_file
 from penstock.errors import ConfigError, TableError
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableId, TableSchema
+from penstock.relaylog.archive_restore import identity_of, survives
 from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.reader import RelayLog
 
@@ -58,9 +59,10 @@ def opened(options: CdcOptions) -> RelayStream:
 
 
 class RelayStream:
-    """The stream's state, which is in a file. `schema`: the query's definition, true from offset `since` on.
+    """The stream's state, which is in a file. `schema`: a definition with the query's columns, true at offset
+    `since`. Behind that, statements may change what columns do not show, such as the labels of an ENUM.
     `given`: Spark has asked for the rows up to there. `done`: it has them for good. `last`: the part of the
-    log at whose end that definition ends, once this end is in the log."""
+    log at whose end the query's columns end, once this end is in the log."""
 
     def __init__(self, options: CdcOptions) -> None:
         self._options = options
@@ -80,16 +82,12 @@ class RelayStream:
         if known is None:
             start = offset_of(self._log, options.start, "from")
             known = {
-                "log": self._log.uuid, "consumer": str(uuid.uuid4()),
+                "log": identity_of(self._log.facts), "consumer": str(uuid.uuid4()),
                 "start": int(start), "since": int(start), "given": int(start), "done": int(start),
                 **self._first_known(),
             }  # fmt: skip
-        if known["log"] != self._log.uuid:
-            raise ConfigError(
-                f"{self._folder} belongs to a stream of another relay log.",
-                hint="Give the stream a folder of its own in `state`.",
-            )
         self._known = known
+        self._check_log()
         self._turn = Turn()
         self._last: Stretch | None = None
         if (last := known.get("last")) is not None:
@@ -100,6 +98,21 @@ class RelayStream:
             name, needs = f"mysql_cdc-{known['consumer'][:8]}", Offset(known["done"])
             self._consumer = Consumer(self._log.path, name, needs=needs, id=known["consumer"])
             self._closing.callback(self._consumer.close)
+
+    def _check_log(self) -> None:
+        same = survives(self._log.facts, self._known["log"])
+        if same is None:
+            raise ConfigError(
+                f"{self._folder} belongs to a stream of another relay log.",
+                hint="Give the stream a folder of its own in `state`.",
+            )
+        if self._known["given"] > same:
+            raise ConfigError(
+                f"The relay log behind offset {same} was lost with a disk, and has other offsets now. This "
+                f"query has read up to {self._known['given']}.",
+                hint="Begin anew, with a new folder in `state` and a new checkpoint.",
+            )
+        self._known["log"] = identity_of(self._log.facts)
 
     @property
     def pipeline(self) -> str:
@@ -163,7 +176,7 @@ class RelayStream:
         return next((one for one in found if one.ends_with is not None and self._ends(one)), None)
 
     def _stretches(self, reach: LogRange) -> list[Stretch]:
-        known = Known(reach.start, self._schema)
+        known = Known(Offset(self._known["since"]), self._schema)
         return list(Definitions(self._log, self._options.table_id, self._options.types, known).along(reach))
 
     def _ends(self, stretch: Stretch) -> bool:
@@ -206,15 +219,26 @@ class RelayStream:
         return [
             partition
             for stretch in self._stretches(reach)
-            for partition in partitions_of(self._log, self._options, stretch, self._schema)
+            for partition in partitions_of(self._log, self._options, stretch, stretch.schema or self._schema)
         ]
 
     def done(self, offset: int) -> None:
+        self._carry(Offset(offset))
         self._known["done"] = offset
         self._save()
         if self._consumer is not None:
             last = self._known.get("last") or [offset]
             self._consumer.needs(Offset(min(offset, last[0])))
+
+    def _carry(self, offset: Offset) -> None:
+        """The definition is that of an offset from now on: the log before it may be deleted."""
+        ends = self._last is not None and offset >= self._last.range.end  # `_report` has the one behind that
+        if ends or offset <= self._known["since"]:
+            return
+        for stretch in self._stretches(LogRange(Offset(self._known["since"]), offset)):
+            schema = stretch.schema if stretch.ends_with is None else stretch.after
+            if schema is not None:
+                self._known |= {"since": int(stretch.range.end), "schema": json.loads(schema.to_json())}
 
     def _save(self) -> None:
         replace_file(self._folder / FILE, json.dumps(self._known).encode(), durable=True)
@@ -254,6 +278,9 @@ class RelayStreamOfMany(RelayStream):
             table=str(self._table),
             offset=int(stretch.range.end),
         )
+
+    def _carry(self, offset: Offset) -> None:
+        """There is no definition of the query."""
 
     def _parts(self, reach: LogRange) -> list[Partition]:
         stretches = stretches_of_many(self._log, self._options, reach)
