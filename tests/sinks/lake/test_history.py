@@ -223,6 +223,38 @@ def test_truncate_ends_all_versions(place: Make) -> None:
     it.check()
 
 
+@pytest.mark.parametrize("directly", [True, False])
+def test_a_version_never_begins_before_the_one_that_it_follows(place: Make, directly: bool) -> None:
+    """A clock may be set back, and rows that are read begin later than changes that were still in the log."""
+    it = kept(place, directly=directly)
+    late, early = BEGIN + timedelta(hours=1), BEGIN
+
+    def update(old: str, new: str, sequence: int, when: datetime) -> None:
+        it.changes.append((1, "a", old, "update_preimage", sequence, when))
+        it.changes.append((1, "a", new, "update_postimage", sequence, when))
+
+    it.changes.append((1, "a", "x", "insert", 1, late))
+    it.changes.append((2, "b", "x", "insert", 2, early))
+    it.write()
+    update("x", "y", 3, early)
+    update("y", "z", 4, late + timedelta(hours=1))
+    update("z", "u", 5, late)
+    update("u", "v", 6, early)
+    it.changes.append((2, "b", "x", "delete", 7, early + timedelta(seconds=1)))
+    it.write()
+    later = late + timedelta(hours=1)
+    it.expected = [
+        (1, "a", "x", 1, late, late), (1, "a", "y", 3, late, later), (1, "a", "z", 4, later, later),
+        (1, "a", "u", 5, later, later), (1, "a", "v", 6, later, None),
+        (2, "b", "x", 2, early, early + timedelta(seconds=1)),
+    ]  # fmt: skip
+    it.check()
+    us = int(early.timestamp() * 1_000_000)
+    assert it.sink.truncate(it.it.table, it.it.commit(3), sequence=50, timestamp_us=us)
+    it.expected[4] = (*it.expected[4][:5], later)
+    it.check()
+
+
 def test_rows_that_are_read_again_begin_a_version_only_if_they_differ(place: Make) -> None:
     it = kept(place)
     it.insert(1, "a", "same")

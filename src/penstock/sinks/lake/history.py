@@ -21,6 +21,10 @@ be told (`delete_older`), and are closed.
 
 **Times** are commit times at the source. What has none gets the time at which it is written: rows that are
 read, and rows that a resnapshot does not find. It is written once, because the write is recorded with it.
+
+A version never begins before the one that it follows. A row that was read may begin later than changes that
+were still in the log, and after a failover another server's clock may be behind. Then two versions of a row
+would be valid at one time.
 """
 
 from __future__ import annotations
@@ -187,7 +191,7 @@ class HistorySink:
 
         def update(session: SparkSession, target: str) -> None:
             session.sql(
-                f"UPDATE {target} SET {VALID_TO} = {at}, {IS_CURRENT} = false "
+                f"UPDATE {target} SET {VALID_TO} = greatest({at}, {VALID_FROM}), {IS_CURRENT} = false "
                 f"WHERE {IS_CURRENT} AND {condition}"
             )
 
@@ -227,16 +231,24 @@ def versions(changes: DataFrame, target: DataFrame, key: tuple[str, ...]) -> Dat
     touched = events.select(*[f.col(name).alias("e" + name) for name in keys]).distinct()
     known = known.join(touched, [f.col(name).eqNullSafe(f.col("e" + name)) for name in keys], "left_semi")
     present = known.groupBy(*keys).agg(
-        f.max(SEQUENCE).alias("_newest"), f.max(f.when(f.col(IS_CURRENT), whole)).alias("_present")
+        f.max(SEQUENCE).alias("_newest"),
+        f.max(f.when(f.col(IS_CURRENT), whole)).alias("_present"),
+        f.max(f.greatest(VALID_FROM, VALID_TO)).alias("_until"),
     )
-    present = present.select("_newest", "_present", *[f.col(name).alias("e" + name) for name in keys])
+    present = present.select(
+        "_newest", "_present", "_until", *[f.col(name).alias("e" + name) for name in keys]
+    )
     fresh = events.join(present, [f.col(name).eqNullSafe(f.col("e" + name)) for name in keys], "left").where(
         f.col("_newest").isNull() | (f.col(SEQUENCE) > f.col("_newest"))
     )
     is_same = f.col("_read") & f.col("_present").isNotNull() & f.col("_present").eqNullSafe(whole)
     order = Window.partitionBy(*keys).orderBy(SEQUENCE, f.col("_begins").cast("int"))
-    rest = fresh.where(~is_same).select(
-        "*", f.lead(_AT).over(order).alias("_next"), f.row_number().over(order).alias("_number")
+    before = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    never_back = f.greatest(f.max(_AT).over(before), "_until")
+    rest = (
+        fresh.where(~is_same)
+        .withColumn(_AT, never_back)
+        .select("*", f.lead(_AT).over(order).alias("_next"), f.row_number().over(order).alias("_number"))
     )
     nothing = f.lit(None).cast("timestamp")
     begins = _actions(rest.where("_begins"), columns, "begin", f.col(_AT), f.col("_next"))

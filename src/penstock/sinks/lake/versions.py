@@ -34,11 +34,13 @@ _AT, _BEGINS = "_at", "_begins"
 @dataclass(frozen=True)
 class Versions:
     """Changes in the order of their keys, and of time for each key. `firsts`: where the changes of each key
-    begin. `next_at`: when the version ends that a change begins. NULL: it is current."""
+    begin. `group`: for each change the number of its key. `at`: its time, in microseconds, which is never
+    before that of the change before it."""
 
     changes: pa.Table
     firsts: np.ndarray
-    next_at: pa.Array
+    group: np.ndarray
+    at: np.ndarray
     key: tuple[str, ...]
 
     @classmethod
@@ -63,7 +65,7 @@ class Versions:
             return None  # a zero date arrives as NULL, and two NULLs may be different dates
         now = pa.scalar(datetime.now(timezone.utc), TIME)
         columns = {field.name: whole[field.name].cast(field.type) for field in wanted}
-        columns[_AT] = pc.coalesce(whole[COMMIT_TIMESTAMP].cast(TIME), now)
+        columns[_AT] = pc.coalesce(whole[COMMIT_TIMESTAMP].cast(TIME), now).cast(pa.int64())
         columns[_BEGINS] = pc.is_in(whole[CHANGE_TYPE], pa.array(BEGINS)).cast(pa.int8())
         order = [(name, "ascending") for name in (*key, SEQUENCE, _BEGINS)]
         changes = pa.table(columns).sort_by(order).combine_chunks()
@@ -71,11 +73,10 @@ class Versions:
         for name in key:
             column = changes[name]
             same &= pc.equal(column.slice(0, len(same)), column.slice(1)).to_numpy()
-        following = np.append(np.flatnonzero(same) + 1, [])  # rows whose key is that of the row before
-        places = np.full(changes.num_rows, -1)
-        places[following.astype(int) - 1] = following
-        next_at = changes[_AT].take(pa.array(places, mask=places < 0)).combine_chunks()
-        return cls(changes, np.flatnonzero(np.append(True, ~same)), next_at, key)
+        is_first = np.append(True, ~same)
+        group = np.cumsum(is_first) - 1
+        at = _never_back(changes[_AT].to_numpy(), group)
+        return cls(changes, np.flatnonzero(is_first), group, at, key)
 
     def keys(self, fields: pa.Schema) -> pa.RecordBatch:
         """The keys of the current versions that the changes end, in these columns."""
@@ -99,19 +100,39 @@ class Versions:
     def rows(self, present: Mapping[str, pa.Table], keys: Sequence[np.ndarray]) -> Iterator[pa.RecordBatch]:
         """The rows to add. `present`: the current versions, with all columns of the target, by data file.
         `keys`: of each its place in what `keys` returned."""
-        begins = np.flatnonzero(self.changes[_BEGINS].to_numpy())
-        begun = self.changes.take(pa.array(begins)).drop_columns([_AT, _BEGINS])
-        ends = self.next_at.take(pa.array(begins))
-        own = {
-            VALID_FROM: self.changes[_AT].take(pa.array(begins)),
-            VALID_TO: ends,
-            IS_CURRENT: pc.is_null(ends),
-        }
+        at = self._after(present, keys)
+        ends = _times(np.append(at[1:], 0), np.append(self.group[1:] != self.group[:-1], True))
+        begins = pa.array(np.flatnonzero(self.changes[_BEGINS].to_numpy()))
+        begun = self.changes.take(begins).drop_columns([_AT, _BEGINS])
+        ends = ends.take(begins)
+        own = {VALID_FROM: _times(at).take(begins), VALID_TO: ends, IS_CURRENT: pc.is_null(ends)}
         for name, column in own.items():
             begun = begun.append_column(name, column)
         yield from begun.to_batches()
         for rows, places in zip(present.values(), keys, strict=True):
-            at = self.changes[_AT].take(pa.array(self.firsts[places]))
-            for name, column in ((VALID_TO, at), (IS_CURRENT, pa.repeat(False, len(places)))):
+            end = _times(at[self.firsts[places]])
+            for name, column in ((VALID_TO, end), (IS_CURRENT, pa.repeat(False, len(places)))):
                 rows = rows.set_column(rows.column_names.index(name), name, column)
             yield from rows.to_batches()
+
+    def _after(self, present: Mapping[str, pa.Table], keys: Sequence[np.ndarray]) -> np.ndarray:
+        """The times of the changes, none of which is before the version that its key has begun."""
+        since = np.full(len(self.firsts), np.iinfo(np.int64).min)
+        for rows, places in zip(present.values(), keys, strict=True):
+            begun = rows[VALID_FROM].cast(TIME).cast(pa.int64()).fill_null(since.min()).to_numpy()
+            np.maximum.at(since, places, begun)
+        found: np.ndarray = np.maximum(self.at, since[self.group])
+        return found
+
+
+def _never_back(at: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """The greatest of each time and those before it in its group. Groups are side by side."""
+    step = 1
+    while step < len(at) and (same := group[step:] == group[:-step]).any():
+        at = np.append(at[:step], np.where(same, np.maximum(at[step:], at[:-step]), at[step:]))
+        step *= 2
+    return at
+
+
+def _times(at: np.ndarray, is_null: np.ndarray | None = None) -> pa.Array:
+    return pa.array(at, pa.int64(), mask=is_null).cast(TIME)
