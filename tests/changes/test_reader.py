@@ -30,8 +30,8 @@ Source = tuple[MySqlServer, Receiving]
 
 
 @pytest.fixture
-def source(mysql_factory: Callable[..., MySqlServer], tmp_path: Path) -> Iterator[Source]:
-    server = mysql_factory()
+def source(emptied_mysql: Callable[..., MySqlServer], tmp_path: Path) -> Iterator[Source]:
+    server = emptied_mysql()
     server.execute(
         "CREATE DATABASE shop",
         "CREATE TABLE shop.orders (id INT PRIMARY KEY, note VARCHAR(40), amount DECIMAL(12, 2))",

@@ -50,14 +50,14 @@ def values(lines: list[tuple[str, str]]) -> list[Any]:
     return [json.loads(value) for _, value in lines if value]
 
 
-def begun(mysql_factory: Callable[..., MySqlServer], **options: Any) -> MySqlServer:
-    server = mysql_factory(**({"binlog_row_metadata": "FULL"} | options))
+def begun(emptied_mysql: Callable[..., MySqlServer], **options: Any) -> MySqlServer:
+    server = emptied_mysql(**({"binlog_row_metadata": "FULL"} | options))
     server.execute("CREATE DATABASE shop", TABLE, "FLUSH BINARY LOGS")
     return server
 
 
-def test_transactions_have_maxwells_marks(mysql_factory: Callable[..., MySqlServer], lines: Encode) -> None:
-    server = begun(mysql_factory)
+def test_transactions_have_maxwells_marks(emptied_mysql: Callable[..., MySqlServer], lines: Encode) -> None:
+    server = begun(emptied_mysql)
     server.execute(
         "BEGIN",
         "INSERT INTO shop.orders VALUES (1, 'a', 'new'), (2, NULL, 'new')",
@@ -90,9 +90,9 @@ def test_transactions_have_maxwells_marks(mysql_factory: Callable[..., MySqlServ
 
 
 def test_a_changed_key_is_a_deletion_a_tombstone_and_a_creation(
-    mysql_factory: Callable[..., MySqlServer], lines: Encode
+    emptied_mysql: Callable[..., MySqlServer], lines: Encode
 ) -> None:
-    server = begun(mysql_factory)
+    server = begun(emptied_mysql)
     server.execute("INSERT INTO shop.orders VALUES (1, 'a', 'new')", "UPDATE shop.orders SET id = 7")
     found = lines(server.binlog_files()[-1:], "debezium")
     assert [key for key, _ in found] == ['{"id":1}', '{"id":1}', '{"id":1}', '{"id":7}']
@@ -109,9 +109,9 @@ def test_a_changed_key_is_a_deletion_a_tombstone_and_a_creation(
 
 
 def test_debeziums_transaction_messages_count_the_changes(
-    mysql_factory: Callable[..., MySqlServer], lines: Encode
+    emptied_mysql: Callable[..., MySqlServer], lines: Encode
 ) -> None:
-    server = begun(mysql_factory)
+    server = begun(emptied_mysql)
     server.execute(
         "CREATE TABLE shop.other (id INT PRIMARY KEY)",
         "BEGIN",
@@ -133,9 +133,9 @@ def test_debeziums_transaction_messages_count_the_changes(
 
 
 def test_canals_message_has_the_rows_of_an_event(
-    mysql_factory: Callable[..., MySqlServer], lines: Encode
+    emptied_mysql: Callable[..., MySqlServer], lines: Encode
 ) -> None:
-    server = begun(mysql_factory)
+    server = begun(emptied_mysql)
     server.execute(
         "INSERT INTO shop.orders VALUES (1, 'a', 'new'), (2, 'b', 'new')",
         "UPDATE shop.orders SET note = CONCAT(note, '!'), state = IF(id = 2, 'sent', state)",
@@ -154,9 +154,9 @@ def test_canals_message_has_the_rows_of_an_event(
 
 
 def test_canal_has_messages_of_statements_in_their_place(
-    mysql_factory: Callable[..., MySqlServer], lines: Encode
+    emptied_mysql: Callable[..., MySqlServer], lines: Encode
 ) -> None:
-    server = begun(mysql_factory)
+    server = begun(emptied_mysql)
     server.execute(
         "CREATE TABLE shop.t (k INT PRIMARY KEY, v INT)",
         "INSERT INTO shop.t VALUES (3, 1)",
@@ -177,9 +177,9 @@ def test_canal_has_messages_of_statements_in_their_place(
 
 
 def test_names_come_from_sql_files_and_follow_the_statements_of_the_log(
-    mysql_factory: Callable[..., MySqlServer], lines: Encode, tmp_path: Path
+    emptied_mysql: Callable[..., MySqlServer], lines: Encode, tmp_path: Path
 ) -> None:
-    server = begun(mysql_factory, binlog_row_metadata="MINIMAL")
+    server = begun(emptied_mysql, binlog_row_metadata="MINIMAL")
     server.execute(
         "INSERT INTO shop.orders VALUES (1, 'a', 'sent')",
         "ALTER TABLE shop.orders RENAME COLUMN note TO remark, ADD COLUMN n INT FIRST",
@@ -198,9 +198,9 @@ def test_names_come_from_sql_files_and_follow_the_statements_of_the_log(
 
 
 def test_missing_names_are_one_error_with_a_cure(
-    mysql_factory: Callable[..., MySqlServer], lines: Encode, monkeypatch: pytest.MonkeyPatch
+    emptied_mysql: Callable[..., MySqlServer], lines: Encode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = begun(mysql_factory, binlog_row_metadata="MINIMAL")
+    server = begun(emptied_mysql, binlog_row_metadata="MINIMAL")
     server.execute(
         "INSERT INTO shop.orders VALUES (1, 'a', 'sent')",
         "CREATE TABLE shop.t (k INT PRIMARY KEY)",
@@ -218,9 +218,9 @@ def test_missing_names_are_one_error_with_a_cure(
 
 
 def test_rows_of_an_xa_transaction_come_at_its_commit(
-    mysql_factory: Callable[..., MySqlServer], lines: Encode
+    emptied_mysql: Callable[..., MySqlServer], lines: Encode
 ) -> None:
-    server = begun(mysql_factory)
+    server = begun(emptied_mysql)
     for name in "xy":
         number = ord(name)
         server.execute(
@@ -265,9 +265,9 @@ def test_rows_that_were_taken_back_have_no_messages(lines: Encode, tmp_path: Pat
 
 
 def test_statements_that_changed_rows_are_said(
-    mysql_factory: Callable[..., MySqlServer], lines: Encode
+    emptied_mysql: Callable[..., MySqlServer], lines: Encode
 ) -> None:
-    server = begun(mysql_factory)
+    server = begun(emptied_mysql)
     server.execute(
         "SET SESSION binlog_format = 'STATEMENT'", "INSERT INTO shop.orders VALUES (1, 'a', 'new')"
     )
@@ -277,9 +277,9 @@ def test_statements_that_changed_rows_are_said(
 
 
 def test_a_relay_log_gives_the_same_messages_as_the_servers_files(
-    mysql_factory: Callable[..., MySqlServer], lines: Encode, tmp_path: Path
+    emptied_mysql: Callable[..., MySqlServer], lines: Encode, tmp_path: Path
 ) -> None:
-    server = begun(mysql_factory)
+    server = begun(emptied_mysql)
     with receiving(server, tmp_path, start="latest") as receiver:
         receiver.wait_until_level()
         for number in range(3):
@@ -308,9 +308,9 @@ def test_options_that_do_not_exist_are_refused(lines: Encode) -> None:
 
 
 def test_binary_messages_come_in_base64_behind_their_schemas(
-    mysql_factory: Callable[..., MySqlServer], lines: Encode
+    emptied_mysql: Callable[..., MySqlServer], lines: Encode
 ) -> None:
-    server = begun(mysql_factory)
+    server = begun(emptied_mysql)
     server.execute("INSERT INTO shop.orders VALUES (1, 'a', 'new')", "DELETE FROM shop.orders")
     for format, kind in (("avro", "AVRO"), ("protobuf", "PROTOBUF")):
         found = lines(server.binlog_files()[-1:], format)

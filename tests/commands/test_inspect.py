@@ -195,9 +195,9 @@ def rows_of_peer(server: MySqlServer, path: Path) -> Counter[str]:
     ids=["minimal metadata", "no checksums", "v1 row events", "minimal images", "no GTIDs"],
 )
 def test_counts_are_those_of_the_server_and_of_a_peer(
-    mysql_factory: Callable[..., MySqlServer], options: dict[str, str]
+    emptied_mysql: Callable[..., MySqlServer], options: dict[str, str]
 ) -> None:
-    server = mysql_factory(**options)
+    server = emptied_mysql(**options)
     rows = write_log(server)
     path = log_file(server)
     found = summary(path)
@@ -218,8 +218,8 @@ def test_counts_are_those_of_the_server_and_of_a_peer(
         assert (inserted[0]["@23"], inserted[0]["@24"]) == (2, 5)
 
 
-def test_columns_that_an_image_lacks_are_left_out(mysql_factory: Callable[..., MySqlServer]) -> None:
-    server = mysql_factory(binlog_row_image="MINIMAL", binlog_row_metadata="FULL")
+def test_columns_that_an_image_lacks_are_left_out(emptied_mysql: Callable[..., MySqlServer]) -> None:
+    server = emptied_mysql(binlog_row_image="MINIMAL", binlog_row_metadata="FULL")
     write_log(server)
     update, _, delete = changes(log_file(server))[3:]
     assert update["before"] == {"id": 2} and set(update["after"]) == {"name", "big"}
@@ -335,9 +335,9 @@ def test_damaged_files_end_the_command_with_a_position_in_bounded_time_and_memor
 
 
 def test_changes_of_json_documents_are_applied_and_without_the_document_named(
-    mysql_factory: Callable[..., MySqlServer],
+    emptied_mysql: Callable[..., MySqlServer],
 ) -> None:
-    server = mysql_factory(binlog_row_metadata="FULL")
+    server = emptied_mysql(binlog_row_metadata="FULL")
     document = json.dumps({"name": "x" * 200, "count": 1})
     server.execute(
         "CREATE DATABASE d",

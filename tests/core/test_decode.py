@@ -245,8 +245,8 @@ def test_excluded_gtids_leave_out_whole_transactions(changed: Server) -> None:
     assert decode(changed, schema, exclude_gtids=_core.GtidSet(f"{uuid}:1-{last}")).num_rows == 0
 
 
-def test_a_table_map_that_differs_from_the_schema_is_a_mismatch(mysql_factory: Factory) -> None:
-    server = mysql_factory(binlog_row_metadata="FULL")
+def test_a_table_map_that_differs_from_the_schema_is_a_mismatch(emptied_mysql: Factory) -> None:
+    server = emptied_mysql(binlog_row_metadata="FULL")
     server.execute("CREATE DATABASE d")
     for number, (before, change, difference) in enumerate(
         [
@@ -275,8 +275,8 @@ def test_a_table_map_that_differs_from_the_schema_is_a_mismatch(mysql_factory: F
         assert caught.value.table == table and caught.value.offset > 0
 
 
-def test_rows_of_a_prepared_xa_transaction_are_not_emitted(mysql_factory: Factory) -> None:
-    server = mysql_factory()
+def test_rows_of_a_prepared_xa_transaction_are_not_emitted(emptied_mysql: Factory) -> None:
+    server = emptied_mysql()
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)", "FLUSH BINARY LOGS")
     server.execute("XA START 'x'", "INSERT INTO d.t VALUES (1)", "XA END 'x'", "XA COMMIT 'x' ONE PHASE")
     server.execute("INSERT INTO d.t VALUES (2)")
@@ -289,8 +289,8 @@ def test_rows_of_a_prepared_xa_transaction_are_not_emitted(mysql_factory: Factor
     server.execute("XA ROLLBACK 'y'")
 
 
-def test_bytes_that_mean_nothing_in_their_character_set_are_escaped_not_lost(mysql_factory: Factory) -> None:
-    server = mysql_factory(binlog_checksum="NONE")
+def test_bytes_that_mean_nothing_in_their_character_set_are_escaped_not_lost(emptied_mysql: Factory) -> None:
+    server = emptied_mysql(binlog_checksum="NONE")
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a VARCHAR(20), b VARCHAR(9))")
     server.execute("INSERT INTO d.t VALUES (1, 'abcd', 'ok'), (2, 'xy', 'ä')")
     path, _ = log_of(server)
@@ -302,8 +302,8 @@ def test_bytes_that_mean_nothing_in_their_character_set_are_escaped_not_lost(mys
     assert table.column("b").to_pylist() == ["ok", "ä"]
 
 
-def test_an_event_whose_checksum_is_wrong_is_an_error_with_its_place(mysql_factory: Factory) -> None:
-    server = mysql_factory()
+def test_an_event_whose_checksum_is_wrong_is_an_error_with_its_place(emptied_mysql: Factory) -> None:
+    server = emptied_mysql()
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a VARCHAR(20))")
     server.execute("INSERT INTO d.t VALUES (1, 'abcd')", "INSERT INTO d.t VALUES (2, 'efgh')")
     path, _ = log_of(server)

@@ -50,8 +50,8 @@ def documents(server: MySqlServer) -> dict[int, tuple[Any, ...]]:
     return {int(row[0]): (row[1], row[2]) for row in rows}
 
 
-def test_partial_json_updates_give_the_whole_document_as_the_server_prints_it(mysql_factory: Factory) -> None:
-    server = mysql_factory(binlog_row_value_options="PARTIAL_JSON")
+def test_partial_json_updates_give_the_whole_document_as_the_server_prints_it(emptied_mysql: Factory) -> None:
+    server = emptied_mysql(binlog_row_value_options="PARTIAL_JSON")
     chance = random.Random(20261121)
     server.execute(
         "CREATE DATABASE d",
@@ -85,8 +85,8 @@ def test_partial_json_updates_give_the_whole_document_as_the_server_prints_it(my
     assert size == states[-1][1]
 
 
-def test_partial_json_without_the_document_before_is_refused(mysql_factory: Factory) -> None:
-    server = mysql_factory(binlog_row_value_options="PARTIAL_JSON", binlog_row_image="MINIMAL")
+def test_partial_json_without_the_document_before_is_refused(emptied_mysql: Factory) -> None:
+    server = emptied_mysql(binlog_row_value_options="PARTIAL_JSON", binlog_row_image="MINIMAL")
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a JSON)")
     server.execute("""INSERT INTO d.t VALUES (1, '{"a": 1, "b": "text of some length"}')""")
     server.execute("UPDATE d.t SET a = JSON_SET(a, '$.a', 2)")
@@ -169,9 +169,9 @@ def apply(state: dict[int, tuple[Any, ...]], batch: pa.Table) -> None:
 
 @pytest.mark.parametrize("image", ["MINIMAL", pytest.param("NOBLOB", marks=pytest.mark.slow)])
 def test_partial_images_laid_over_what_was_there_give_what_select_shows(
-    mysql_factory: Factory, image: str
+    emptied_mysql: Factory, image: str
 ) -> None:
-    server = mysql_factory(binlog_row_image=image)
+    server = emptied_mysql(binlog_row_image=image)
     chance = random.Random(image)
     server.execute("CREATE DATABASE d", TABLE, "SET sql_mode = ''")
     state, start = state_of(server), 0
@@ -203,11 +203,11 @@ def test_partial_images_laid_over_what_was_there_give_what_select_shows(
 
 @pytest.mark.parametrize("image", [pytest.param("MINIMAL", marks=pytest.mark.slow), "NOBLOB"])
 def test_partial_images_in_the_window_are_laid_over_the_rows_of_a_chunk(
-    mysql_factory: Factory, image: str
+    emptied_mysql: Factory, image: str
 ) -> None:
     """A chunk read before changes, and those changes, give the rows after them; rows that the log has in
     whole are left to it."""
-    server = mysql_factory(binlog_row_image=image)
+    server = emptied_mysql(binlog_row_image=image)
     server.execute("CREATE DATABASE d", TABLE, "SET sql_mode = ''")
     server.execute(
         "SET sql_mode = ''",
@@ -250,9 +250,9 @@ def reduced(schema: TableSchema, path: str, start: int, end: int, **options: Any
     return rows
 
 
-def test_updates_that_lack_columns_are_not_a_whole_row_together(mysql_factory: Factory) -> None:
+def test_updates_that_lack_columns_are_not_a_whole_row_together(emptied_mysql: Factory) -> None:
     """A target that has not got the row would else know it from one range of the log, and not from two."""
-    server = mysql_factory(binlog_row_image="MINIMAL")
+    server = emptied_mysql(binlog_row_image="MINIMAL")
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a INT, b INT)")
     server.execute("INSERT INTO d.t VALUES (1, 2, 3)", "FLUSH BINARY LOGS")
     server.execute("UPDATE d.t SET a = 5", "UPDATE d.t SET b = 6")
@@ -267,8 +267,8 @@ def test_updates_that_lack_columns_are_not_a_whole_row_together(mysql_factory: F
     assert keys.drop_from(chunk).to_pylist() == [{"id": 1, "a": 5, "b": 6}]
 
 
-def test_the_change_log_says_which_columns_a_row_has(mysql_factory: Factory) -> None:
-    server = mysql_factory(binlog_row_image="MINIMAL")
+def test_the_change_log_says_which_columns_a_row_has(emptied_mysql: Factory) -> None:
+    server = emptied_mysql(binlog_row_image="MINIMAL")
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a INT, b INT)")
     server.execute("INSERT INTO d.t VALUES (1, 2, 3)", "UPDATE d.t SET a = 5", "DELETE FROM d.t")
     table = decode(server, schema_of(server, "d.t"), partial_images=True)
@@ -281,8 +281,8 @@ def test_the_change_log_says_which_columns_a_row_has(mysql_factory: Factory) -> 
     ]
 
 
-def test_partial_images_are_refused_where_nobody_asked_for_them(mysql_factory: Factory) -> None:
-    server = mysql_factory(binlog_row_image="MINIMAL")
+def test_partial_images_are_refused_where_nobody_asked_for_them(emptied_mysql: Factory) -> None:
+    server = emptied_mysql(binlog_row_image="MINIMAL")
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a INT, b INT)")
     server.execute("INSERT INTO d.t VALUES (1, 2, 3)", "UPDATE d.t SET a = 5")
     schema = schema_of(server, "d.t")
@@ -290,8 +290,8 @@ def test_partial_images_are_refused_where_nobody_asked_for_them(mysql_factory: F
         decode(server, schema, before_images=False)
 
 
-def test_an_insert_that_leaves_out_a_column_of_the_key_has_its_default(mysql_factory: Factory) -> None:
-    server = mysql_factory(binlog_row_image="MINIMAL")
+def test_an_insert_that_leaves_out_a_column_of_the_key_has_its_default(emptied_mysql: Factory) -> None:
+    server = emptied_mysql(binlog_row_image="MINIMAL")
     server.execute(
         "CREATE DATABASE d",
         "CREATE TABLE d.t (a INT, b VARCHAR(9) DEFAULT 'ü', c DATE NOT NULL DEFAULT '2020-02-29',"
@@ -316,8 +316,8 @@ def test_an_insert_that_leaves_out_a_column_of_the_key_has_its_default(mysql_fac
     assert caught.value.lacks == "columns"
 
 
-def test_what_partial_images_cannot_tell_is_refused(mysql_factory: Factory) -> None:
-    server = mysql_factory(binlog_row_image="MINIMAL")
+def test_what_partial_images_cannot_tell_is_refused(emptied_mysql: Factory) -> None:
+    server = emptied_mysql(binlog_row_image="MINIMAL")
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a INT, b INT)")
     server.execute("INSERT INTO d.t VALUES (1, 2, 3)", "UPDATE d.t SET id = 5")
     schema = schema_of(server, "d.t")

@@ -134,8 +134,8 @@ def test_a_choice_that_makes_different_values_equal_is_not_made_in_a_key(
     ]  # fmt: skip
 
 
-def test_an_unsigned_bigint_that_does_not_fit_a_long_is_refused(mysql_factory: Any) -> None:
-    server = mysql_factory()
+def test_an_unsigned_bigint_that_does_not_fit_a_long_is_refused(emptied_mysql: Any) -> None:
+    server = emptied_mysql()
     server.execute("CREATE DATABASE d", TABLE, ROW_OVER)
     schema = schema_of(server, "d.t")
     with pytest.raises(_core.SchemaMismatch, match=r"column `big` of d\.t: an integer beyond the range"):

@@ -42,9 +42,9 @@ def definition(server: MySqlServer) -> TableSchema:
 
 
 def test_a_definition_that_is_gone_is_told_by_the_log(
-    mysql_factory: Callable[..., MySqlServer], tmp_path: Path
+    emptied_mysql: Callable[..., MySqlServer], tmp_path: Path
 ) -> None:
-    server = mysql_factory(binlog_row_metadata="FULL")
+    server = emptied_mysql(binlog_row_metadata="FULL")
     server.execute("CREATE DATABASE d", CREATE, "INSERT INTO d.t (a, b, j) VALUES (1, 2, 'three')")
     before = definition(server)
     types = [f"MODIFY {name} VARCHAR(20)" for name in "cdefghijkmnopqrsuvwz"]
@@ -70,9 +70,9 @@ def test_a_definition_that_is_gone_is_told_by_the_log(
 
 
 def test_maps_without_names_tell_no_definition(
-    mysql_factory: Callable[..., MySqlServer], tmp_path: Path
+    emptied_mysql: Callable[..., MySqlServer], tmp_path: Path
 ) -> None:
-    server = mysql_factory()
+    server = emptied_mysql()
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (a INT PRIMARY KEY)", "INSERT INTO d.t VALUES (1)")
     with receiving(server, tmp_path) as receiver:
         receiver.wait_until_level()

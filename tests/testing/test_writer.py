@@ -38,8 +38,8 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 60) -> bool:
     return condition()
 
 
-def test_counts_are_what_the_log_holds(mysql_factory: Factory) -> None:
-    server = mysql_factory(binlog_row_metadata="FULL")
+def test_counts_are_what_the_log_holds(emptied_mysql: Factory) -> None:
+    server = emptied_mysql(binlog_row_metadata="FULL")
     shop = workload.Shop.of_rows(5000)
     workload.load(server, shop)
     start = server.position()
@@ -53,8 +53,8 @@ def test_counts_are_what_the_log_holds(mysql_factory: Factory) -> None:
     assert min(counts.inserts, counts.updates, counts.deletes, counts.key_changes, counts.rollbacks) > 0
 
 
-def test_rolled_back_changes_are_not_there(mysql_factory: Factory) -> None:
-    server = mysql_factory()
+def test_rolled_back_changes_are_not_there(emptied_mysql: Factory) -> None:
+    server = emptied_mysql()
     shop = workload.Shop.of_rows(1000)
     workload.load(server, shop)
     with Writer(server, shop, rate=3000, large_every_s=0) as writer:
@@ -67,8 +67,8 @@ def test_rolled_back_changes_are_not_there(mysql_factory: Factory) -> None:
     assert orphans == [(0,)]
 
 
-def test_a_paused_writer_changes_nothing_until_it_has_a_rate_again(mysql_factory: Factory) -> None:
-    server = mysql_factory()
+def test_a_paused_writer_changes_nothing_until_it_has_a_rate_again(emptied_mysql: Factory) -> None:
+    server = emptied_mysql()
     shop = workload.Shop.of_rows(1000)
     workload.load(server, shop)
     with Writer(server, shop, rate=3000, large_every_s=0) as writer:
@@ -80,8 +80,8 @@ def test_a_paused_writer_changes_nothing_until_it_has_a_rate_again(mysql_factory
 
 
 @pytest.mark.slow
-def test_a_steady_writer_takes_away_what_it_added_and_keeps_the_first_rows(mysql_factory: Factory) -> None:
-    server = mysql_factory()
+def test_a_steady_writer_takes_away_what_it_added_and_keeps_the_first_rows(emptied_mysql: Factory) -> None:
+    server = emptied_mysql()
     shop = workload.Shop.of_rows(1000)
     workload.load(server, shop)
     threads, spare = 2, 60
@@ -105,8 +105,8 @@ def test_a_steady_writer_takes_away_what_it_added_and_keeps_the_first_rows(mysql
     assert server.query("SELECT COUNT(*) FROM shop.customers") == [(shop.customers,)]
 
 
-def test_rate_is_kept(mysql_factory: Factory) -> None:
-    server = mysql_factory()
+def test_rate_is_kept(emptied_mysql: Factory) -> None:
+    server = emptied_mysql()
     shop = workload.Shop.of_rows(5000)
     workload.load(server, shop)
     began = time.monotonic()
@@ -116,8 +116,8 @@ def test_rate_is_kept(mysql_factory: Factory) -> None:
     assert rate < 300
 
 
-def test_a_thread_that_fails_is_told_of(mysql_factory: Factory) -> None:
-    server = mysql_factory()
+def test_a_thread_that_fails_is_told_of(emptied_mysql: Factory) -> None:
+    server = emptied_mysql()
     writer = Writer(server, workload.Shop.of_rows(100, database="missing"))
     writer.start()
     assert wait_until(lambda: not writer.running)

@@ -22,9 +22,9 @@ from penstock.verify.window import RelayLogWindow
 
 @pytest.mark.parametrize(("zero_dates", "key"), [("text", "0000-00-00|5"), ("null", "~|5")])
 def test_keys_are_written_as_in_the_targets(
-    mysql_factory: Callable[..., MySqlServer], tmp_path: Path, zero_dates: Literal["text", "null"], key: str
+    emptied_mysql: Callable[..., MySqlServer], tmp_path: Path, zero_dates: Literal["text", "null"], key: str
 ) -> None:
-    server = mysql_factory()
+    server = emptied_mysql()
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (day DATE, id INT, PRIMARY KEY (day, id))")
     with receiving(server, tmp_path, start="latest") as receiver, closing(server.connect()) as connection:
         receiver.wait_until_level()
