@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -78,6 +79,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if parts_of(item.path) == [part]]
     items.sort(key=rank)
+
+
+def pytest_collection_finish() -> None:
+    """Sets apart what was imported and collected. All of it stays to the end, and Python would look through
+    it again and again for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def spark_jobs(spark: SparkSession) -> int:

@@ -104,3 +104,20 @@ def test_workers_run_under_the_daemon_and_user_code_keeps_importlib(spark: Spark
         "invalidate_caches",
         sys.executable,
     )
+
+
+def test_modules_that_all_workers_share_are_not_searched_for_garbage_after_each_task(
+    spark: SparkSession,
+) -> None:
+    def look(batches):  # type: ignore[no-untyped-def]
+        import gc
+
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict(
+                {"apart": [gc.get_freeze_count()], "others": [len(gc.get_objects())]}
+            )
+
+    [row] = spark.range(0, 1, 1, 1).mapInArrow(look, "apart bigint, others bigint").collect()
+    assert row["apart"] > 10 * row["others"]
