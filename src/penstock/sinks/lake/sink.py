@@ -428,4 +428,6 @@ class LakeSink:
         return True
 
     def _forget_commits(self, tables: Collection[TableId]) -> None:
-        self._newest = {place: commit for place, commit in self._newest.items() if place[0] not in tables}
+        for place in list(self._newest):  # other tables are written meanwhile
+            if place[0] in tables:
+                self._newest.pop(place, None)
