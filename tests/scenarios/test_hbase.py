@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -130,6 +131,8 @@ def test_a_table_of_others_parks_alone(scenario: Make, spark: SparkSession, quor
         "INSERT INTO good VALUES (1)",
         "INSERT INTO gone VALUES (1)",
     )
+    findings = json.loads(case.command("doctor", "--json").stdout)["findings"]
+    assert [one["level"] for one in findings if one["check"] == "hbase"] == ["ok"]
     options = HBaseOptions(**case.options["sink"])
     cluster = Cluster(options, spark)
     with case.running() as pipeline:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +22,11 @@ from penstock.sinks.hbase.names import namespace_name, table_name
 from penstock.sinks.hbase.registration import HBaseOptions
 from penstock.sinks.hbase.rows import compared, deletions, frame_of, without_deleted
 from penstock.sinks.hbase.times import FIRST, NONE, SEQUENCE_MAX, revisions_of, sequences_of, time_of
-from penstock.sinks.hbase.values import cells, row_keys
+from penstock.sinks.hbase.values import Form, row_keys
 from penstock.sinks.rows import Incomplete
 
 TABLE = TableId("shop", "orders")
+TEXT, NATIVE = Form(), Form(native=True)
 
 
 def batch(*rows: tuple[object, ...], present: bool = False) -> pa.RecordBatch:
@@ -79,10 +81,65 @@ def test_row_keys_are_texts_that_no_other_key_has() -> None:
 
 def test_cells_are_texts_and_bytes_stay() -> None:
     day = pa.array([0], pa.timestamp("us", "UTC"))
-    assert cells(pa.array([True, None, False])).to_pylist() == [b"1", None, b"0"]
-    assert cells(pa.array([Decimal("1E-10")], pa.decimal128(20, 10))).to_pylist() == [b"0.0000000001"]
-    assert cells(day).to_pylist() == [b"1970-01-01 00:00:00.000000"]
-    assert cells(pa.array([b"\xff\x00"])).to_pylist() == [b"\xff\x00"]
+    assert TEXT.cells(pa.array([True, None, False])).to_pylist() == [b"1", None, b"0"]
+    assert TEXT.cells(pa.array([Decimal("1E-10")], pa.decimal128(20, 10))).to_pylist() == [b"0.0000000001"]
+    assert TEXT.cells(day).to_pylist() == [b"1970-01-01 00:00:00.000000"]
+    assert TEXT.cells(pa.array([b"\xff\x00"])).to_pylist() == [b"\xff\x00"]
+
+
+def test_native_cells_are_numbers_as_java_writes_them_and_come_back() -> None:
+    for kind, value, wanted in (
+        (pa.bool_(), True, b"\xff"),
+        (pa.int16(), -2, b"\xff\xfe"),
+        (pa.int32(), 258, b"\0\0\1\2"),
+        (pa.int64(), -(2**63), b"\x80" + bytes(7)),
+        (pa.float32(), 1.5, struct.pack(">f", 1.5)),
+        (pa.float64(), -0.1, struct.pack(">d", -0.1)),
+        (pa.string(), "é", "é".encode()),
+        (pa.decimal128(5, 2), Decimal("1.50"), b"1.50"),
+        (pa.binary(), b"\0", b"\0"),
+    ):
+        column = pa.array([None, value, None], kind).slice(1)
+        found = NATIVE.cells(column)
+        assert found.to_pylist() == [wanted, None]
+        assert NATIVE.values(found, kind).cast(kind).to_pylist() == [value, None]
+    with pytest.raises(ValueError, match="number of bytes"):
+        NATIVE.values(pa.array([b"17"]), pa.int32())
+
+
+KEYS = st.tuples(
+    st.one_of(st.none(), st.integers(-(2**62), 2**62)),
+    st.text(st.characters(min_codepoint=0, max_codepoint=4), max_size=3),
+    st.decimals(-(10**8), 10**8, places=2),
+    st.floats(allow_nan=False),
+    st.binary(max_size=3),
+)
+
+
+@given(st.lists(KEYS, min_size=2, max_size=20))
+def test_ordered_keys_sort_as_their_values_and_no_two_are_the_same(keys: list[tuple[Any, ...]]) -> None:
+    kinds = [pa.int64(), pa.string(), pa.decimal128(38, 2), pa.float64(), pa.binary()]
+    columns = [pa.array(list(one), kind) for one, kind in zip(zip(*keys, strict=True), kinds, strict=True)]
+    made = Form(ordered=True).row_keys(columns).to_pylist()
+
+    def place(number: int) -> tuple[Any, ...]:
+        first, second, third, fourth, fifth = keys[number]
+        return (-(2**63) if first is None else first, second.encode(), third, fourth, fifth)
+
+    numbers = range(len(keys))
+    assert [place(n) for n in sorted(numbers, key=lambda n: made[n])] == sorted(place(n) for n in numbers)
+    assert len(set(made)) == len({place(n) for n in numbers})
+
+
+def test_ordered_keys_of_one_column_and_of_times_are_ordered_too() -> None:
+    form = Form(ordered=True)
+    texts = ["", "\0", "\0\0", "\1", "a", "a\0", "b"]
+    found = form.row_keys([pa.array(texts)]).to_pylist()
+    assert found == sorted(found) and len(set(found)) == len(texts) and all(found)
+    times = pa.array([None, -5, 0, 7], pa.timestamp("us"))
+    for column in (times, times.cast(pa.int64()).cast(pa.int32()).cast(pa.date32())):
+        found = form.row_keys([column]).to_pylist()
+        assert found == sorted(found) and found[0] == bytes(8)
 
 
 def test_times_grow_with_sequences_and_then_with_revisions_and_no_clock_has_them() -> None:
@@ -93,17 +150,17 @@ def test_times_grow_with_sequences_and_then_with_revisions_and_no_clock_has_them
     assert revisions_of(times).tolist() == [one for _, one in places]
     assert sequences_of(np.array([-1, 1_764_000_000_000, FIRST - 1])).tolist() == [NONE] * 3
     with pytest.raises(TableError, match="too long"):
-        frame_of(TABLE, batch((1, "a", "b", False, SEQUENCE_MAX + 1)), ["id"], 0, None)
+        frame_of(TABLE, batch((1, "a", "b", False, SEQUENCE_MAX + 1)), ["id"], 0, None, TEXT)
 
 
 def test_an_append_leaves_out_what_is_deleted() -> None:
     rows = batch((1, "a", None, False, 10), (2, None, None, True, 11))
-    assert acts(without_deleted(frame_of(TABLE, rows, ["id"], 0, None))) == [frames.ADD, frames.SKIP]
+    assert acts(without_deleted(frame_of(TABLE, rows, ["id"], 0, None, TEXT))) == [frames.ADD, frames.SKIP]
 
 
 def test_only_rows_that_are_newer_count_and_one_that_is_there_gets_its_marker_again() -> None:
     rows = [(n, "a", None, deleted, 10) for n, deleted in enumerate([False, False, False, False, True, True])]
-    frame = frame_of(TABLE, batch(*rows), ["id"], 3, None)
+    frame = frame_of(TABLE, batch(*rows), ["id"], 3, None, TEXT)
     there = np.array([-1, time_of(9, 3), time_of(10, 2), time_of(11, 0), time_of(9, 0), time_of(11, 0)])
     found = compared(TABLE, frame, there, None)
     assert acts(found) == [
@@ -119,7 +176,7 @@ def test_a_row_that_lacks_columns_changes_one_that_is_there() -> None:
         (3, "A", "B", False, 20, None),
     ]
     incomplete = Incomplete({"id": 0, "a": 1, "b": 2}, target_is_complete=False)
-    frame = frame_of(TABLE, batch(*rows, present=True), ["id"], 0, incomplete)
+    frame = frame_of(TABLE, batch(*rows, present=True), ["id"], 0, incomplete, TEXT)
     assert acts(frame) == [frames.CHANGE, frames.CHANGE, frames.REPLACE]
     states = frame.columns[2].states
     assert states is not None and states.tolist() == [frames.NULL, frames.ABSENT, frames.VALUE]

@@ -10,6 +10,7 @@ from typing import Any
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
@@ -221,6 +222,8 @@ def _raised() -> Iterator[None]:
         yield
     except Py4JJavaError as error:
         raise ClusterError(_kinds(error.java_exception)) from None
+    except CapturedException as error:  # what PySpark makes of some of Java's
+        raise ClusterError([type(error).__name__, *_kinds(error._origin)]) from None
 
 
 def _kinds(error: Any) -> list[str]:

@@ -9,21 +9,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql.types import BinaryType, DataType, DecimalType, DoubleType, FloatType, StructType
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType, StructType
 
 from penstock.sinks.documents import evolved_column, is_binary
 from penstock.sinks.evolve import Change
 from penstock.sinks.hbase import frames
 from penstock.sinks.hbase.frames import Column, Frame
 from penstock.sinks.hbase.names import qualifier
-from penstock.sinks.hbase.rows import OWN
+from penstock.sinks.hbase.rows import own_column
 from penstock.sinks.hbase.times import NONE, revisions_of, sequences_of, times_of
-from penstock.sinks.hbase.values import cells, row_keys
+from penstock.sinks.hbase.values import Form, is_native
+from penstock.sinks.rows import converted
 from penstock.sinks.spark_sql import holds
 
 
-def widens(old: DataType, kind: DataType) -> bool:
+def widens(old: DataType, kind: DataType, form: Form) -> bool:
     """Whether the cells are the same in the wider type."""
+    if form.native and (is_native(to_arrow_type(old)) or is_native(to_arrow_type(kind))):
+        return False
     if isinstance(old, FloatType) and isinstance(kind, DoubleType):
         return False  # the fewest digits of a FLOAT are another DOUBLE
     if isinstance(kind, DecimalType) and kind.scale != (old.scale if isinstance(old, DecimalType) else 0):
@@ -44,12 +48,16 @@ def evolved_frames(
     present: StructType,
     revision: int,
     key: Sequence[str],
+    form: Form,
     spark: SparkSession,
 ) -> list[Frame]:
     """The rows with their new cells. Those that have them already get the marker that hides the old ones,
     which may not have been written. `key`: columns whose new texts are the row keys; empty: these stay. Rows
     with another row key are deleted under the old one by a second frame."""
-    old = {field.name: one.values for field, one in zip(present, frame.columns, strict=True)}
+    old = {
+        field.name: form.values(one.values, to_arrow_type(field.dataType))
+        for field, one in zip(present, frame.columns, strict=True)
+    }
     made = {one.name: _made(one, old, present, len(frame), spark) for one in changed}
     sequences = sequences_of(frame.times)
     known = sequences != NONE
@@ -57,9 +65,9 @@ def evolved_frames(
     acts = np.full(len(frame), frames.RENEW, np.uint8)
     acts[done], acts[~known] = frames.CLEAR, frames.SKIP
     renewed = acts == frames.RENEW
-    columns = [Column(qualifier(name), cells(values)) for name, values in made.items()]
-    columns.append(Column(OWN, cells(pa.array(sequences, pa.int64()))))
-    keys = _keys(frame, made, changed, key, renewed)
+    columns = [Column(qualifier(name), form.cells(values)) for name, values in made.items()]
+    columns.append(own_column(pa.array(sequences, pa.int64())))
+    keys = _keys(frame, made, changed, key, renewed, form)
     found = [Frame(keys, times_of(sequences, revision), acts, columns)]
     moved = pc.not_equal(keys, frame.keys).to_numpy(zero_copy_only=False)
     if moved.any():
@@ -75,7 +83,8 @@ def _made(
         return evolved_column(change, None, present, spark, count)
     before = old[change.before]
     if change.how == "convert":
-        return evolved_column(change, before.to_pylist(), present, spark, count)
+        known = before if is_binary(before.type) else before.cast(pa.string()).cast(pa.binary())
+        return evolved_column(change, known.to_pylist(), present, spark, count)
     return before
 
 
@@ -85,13 +94,17 @@ def _keys(
     changed: Sequence[Change],
     key: Sequence[str],
     renewed: np.ndarray[Any, Any],
+    form: Form,
 ) -> pa.Array:
     if not key:
         return frame.keys
-    kinds = {one.name: one.kind for one in changed}
-    parts = [made[name] if isinstance(kinds[name], BinaryType) else _texts(made[name]) for name in key]
-    return pc.if_else(pa.array(renewed), row_keys(parts), frame.keys)
+    kinds = {one.name: to_arrow_type(one.kind) for one in changed}
+    parts = [_typed(made[name], kinds[name]) for name in key]
+    return pc.if_else(pa.array(renewed), form.row_keys(parts), frame.keys)
 
 
-def _texts(values: pa.Array) -> pa.Array:
-    return values.cast(pa.string()) if is_binary(values.type) else values
+def _typed(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The texts of cells as values."""
+    if pa.types.is_timestamp(kind) and pa.types.is_string(values.type):
+        values = values.cast(pa.timestamp("us"))
+    return converted(values, kind)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql.types import StructType
 
 from penstock.sinks.base import FORMAT, Commit
 from penstock.sinks.hbase.cluster import Cluster, ClusterError
+from penstock.sinks.hbase.values import Form
 
 _FAMILY, _QUALIFIER = b"r", b"record"
 _REMOVED = b"-"
@@ -22,7 +23,8 @@ _REMOVED = b"-"
 
 @dataclass(frozen=True)
 class Record:
-    """`target`: a number that the table has, too. `revision`: how often its rows were rewritten. `empty`: it
+    """`target`: a number that the table has, too. `revision`: how often its rows were rewritten.
+    `form`: how its values are written. `empty`: it
     certainly has no rows. `lost`: the cluster has lost changes, so nothing is written until the target is
     made anew. `text`: what the cluster has of it. None: nothing."""
 
@@ -34,6 +36,7 @@ class Record:
     last: Commit | None = None
     generation: int = 0
     revision: int = 0
+    form: Form = field(default_factory=Form)
     empty: bool = True
     lost: bool = False
     text: bytes | None = None
@@ -125,6 +128,8 @@ def _text_of(record: Record) -> bytes:
         "last": None if record.last is None else list(record.last.place),
         "generation": record.generation,
         "revision": record.revision,
+        "native": record.form.native,
+        "ordered": record.form.ordered,
         "empty": record.empty,
         "lost": record.lost,
     }
@@ -143,6 +148,7 @@ def _record(text: bytes) -> Record:
         None if last is None else Commit(held["pipeline"], *last),
         held["generation"],
         held["revision"],
+        Form(held["native"], held["ordered"]),
         held["empty"],
         held["lost"],
         text,

@@ -81,6 +81,12 @@ class HBaseOptions(SinkOptions):
     """Name of a table in HBase. What comes before a colon is its namespace."""
     family: str = Field("d", pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}$")
     """The column family that has the cells."""
+    key: Literal["text", "ordered"] = "text"
+    """Row keys. `text`: the texts of the key's columns, joined by `|`. `ordered`: bytes that sort as the
+    values do."""
+    values: Literal["text", "native"] = "text"
+    """Cells. `text`: the values' texts. `native`: numbers and booleans as HBase's `Bytes.toBytes` writes
+    Java's; all else as text."""
     control: str = Field("penstock_targets", pattern=r"^([A-Za-z0-9_]+:)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,100}$")
     """Table with the sink's own records, one for each target."""
     versions: int = Field(1, ge=1)

@@ -17,7 +17,7 @@ from penstock.sinks.hbase import frames
 from penstock.sinks.hbase.frames import Column, Frame
 from penstock.sinks.hbase.names import qualifier
 from penstock.sinks.hbase.times import NONE, SEQUENCE_MAX, sequences_of, time_of, times_of
-from penstock.sinks.hbase.values import cells, row_keys
+from penstock.sinks.hbase.values import Form
 from penstock.sinks.names import source_columns
 from penstock.sinks.rows import Incomplete
 
@@ -26,7 +26,12 @@ OWN = qualifier(SEQUENCE)
 
 
 def frame_of(
-    table: TableId, batch: pa.RecordBatch, key: Sequence[str], revision: int, incomplete: Incomplete | None
+    table: TableId,
+    batch: pa.RecordBatch,
+    key: Sequence[str],
+    revision: int,
+    incomplete: Incomplete | None,
+    form: Form,
 ) -> Frame:
     """The rows, each of which replaces or deletes what is there, or changes it if it lacks columns."""
     sequences = _plain(batch.column(SEQUENCE), np.int64)
@@ -40,15 +45,20 @@ def frame_of(
     if DELETED in batch.schema.names:
         acts[_plain(pc.fill_null(batch.column(DELETED), False), bool)] = frames.DELETE
     columns = [
-        _column(name, batch.column(name), present, incomplete) for name in source_columns(batch.schema.names)
+        _column(name, form.cells(batch.column(name)), present, incomplete)
+        for name in source_columns(batch.schema.names)
     ]
-    columns.append(Column(OWN, cells(batch.column(SEQUENCE))))
-    keys = row_keys([batch.column(name) for name in key])
+    columns.append(own_column(batch.column(SEQUENCE)))
+    keys = form.row_keys([batch.column(name) for name in key])
     return Frame(keys, times_of(sequences, revision), acts, columns)
 
 
-def _column(name: str, values: pa.Array, present: pa.Array | None, incomplete: Incomplete | None) -> Column:
-    found = cells(values)
+def own_column(sequences: pa.Array) -> Column:
+    """The cell that every row has: a text, whatever the others are."""
+    return Column(OWN, sequences.cast(pa.string()).cast(pa.binary()))
+
+
+def _column(name: str, found: pa.Array, present: pa.Array | None, incomplete: Incomplete | None) -> Column:
     if present is None or incomplete is None:
         return Column(qualifier(name), found)
     place = incomplete.places[name]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_type
 
 from penstock.errors import TableError
 from penstock.model.schema import TableId
@@ -34,19 +35,16 @@ class HBaseScan:
             if lacking := [one for one in fields.names if one not in record.names]:
                 raise lacking_columns(table, lacking)
             for frame in self.cluster.scan(name, OWN, [qualifier(one) for one in fields.names]):
-                found = [_column(one.values, field) for one, field in zip(frame.columns, fields, strict=True)]
-                yield batch_of(found, fields)
+                columns = zip(frame.columns, fields, strict=True)
+                yield batch_of([self._column(one.values, record, field) for one, field in columns], fields)
         except Unfit as error:
             raise unfit_value(table, error.column) from None
         except ClusterError as error:
-            found_error = explained(error, f"The target of {table} cannot be read", table)
-            raise TableError(found_error.message, hint=found_error.hint, table=str(table)) from None
+            found = explained(error, f"The target of {table} cannot be read", table)
+            raise TableError(found.message, hint=found.hint, table=str(table)) from None
 
-
-def _column(values: pa.Array, field: pa.Field) -> pa.Array:
-    if pa.types.is_binary(field.type):
-        return values
-    try:
-        return values.cast(pa.string())
-    except pa.ArrowInvalid:
-        raise Unfit(field.name) from None
+    def _column(self, values: pa.Array, record: Record, field: pa.Field) -> pa.Array:
+        try:
+            return record.form.values(values, to_arrow_type(record.columns[field.name].dataType))
+        except (pa.ArrowInvalid, ValueError):
+            raise Unfit(field.name) from None

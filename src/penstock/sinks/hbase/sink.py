@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import DataType, LongType, StructField, StructType
 
 from penstock.errors import ConfigError, DriverReplaced, TableError, TransientError
 from penstock.model.change import SEQUENCE
@@ -55,6 +55,7 @@ from penstock.sinks.hbase.registration import HBaseOptions
 from penstock.sinks.hbase.rows import OWN, compared, deletions, frame_of, without_deleted
 from penstock.sinks.hbase.scan import HBaseScan
 from penstock.sinks.hbase.times import REVISION_MAX
+from penstock.sinks.hbase.values import Form
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.recorded import Recorded
 from penstock.sinks.refusals import (
@@ -87,13 +88,14 @@ class HBaseSink(Recorded):
         self._cluster = Cluster(options, spark)
         self._records = Records(self._cluster, options.control)
         self._family = options.family.encode()
+        self._form = Form(native=options.values == "native", ordered=options.key == "ordered")
 
     # Sink ---------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         try:
             with self._explained("The cluster cannot be used"):
-                self._records.find(self._pipeline)
+                self._records.find("check")  # reaches ZooKeeper, the catalog and a region
         except TransientError as error:
             hint = "Start it, or correct `sink.quorum`, `sink.site` or `sink.properties`."
             raise ConfigError(error.message, hint=hint) from None
@@ -116,6 +118,9 @@ class HBaseSink(Recorded):
                 return Foreign(place, reason, cure)
         if (found := self._unfit(description)) is not None:
             return Foreign(place, found, "Correct that in HBase's shell (`alter`).")
+        if record.form != self._form:
+            reason = "its rows were written with other options `sink.values` and `sink.key`"
+            return Foreign(place, reason, "Set these as they were, or delete the table.")
         return Ours(record.last, source_columns(tuple(record.names)), empty=record.empty)
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
@@ -132,7 +137,7 @@ class HBaseSink(Recorded):
             self._records.make()
             target = secrets.token_hex(8)
             record = Record(self._pipeline, str(table), target, target_type(arrow), schema.key,
-                            generation=self._generation)  # fmt: skip
+                            generation=self._generation, form=self._form)  # fmt: skip
             if self._records.put_first(place, record) is None:
                 raise TransientError(f"The record of {table} was changed by somebody else.",
                                      hint="It is tried again.")  # fmt: skip
@@ -159,22 +164,25 @@ class HBaseSink(Recorded):
             if record is None:
                 return False
             present = StructType([field for field in record.columns if field.name != SEQUENCE])
-            changed = changes(table, present, columns, stored=lambda kind: kind, widens=widens,
+            changed = changes(table, present, columns, stored=lambda kind: kind, widens=self._widens,
                               narrowing=narrowing)  # fmt: skip
             fields = [StructField(one.name, one.kind) for one in changed]
             after = StructType([*fields, StructField(SEQUENCE, LongType())])
-            key, same_key = _evolved_key(record, changed)
+            key, moves = _evolved_key(record, changed)
             revision = record.revision
             if not only_adds(present, changed) and not record.empty:
                 revision += 1
                 if revision > REVISION_MAX:
                     raise _worn_out(table)
+                by, form = key if moves else (), record.form
                 for frame in self._cluster.scan(name, OWN, [qualifier(one) for one in present.names]):
-                    by = key if same_key else ()  # another key comes with a new snapshot
-                    for made in evolved_frames(frame, changed, present, revision, by, self._spark):
+                    for made in evolved_frames(frame, changed, present, revision, by, form, self._spark):
                         self._send(table, name, made)
             self._commit(table, replace(record, columns=after, key=key, revision=revision), commit)
         return True
+
+    def _widens(self, old: DataType, kind: DataType) -> bool:
+        return widens(old, kind, self._form)
 
     def close(self) -> None:
         self._cluster.close()
@@ -208,7 +216,8 @@ class HBaseSink(Recorded):
                 record = self._put(table, replace(record, empty=False))
             newer = isinstance(rows.kind, Newer)
             for batch in batches_of(rows):
-                frame = frame_of(table, batch, key or record.key, record.revision, rows.incomplete)
+                by = key or record.key
+                frame = frame_of(table, batch, by, record.revision, rows.incomplete, record.form)
                 if appends:
                     self._send(table, name, without_deleted(frame))
                 else:
@@ -365,11 +374,13 @@ class HBaseSink(Recorded):
 
 
 def _evolved_key(record: Record, changed: Sequence[Change]) -> tuple[tuple[str, ...], bool]:
-    """The columns of the new key, and whether they are those of the old one."""
+    """The columns of the new key, and whether rows get other row keys. If other columns are the key, the
+    table is read again, which brings them."""
     renamed = {one.before: one.name for one in changed if one.before is not None}
     before = tuple(renamed[name] for name in record.key if name in renamed)
     key = tuple(one.name for one in changed if one.key) or before
-    return key, key == before and len(before) == len(record.key)
+    same = key == before and len(before) == len(record.key)
+    return key, same and any(one.how == "convert" for one in changed if one.name in key)
 
 
 def _worn_out(table: TableId) -> TableError:

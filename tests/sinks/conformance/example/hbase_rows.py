@@ -6,8 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import to_arrow_type
 from tests.sinks.conformance.example.typed_rows import frame_of
 
 from penstock.model.change import SEQUENCE
@@ -18,6 +17,7 @@ from penstock.sinks.hbase.records import Records
 from penstock.sinks.hbase.registration import HBaseOptions
 from penstock.sinks.hbase.rows import OWN
 from penstock.sinks.hbase.times import sequences_of
+from penstock.sinks.hbase.values import Form
 
 
 def written_rows(options: HBaseOptions, spark: SparkSession, table: TableId) -> DataFrame:
@@ -28,20 +28,18 @@ def written_rows(options: HBaseOptions, spark: SparkSession, table: TableId) -> 
     name = cluster.name(*options.full_name(table))
     for frame in cluster.scan(name, OWN, [qualifier(one) for one in record.names]):
         columns = zip(frame.columns, record.columns, strict=True)
-        rows += zip(*[_values(one.values, field) for one, field in columns], strict=True)
+        rows += zip(*[_values(one.values, field, record.form) for one, field in columns], strict=True)
         own = record.names.index(SEQUENCE)
         assert [int(row[own]) for row in rows[-len(frame) :]] == sequences_of(frame.times).tolist()
     cluster.close()
     return frame_of(spark, rows, record.columns)
 
 
-def _values(values: pa.Array, field: Any) -> list[Any]:
-    kind = to_arrow_schema(StructType([field])).field(0).type
-    if pa.types.is_binary(kind):
-        return list(values.to_pylist())
-    texts = values.cast(pa.string())
-    if pa.types.is_boolean(kind):
-        texts = texts.cast(pa.int8())
+def _values(values: pa.Array, field: Any, form: Form) -> list[Any]:
+    kind = to_arrow_type(field.dataType)
+    found = values.cast(pa.string()) if field.name == SEQUENCE else form.values(values, kind)
+    if pa.types.is_string(found.type) and pa.types.is_boolean(kind):
+        found = found.cast(pa.int8())
     if pa.types.is_timestamp(kind):
-        return list(texts.cast(pa.timestamp("us")).cast(kind).to_pylist())
-    return list(texts.cast(kind).to_pylist())
+        found = found.cast(pa.timestamp("us"))
+    return list(found.cast(kind).to_pylist())
