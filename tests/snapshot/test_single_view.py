@@ -59,7 +59,7 @@ def test_a_view_shows_the_table_as_it_stood_at_its_offset(name: str, plain: bool
             receiver.wait_until_level()
             whole = SingleView(LogPlace(receiver.log_path), frozenset({TableId("d", "counted")}), Offset(0))
             with meanwhile(*[partial(count, server, *one) for one in writers]):
-                deadline = time.monotonic() + 60
+                deadline = time.monotonic() + 240
                 for trial in itertools.count():
                     if trial >= TRIALS and found[-1][0] > CHANGES:
                         break
