@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import TransientError
 from penstock.model.chunk import Chunk, Watermarks
@@ -18,6 +16,9 @@ from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import Part
 from penstock.model.schema import TableSchema, TypeOptions
 from penstock.sources.windows import Window
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ALL_ROWS = Part()
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.model.buckets import Buckets, BucketSum, KeyExtent
 from penstock.model.schema import TableSchema, TypeOptions
 from penstock.sources.windows import Window
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class ReadView(Protocol):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.model.schema import TableSchema, TypeOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Computer(Protocol):
