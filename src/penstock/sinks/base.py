@@ -18,13 +18,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Protocol, runtime_checkable
 
-import pyarrow as pa
-
 from penstock.errors import ConfigError, InternalError
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from penstock._core import EncodedMessages
