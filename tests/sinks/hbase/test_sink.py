@@ -241,6 +241,19 @@ def test_an_empty_table_of_others_is_taken_if_that_is_wanted_and_keeps_its_setti
     assert family.getMaxVersions() == 4
 
 
+def test_a_table_that_appears_while_it_is_made_again_is_the_same_one(
+    case: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HBase goes on to make a table after its caller was killed."""
+    it = case().create()
+    again = it.again()
+    monkeypatch.setattr(again.sink, "open", lambda table: Missing())
+    again.create()
+    monkeypatch.undo()
+    assert it.append(1, (1, "a", "b", False, 10)) and again.rows() == [(1, "a", "b", 10)]
+    assert again.state().last_commit == it.commit(1)
+
+
 def test_a_table_of_others_with_rows_is_not_touched(case: Make) -> None:
     it = replace(case(use_empty_tables=True), table=new_table())
     stranger = it.other().create()

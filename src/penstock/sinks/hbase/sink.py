@@ -135,14 +135,15 @@ class HBaseSink(Recorded):
                 refuse_shared(table, place, None if before is None else before.source)
                 return
             self._records.make()
-            target = secrets.token_hex(8)
-            record = Record(self._pipeline, str(table), target, target_type(arrow), schema.key,
-                            generation=self._generation, form=self._form)  # fmt: skip
+            before = self._records.find(place)
+            record = Record(
+                self._pipeline, str(table), self._number(table, before), target_type(arrow), schema.key,
+                generation=self._generation, form=self._form,
+            )  # fmt: skip
             if self._records.put_first(place, record) is None:
                 raise TransientError(f"The record of {table} was changed by somebody else.",
                                      hint="It is tried again.")  # fmt: skip
-            marks = {PIPELINE: self._pipeline, SOURCE: str(table), TARGET: target, "penstock.format": FORMAT}
-            self._make(table, name, marks)
+            self._make(table, name, record.target)
             self._seen.pop(table, None)
 
     def truncate(
@@ -297,8 +298,18 @@ class HBaseSink(Recorded):
             return Foreign(place, "a table that Penstock did not create, with rows", cure)
         return Missing()
 
-    def _make(self, table: TableId, name: Any, marks: dict[str, str]) -> None:
-        if (description := self._cluster.description(name)) is not None:  # `use_empty_tables`
+    def _number(self, table: TableId, before: Record | None) -> str:
+        """The number of a new target. One whose making was interrupted keeps it: HBase may be about to make
+        the table."""
+        if before is None or (before.pipeline, before.source) != (self._pipeline, str(table)):
+            return secrets.token_hex(8)
+        return before.target if before.empty and before.last is None else secrets.token_hex(8)
+
+    def _make(self, table: TableId, name: Any, target: str) -> None:
+        marks = {PIPELINE: self._pipeline, SOURCE: str(table), TARGET: target, "penstock.format": FORMAT}
+        description = self._cluster.description(name)
+        takes = description is not None and description.getValue(PIPELINE) is None
+        if takes and isinstance(self._unmarked(table, description, ""), Missing):
             self._cluster.mark(description, {**marks, TAKEN: "true"})
             return
         options, entry = self._options, self._options.entry(table)
@@ -311,8 +322,10 @@ class HBaseSink(Recorded):
         except ClusterError as error:
             if "TableExistsException" not in error.kinds:
                 raise
-            raise TransientError(f"The target of {table} was created by somebody else meanwhile.",
-                                 hint="It is looked at again.", table=str(table)) from None  # fmt: skip
+            description = self._cluster.description(name)
+            if description is None or description.getValue(TARGET) != target:
+                raise TransientError(f"The target of {table} was created by somebody else meanwhile.",
+                                     hint="It is looked at again.", table=str(table)) from None  # fmt: skip
 
     def _send(self, table: TableId, name: Any, frame: Frame, rows: Rows | None = None) -> None:
         """Writes the rows in portions. `rows`: they may be older than those that are there."""
