@@ -16,9 +16,9 @@ from tests.sinks.conformance import with_servers
 
 from penstock.model.schema import TableId
 from penstock.sinks.hbase.cluster import Cluster
-from penstock.sinks.hbase.names import qualifier
 from penstock.sinks.hbase.registration import HBaseOptions
 from penstock.sinks.hbase.rows import OWN
+from penstock.sinks.hbase.values import Form
 from penstock.testing import oracle
 from penstock.testing.scenario import Scenario, refusal, wait_for
 
@@ -48,7 +48,7 @@ def assert_equal(spark: SparkSession, case: Scenario, *tables: str) -> None:
     cluster = Cluster(options, spark)
     for table in tables:
         columns = oracle.columns_of(case.server, f"{case.database}.{table}")
-        wanted = [qualifier(one.name) for one in columns]
+        wanted = [Form().qualifier(one.name) for one in columns]
         name = cluster.name(*options.full_name(TableId(case.database, table)))
         found = []
         for frame in cluster.scan(name, OWN, wanted):

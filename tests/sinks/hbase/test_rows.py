@@ -87,6 +87,15 @@ def test_cells_are_texts_and_bytes_stay() -> None:
     assert TEXT.cells(pa.array([b"\xff\x00"])).to_pylist() == [b"\xff\x00"]
 
 
+def test_cells_in_capital_letters_are_refused_if_two_columns_have_the_same() -> None:
+    form = Form(upper=True)
+    assert [form.qualifier(one) for one in ("id", "é", SEQUENCE)] == [b"ID", "É".encode(), b"_sequence"]
+    form.refuse_same(TABLE, ["a", "b"])
+    TEXT.refuse_same(TABLE, ["straße", "STRASSE"])
+    with pytest.raises(TableError, match="`straße` and `STRASSE`"):
+        form.refuse_same(TABLE, ["straße", "STRASSE"])
+
+
 def test_native_cells_are_numbers_as_java_writes_them_and_come_back() -> None:
     for kind, value, wanted in (
         (pa.bool_(), True, b"\xff"),

@@ -194,7 +194,7 @@ def test_native_cells_and_ordered_keys_keep_every_value_over_changed_definitions
     kinds = [pa.bool_(), pa.int16(), pa.int64(), pa.float32(), pa.float64(), pa.decimal128(30, 5)]
     kinds += [TEXT, pa.binary(), pa.date32(), pa.timestamp("us"), pa.timestamp("us", "UTC")]
     fields = [pa.field("id", pa.int32()), *[pa.field(f"c{n}", kind) for n, kind in enumerate(kinds)]]
-    made = case(values="native", key="ordered")
+    made = case(values="native", key="ordered", uppercase=True)
     it = replace(made, arrow=pa.schema(fields)).create()
     assert isinstance(replace(case(), table=it.table, pipeline=it.pipeline).sink.open(it.table), Foreign)
     day, now = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 1, 2, 3, 4)

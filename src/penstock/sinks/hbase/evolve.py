@@ -16,7 +16,6 @@ from penstock.sinks.documents import evolved_column, is_binary
 from penstock.sinks.evolve import Change
 from penstock.sinks.hbase import frames
 from penstock.sinks.hbase.frames import Column, Frame
-from penstock.sinks.hbase.names import qualifier
 from penstock.sinks.hbase.rows import own_column
 from penstock.sinks.hbase.times import NONE, revisions_of, sequences_of, times_of
 from penstock.sinks.hbase.values import Form, is_native
@@ -65,7 +64,7 @@ def evolved_frames(
     acts = np.full(len(frame), frames.RENEW, np.uint8)
     acts[done], acts[~known] = frames.CLEAR, frames.SKIP
     renewed = acts == frames.RENEW
-    columns = [Column(qualifier(name), form.cells(values)) for name, values in made.items()]
+    columns = [Column(form.qualifier(name), form.cells(values)) for name, values in made.items()]
     columns.append(own_column(pa.array(sequences, pa.int64())))
     keys = _keys(frame, made, changed, key, renewed, form)
     found = [Frame(keys, times_of(sequences, revision), acts, columns)]

@@ -1,4 +1,4 @@
-"""Names of tables, namespaces and cells in HBase. Pure.
+"""Names of tables and namespaces in HBase. Pure.
 
 HBase allows letters, digits and underscores in namespaces, also hyphens and points in tables. Any other name
 gets underscores in place of what is not allowed, and ends in a digest of the whole name.
@@ -21,11 +21,6 @@ def namespace_name(name: str) -> str:
 
 def table_name(name: str) -> str:
     return name if _TABLE.fullmatch(name) else f"{_cleaned(name)}-{_digest(name)}"
-
-
-def qualifier(column: str) -> bytes:
-    """What a column's cells are called."""
-    return column.encode("utf-8", "surrogatepass")
 
 
 def _cleaned(name: str) -> str:

@@ -130,6 +130,7 @@ def _text_of(record: Record) -> bytes:
         "revision": record.revision,
         "native": record.form.native,
         "ordered": record.form.ordered,
+        "upper": record.form.upper,
         "empty": record.empty,
         "lost": record.lost,
     }
@@ -148,7 +149,7 @@ def _record(text: bytes) -> Record:
         None if last is None else Commit(held["pipeline"], *last),
         held["generation"],
         held["revision"],
-        Form(held["native"], held["ordered"]),
+        Form(held["native"], held["ordered"], held["upper"]),
         held["empty"],
         held["lost"],
         text,

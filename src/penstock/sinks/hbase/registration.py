@@ -81,6 +81,8 @@ class HBaseOptions(SinkOptions):
     """Name of a table in HBase. What comes before a colon is its namespace."""
     family: str = Field("d", pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}$")
     """The column family that has the cells."""
+    uppercase: bool = False
+    """Cells are called as columns in capital letters."""
     key: Literal["text", "ordered"] = "text"
     """Row keys. `text`: the texts of the key's columns, joined by `|`. `ordered`: bytes that sort as the
     values do."""

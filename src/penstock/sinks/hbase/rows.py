@@ -15,13 +15,12 @@ from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.hbase import frames
 from penstock.sinks.hbase.frames import Column, Frame
-from penstock.sinks.hbase.names import qualifier
 from penstock.sinks.hbase.times import NONE, SEQUENCE_MAX, sequences_of, time_of, times_of
 from penstock.sinks.hbase.values import Form
 from penstock.sinks.names import source_columns
 from penstock.sinks.rows import Incomplete
 
-OWN = qualifier(SEQUENCE)
+OWN = SEQUENCE.encode()
 """The cell that every row has."""
 
 
@@ -45,7 +44,7 @@ def frame_of(
     if DELETED in batch.schema.names:
         acts[_plain(pc.fill_null(batch.column(DELETED), False), bool)] = frames.DELETE
     columns = [
-        _column(name, form.cells(batch.column(name)), present, incomplete)
+        _column(name, batch.column(name), present, incomplete, form)
         for name in source_columns(batch.schema.names)
     ]
     columns.append(own_column(batch.column(SEQUENCE)))
@@ -58,15 +57,18 @@ def own_column(sequences: pa.Array) -> Column:
     return Column(OWN, sequences.cast(pa.string()).cast(pa.binary()))
 
 
-def _column(name: str, found: pa.Array, present: pa.Array | None, incomplete: Incomplete | None) -> Column:
+def _column(
+    name: str, values: pa.Array, present: pa.Array | None, incomplete: Incomplete | None, form: Form
+) -> Column:
+    called, found = form.qualifier(name), form.cells(values)
     if present is None or incomplete is None:
-        return Column(qualifier(name), found)
+        return Column(called, found)
     place = incomplete.places[name]
     has = pc.fill_null(pc.equal(pc.utf8_slice_codeunits(present, place, place + 1), "1"), True)
     known = _plain(found.is_valid(), bool)
     states = np.where(known, frames.VALUE, frames.NULL).astype(np.uint8)
     states[~_plain(has, bool)] = frames.ABSENT
-    return Column(qualifier(name), found, states)
+    return Column(called, found, states)
 
 
 def without_deleted(frame: Frame) -> Frame:

@@ -13,7 +13,6 @@ from penstock.errors import TableError
 from penstock.model.schema import TableId
 from penstock.sinks.hbase.cluster import Cluster, ClusterError
 from penstock.sinks.hbase.faults import explained
-from penstock.sinks.hbase.names import qualifier
 from penstock.sinks.hbase.records import Record
 from penstock.sinks.hbase.rows import OWN
 from penstock.sinks.refusals import lacking_columns, unfit_value
@@ -34,7 +33,7 @@ class HBaseScan:
             name, record = self.target(table)
             if lacking := [one for one in fields.names if one not in record.names]:
                 raise lacking_columns(table, lacking)
-            for frame in self.cluster.scan(name, OWN, [qualifier(one) for one in fields.names]):
+            for frame in self.cluster.scan(name, OWN, [record.form.qualifier(one) for one in fields.names]):
                 columns = zip(frame.columns, fields, strict=True)
                 yield batch_of([self._column(one.values, record, field) for one, field in columns], fields)
         except Unfit as error:

@@ -49,7 +49,6 @@ from penstock.sinks.hbase.cluster import Cluster, ClusterError
 from penstock.sinks.hbase.evolve import evolved_frames, only_adds, widens
 from penstock.sinks.hbase.faults import explained, means_gone
 from penstock.sinks.hbase.frames import Frame
-from penstock.sinks.hbase.names import qualifier
 from penstock.sinks.hbase.records import Record, Records
 from penstock.sinks.hbase.registration import HBaseOptions
 from penstock.sinks.hbase.rows import OWN, compared, deletions, frame_of, without_deleted
@@ -88,7 +87,7 @@ class HBaseSink(Recorded):
         self._cluster = Cluster(options, spark)
         self._records = Records(self._cluster, options.control)
         self._family = options.family.encode()
-        self._form = Form(native=options.values == "native", ordered=options.key == "ordered")
+        self._form = Form(options.values == "native", options.key == "ordered", options.uppercase)
 
     # Sink ---------------------------------------------------------------------------------------------------
 
@@ -119,13 +118,14 @@ class HBaseSink(Recorded):
         if (found := self._unfit(description)) is not None:
             return Foreign(place, found, "Correct that in HBase's shell (`alter`).")
         if record.form != self._form:
-            reason = "its rows were written with other options `sink.values` and `sink.key`"
+            reason = "its rows were written with other options (`sink.values`, `sink.key`, `sink.uppercase`)"
             return Foreign(place, reason, "Set these as they were, or delete the table.")
         return Ours(record.last, source_columns(tuple(record.names)), empty=record.empty)
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         table = schema.table
         refuse_own_names(schema)
+        self._form.refuse_same(table, [column.name for column in schema.columns])
         found = self.open(table)
         refuse_foreign(table, found)
         place, name = self._place(table), self._name(table)
@@ -167,6 +167,7 @@ class HBaseSink(Recorded):
             present = StructType([field for field in record.columns if field.name != SEQUENCE])
             changed = changes(table, present, columns, stored=lambda kind: kind, widens=self._widens,
                               narrowing=narrowing)  # fmt: skip
+            record.form.refuse_same(table, [one.name for one in changed])
             fields = [StructField(one.name, one.kind) for one in changed]
             after = StructType([*fields, StructField(SEQUENCE, LongType())])
             key, moves = _evolved_key(record, changed)
@@ -176,7 +177,7 @@ class HBaseSink(Recorded):
                 if revision > REVISION_MAX:
                     raise _worn_out(table)
                 by, form = key if moves else (), record.form
-                for frame in self._cluster.scan(name, OWN, [qualifier(one) for one in present.names]):
+                for frame in self._cluster.scan(name, OWN, [form.qualifier(one) for one in present.names]):
                     for made in evolved_frames(frame, changed, present, revision, by, form, self._spark):
                         self._send(table, name, made)
             self._commit(table, replace(record, columns=after, key=key, revision=revision), commit)

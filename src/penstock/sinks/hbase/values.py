@@ -14,6 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.errors import TableError
+from penstock.model.change import SEQUENCE
+from penstock.model.schema import TableId
 from penstock.sinks.documents import is_binary
 from penstock.sinks.hbase.ordered_keys import ordered_keys
 from penstock.sinks.sql.arrow_text import decimals
@@ -30,10 +33,27 @@ EMPTY_KEY = "%."
 @dataclass(frozen=True)
 class Form:
     """How values are written. `native`: numbers and booleans as `Bytes.toBytes` of HBase's client does.
-    `ordered`: row keys sort as their values do."""
+    `ordered`: row keys sort as their values do. `upper`: cells are called as columns in capital letters."""
 
     native: bool = False
     ordered: bool = False
+    upper: bool = False
+
+    def qualifier(self, column: str) -> bytes:
+        """What a column's cells are called."""
+        called = column.upper() if self.upper and column != SEQUENCE else column
+        return called.encode("utf-8", "surrogatepass")
+
+    def refuse_same(self, table: TableId, columns: Sequence[str]) -> None:
+        """Raises `TableError` if cells of two columns would be called the same."""
+        known: dict[bytes, str] = {}
+        for one in columns:
+            if (other := known.setdefault(self.qualifier(one), one)) != one:
+                raise TableError(
+                    f"{table} has the columns `{other}` and `{one}`, which are the same in capital letters.",
+                    hint="Leave out `sink.uppercase`, rename one of them, or leave out the table.",
+                    table=str(table),
+                )
 
     def cells(self, column: pa.Array) -> pa.Array:
         """The values of a column as bytes."""

@@ -12,7 +12,6 @@ from tests.sinks.conformance.example.typed_rows import frame_of
 from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
 from penstock.sinks.hbase.cluster import Cluster
-from penstock.sinks.hbase.names import qualifier
 from penstock.sinks.hbase.records import Records
 from penstock.sinks.hbase.registration import HBaseOptions
 from penstock.sinks.hbase.rows import OWN
@@ -26,7 +25,7 @@ def written_rows(options: HBaseOptions, spark: SparkSession, table: TableId) -> 
     assert record is not None
     rows: list[tuple[Any, ...]] = []
     name = cluster.name(*options.full_name(table))
-    for frame in cluster.scan(name, OWN, [qualifier(one) for one in record.names]):
+    for frame in cluster.scan(name, OWN, [record.form.qualifier(one) for one in record.names]):
         columns = zip(frame.columns, record.columns, strict=True)
         rows += zip(*[_values(one.values, field, record.form) for one, field in columns], strict=True)
         own = record.names.index(SEQUENCE)
