@@ -9,8 +9,9 @@ and a NULL are markers, which hide what is older. HBase removes markers at a maj
 may be older than those that are there are compared with them first, and a driver that was replaced is refused
 before each portion of rows.
 
-**What readers see.** Rows of an epoch appear one by one, each as a whole. `TRUNCATE` disables the table for a
-moment; a changed definition rewrites rows one by one.
+**What readers see.** Rows of an epoch appear one by one. The marker of a row's NULLs comes just after its
+cells, mostly in one step of the server. `TRUNCATE` disables the table for a moment; a changed definition
+rewrites rows one by one.
 """
 
 from __future__ import annotations
