@@ -63,6 +63,53 @@ def test_a_target_that_is_not_as_it_was_left_is_refused_until_it_is_mended_or_re
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sink", ["iceberg", "delta"])
+def test_a_target_that_somebody_rolls_back_while_the_pipeline_runs_is_parked(
+    scenario: Make, sink: str
+) -> None:
+    case = scenario(sink)
+    a = f"{case.database}.a"
+    case.server.execute("CREATE TABLE a (id INT PRIMARY KEY, v INT)", "INSERT INTO a VALUES (1, 1), (2, 2)")
+
+    def go_to(place: str, *, back: bool) -> str:
+        """Makes another version the newest one. Returns what was the newest one."""
+        if sink == "delta":
+            name = f"delta.`{case.sink_path}/{case.namespace}/a`"
+            newest = case.spark.sql(f"DESCRIBE HISTORY {name} LIMIT 1").collect()[0]["version"]
+            case.spark.sql(f"RESTORE TABLE {name} TO VERSION AS OF {newest - 1 if back else place}")
+            return str(newest)
+        name = f"lake.{case.namespace}.a"
+        case.spark.catalog.refreshTable(name)
+        found = case.spark.sql(f"SELECT snapshot_id FROM {name}.snapshots ORDER BY committed_at DESC")
+        newest, before = [row[0] for row in found.collect()][:2]
+        wanted = before if back else place
+        case.spark.sql(f"CALL lake.system.set_current_snapshot('{case.namespace}.a', {wanted})")
+        return str(newest)
+
+    def parked() -> str:
+        [table] = case.status()["tables"]
+        return str(table["parked"]["reason"]) if table["status"] == "parked" else ""
+
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        case.server.execute("UPDATE a SET v = 5 WHERE id = 1")
+        case.drain(pipeline)
+        newest = go_to("", back=True)
+        case.server.execute("UPDATE a SET v = 6 WHERE id = 2")
+        wait_for(parked, "the table to be parked")
+        assert "rolled back" in parked()
+        refused = case.command("unpark", a)
+        assert refused.returncode and "rolled back" in refused.stderr, refused
+        go_to(newest, back=False)
+        assert case.command("unpark", a).returncode == 0
+        case.server.execute("INSERT INTO a VALUES (3, 3)")
+        wait_for(lambda: not parked(), "the table to be followed again")
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    case.assert_equal("a")
+
+
+@pytest.mark.slow
 def test_a_table_of_somebody_else_at_the_target_is_left_alone(scenario: Make) -> None:
     case = scenario()
     case.server.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -121,6 +123,18 @@ def test_transactions_that_may_be_forgotten_are_asked_for(place: Make) -> None:
     before = spark_jobs(it.spark)
     assert it.sink.last_commit(it.table, "") == it.commit(3)
     assert spark_jobs(it.spark) > before, "by Delta, which knows what is too old"
+
+
+def test_a_thread_without_a_session_may_ask_for_them(place: Make) -> None:
+    """As that of a pipeline's loop, when a table is unparked after a RESTORE."""
+    it = grown(place("delta").create())
+    newest = snapshot(it).version()
+    for version in (newest - 1, newest):
+        it.spark.sql(f"RESTORE TABLE {it.sink.name(it.table)} TO VERSION AS OF {version}")
+    delta(it)._forget_paths()
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(replace(it).sink.open, it.table).result()
+    assert found.last_commit == it.commit(3)
 
 
 @pytest.mark.parametrize("most", ["1", pytest.param("500", marks=pytest.mark.slow)])

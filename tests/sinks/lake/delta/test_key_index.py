@@ -188,6 +188,10 @@ def test_a_restore_counts_if_it_undoes_commits_of_the_pipeline(place: Make) -> N
     sql(it, f"RESTORE TABLE {{}} TO VERSION AS OF {restored - 1}")
     found = replace(it).sink.open(it.table)
     assert isinstance(found, Ours) and found.last_commit == it.commit(2), "also to the next process"
+    sql(it, f"RESTORE TABLE {{}} TO VERSION AS OF {restored}")
+    assert replace(it).sink.open(it.table).last_commit == it.commit(3), "it was brought back"
+    sql(it, f"RESTORE TABLE {{}} TO VERSION AS OF {restored + 3}")
+    assert replace(it).sink.open(it.table).last_commit == it.commit(2)
     small(it, 4, *[(n, "c", False, 4) for n in range(0, 20, 4)])
     assert it.sink.open(it.table).last_commit == it.commit(4)
 

@@ -10,6 +10,7 @@ these count. What the pipeline commits afterwards comes after the RESTORE, so th
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -38,11 +39,9 @@ class Restores:
         made none since. -1: a version that is not known. None: nothing is undone."""
         newest = int(snapshot.version())
         known = self._whole.get(_id(snapshot), -1)
-        for version in range(newest, max(known, newest - ENTRIES_MAX), -1):
-            entry = self._entry(snapshot, version)
-            if entry is None or self._is_ours(entry):
+        for version, entry, to in self._standing(snapshot, newest):
+            if version <= known or self._is_ours(entry):
                 break
-            to = _restored(entry)
             if to is not None and self._undoes_ours(snapshot, range(version - 1, to, -1)):
                 return to
         self._whole[_id(snapshot)] = newest
@@ -50,15 +49,24 @@ class Restores:
 
     def newest_up_to(self, snapshot: Any, to: int, application: str) -> int | None:
         """The newest transaction version of an application in a version of the table and those before."""
-        for version in range(to, max(-1, to - ENTRIES_MAX), -1):
-            entry = self._entry(snapshot, version)
-            if entry is None:
-                return None
+        for _, entry, _ in self._standing(snapshot, to):
             for line in entry.splitlines() if self._is_ours(entry) else ():
                 found = json.loads(line).get("txn")
                 if found is not None and found["appId"] == application:
                     return int(found["version"])
         return None
+
+    def _standing(self, snapshot: Any, newest: int) -> Iterator[tuple[int, str, int | None]]:
+        """The entries that made a version of the table what it is, the newest first, as far as they can be
+        read: those that a RESTORE has undone are left out. Each with the version that it has restored."""
+        version = newest
+        for _ in range(ENTRIES_MAX):
+            entry = self._entry(snapshot, version) if version >= 0 else None
+            if entry is None:
+                return
+            to = _restored(entry)
+            yield version, entry, to
+            version = version - 1 if to is None or to < 0 else to
 
     def _undoes_ours(self, snapshot: Any, versions: range) -> bool:
         for version in versions[:ENTRIES_MAX]:
