@@ -13,8 +13,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from penstock.sinks.lake.sessions import activate
-
 FILES_MAX = 500
 """Tables with more data files have no list of them in their checksums, because each commit rewrites it."""
 
@@ -23,7 +21,6 @@ _RETENTION = "delta.setTransactionRetentionDuration"
 
 class Checksums:
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
         self._jvm: Any = spark._jvm
 
     def transaction(self, snapshot: Any, application: str) -> int | None:
@@ -34,7 +31,6 @@ class Checksums:
                 return max(
                     (int(one["version"]) for one in known if one["appId"] == application), default=None
                 )
-        activate(self._spark)  # Delta runs a job, in whatever thread this is
         version = snapshot.transactions().get(application)
         return int(version.get()) if version.isDefined() else None
 
@@ -43,7 +39,6 @@ class Checksums:
         known = self._entries(snapshot, "allFiles")
         if known is not None:
             return known
-        activate(self._spark)
         rows = self._json(snapshot.allFiles().toJSON().collectAsList())
         return [json.loads(row) for row in rows]
 
@@ -51,8 +46,6 @@ class Checksums:
         """Whether the table has no data files."""
         checksum = snapshot.checksumOpt()
         counted = checksum.get() if checksum.isDefined() else None
-        if counted is None:
-            activate(self._spark)
         return bool((snapshot.numOfFiles() if counted is None else counted.numFiles()) == 0)
 
     def _entries(self, snapshot: Any, name: str) -> list[dict[str, Any]] | None:

@@ -58,7 +58,7 @@ from penstock.sinks.lake.delta.shaping import layout_clause, refused, renamed
 from penstock.sinks.lake.delta.small_commit import SmallCommits
 from penstock.sinks.lake.index.tables import Indexes, index_directory
 from penstock.sinks.lake.merge import live_rows
-from penstock.sinks.lake.sessions import Sessions, java_map
+from penstock.sinks.lake.sessions import Sessions, activate, java_map
 from penstock.sinks.names import OWN_COLUMNS, directory_name, namespace_levels
 from penstock.sinks.refusals import is_recorded
 from penstock.sinks.rows import Rows
@@ -133,6 +133,7 @@ class DeltaFormat:
 
     def load(self, table: TableId) -> Any:
         jvm = self._jvm
+        activate(self._spark)  # asked about a snapshot, Delta may run a job, in whatever thread this is
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self.place(table))
         return log.update(False, jvm.scala.Option.empty(), jvm.scala.Option.empty())
 
