@@ -224,6 +224,21 @@ def test_truncate_ends_all_versions(place: Make) -> None:
 
 
 @pytest.mark.parametrize("directly", [True, False])
+def test_columns_may_have_any_name(place: Make, directly: bool) -> None:
+    names = ["_at", "_begins", "_read", "_newest", "_until", "_next", "_number", "_k0", "e_k0"]
+    wide = pa.schema([*ARROW, *[(name, pa.string()) for name in names]])
+    it = Kept(place("iceberg", arrow=wide), directly=directly).create()
+    first, second = (tuple(f"{name}{n}" for name in names) for n in (1, 2))
+    it.changes.append((1, "a", "x", *first, "insert", 1, BEGIN))
+    it.write()
+    it.changes.append((1, "a", "x", *first, "update_preimage", 2, BEGIN))
+    it.changes.append((1, "a", "x", *second, "update_postimage", 2, BEGIN))
+    it.write()
+    found = it.sink.read_whole(it.it.table).orderBy("_sequence").select(*names).collect()
+    assert [tuple(row) for row in found] == [first, second]
+
+
+@pytest.mark.parametrize("directly", [True, False])
 def test_a_version_never_begins_before_the_one_that_it_follows(place: Make, directly: bool) -> None:
     """A clock may be set back, and rows that are read begin later than changes that were still in the log."""
     it = kept(place, directly=directly)

@@ -215,7 +215,7 @@ def versions(changes: DataFrame, target: DataFrame, key: tuple[str, ...]) -> Dat
     """What changes in the layout `changelog` do to a target. `_penstock_action`: `begin` adds a version;
     `end` ends the current version of the key; `same` gives it another `_sequence`."""
     columns = source_columns(tuple(changes.columns))
-    keys = [f"_k{number}" for number in range(len(key))]
+    keys = [f"_penstock_k{number}" for number in range(len(key))]
     kinds = {field.name.lower(): field.dataType for field in target.schema}
     values = [f.col(quoted(name)).cast(kinds[name.lower()]).alias(name) for name in columns]
     is_kind = f.col(CHANGE_TYPE)
@@ -223,36 +223,47 @@ def versions(changes: DataFrame, target: DataFrame, key: tuple[str, ...]) -> Dat
         *values,
         SEQUENCE,
         f.coalesce(COMMIT_TIMESTAMP, f.current_timestamp()).alias(_AT),
-        is_kind.isin(*_BEGINS).alias("_begins"),
-        (is_kind == "read").alias("_read"),
+        is_kind.isin(*_BEGINS).alias("_penstock_begins"),
+        (is_kind == "read").alias("_penstock_read"),
     ).select("*", *_named(key, keys))
     whole = f.struct(*[f.col(quoted(name)) for name in columns])
     known = target.select("*", *_named(key, keys)).alias("t")
     touched = events.select(*[f.col(name).alias("e" + name) for name in keys]).distinct()
     known = known.join(touched, [f.col(name).eqNullSafe(f.col("e" + name)) for name in keys], "left_semi")
     present = known.groupBy(*keys).agg(
-        f.max(SEQUENCE).alias("_newest"),
-        f.max(f.when(f.col(IS_CURRENT), whole)).alias("_present"),
-        f.max(f.greatest(VALID_FROM, VALID_TO)).alias("_until"),
+        f.max(SEQUENCE).alias("_penstock_newest"),
+        f.max(f.when(f.col(IS_CURRENT), whole)).alias("_penstock_present"),
+        f.max(f.greatest(VALID_FROM, VALID_TO)).alias("_penstock_until"),
     )
     present = present.select(
-        "_newest", "_present", "_until", *[f.col(name).alias("e" + name) for name in keys]
+        "_penstock_newest",
+        "_penstock_present",
+        "_penstock_until",
+        *[f.col(name).alias("e" + name) for name in keys],
     )
     fresh = events.join(present, [f.col(name).eqNullSafe(f.col("e" + name)) for name in keys], "left").where(
-        f.col("_newest").isNull() | (f.col(SEQUENCE) > f.col("_newest"))
+        f.col("_penstock_newest").isNull() | (f.col(SEQUENCE) > f.col("_penstock_newest"))
     )
-    is_same = f.col("_read") & f.col("_present").isNotNull() & f.col("_present").eqNullSafe(whole)
-    order = Window.partitionBy(*keys).orderBy(SEQUENCE, f.col("_begins").cast("int"))
+    is_same = (
+        f.col("_penstock_read")
+        & f.col("_penstock_present").isNotNull()
+        & f.col("_penstock_present").eqNullSafe(whole)
+    )
+    order = Window.partitionBy(*keys).orderBy(SEQUENCE, f.col("_penstock_begins").cast("int"))
     before = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    never_back = f.greatest(f.max(_AT).over(before), "_until")
+    never_back = f.greatest(f.max(_AT).over(before), "_penstock_until")
     rest = (
         fresh.where(~is_same)
         .withColumn(_AT, never_back)
-        .select("*", f.lead(_AT).over(order).alias("_next"), f.row_number().over(order).alias("_number"))
+        .select(
+            "*",
+            f.lead(_AT).over(order).alias("_penstock_next"),
+            f.row_number().over(order).alias("_penstock_number"),
+        )
     )
     nothing = f.lit(None).cast("timestamp")
-    begins = _actions(rest.where("_begins"), columns, "begin", f.col(_AT), f.col("_next"))
-    ends = rest.where("_number = 1 AND _present IS NOT NULL")
+    begins = _actions(rest.where("_penstock_begins"), columns, "begin", f.col(_AT), f.col("_penstock_next"))
+    ends = rest.where("_penstock_number = 1 AND _penstock_present IS NOT NULL")
     return begins.unionByName(_actions(ends, columns, "end", nothing, f.col(_AT))).unionByName(
         _actions(fresh.where(is_same), columns, "same", nothing, nothing)
     )

@@ -97,14 +97,20 @@ def present_rows(frame: DataFrame, key: tuple[str, ...]) -> DataFrame:
 
 def _newest(frame: DataFrame, key: tuple[str, ...]) -> DataFrame:
     """Of each key the newest row, unless it was removed after it."""
-    emptied = frame.where(_is("truncate")).agg(f.coalesce(f.max(SEQUENCE), f.lit(-1)).alias("_emptied"))
+    emptied = frame.where(_is("truncate")).agg(
+        f.coalesce(f.max(SEQUENCE), f.lit(-1)).alias("_penstock_emptied")
+    )
     # The row after an update has the sequence of the row before it.
     order = Window.partitionBy(*[quoted(name) for name in key]).orderBy(
         f.col(SEQUENCE).desc(), _is("update_preimage").cast("int")
     )
-    ranked = frame.where(~_is("truncate")).withColumn("_place", f.row_number().over(order))
-    newest = ranked.where((f.col("_place") == 1) & ~f.col(CHANGE_TYPE).isin(*_REMOVES))
-    return newest.crossJoin(f.broadcast(emptied)).where(f"{SEQUENCE} > _emptied").drop("_place", "_emptied")
+    ranked = frame.where(~_is("truncate")).withColumn("_penstock_place", f.row_number().over(order))
+    newest = ranked.where((f.col("_penstock_place") == 1) & ~f.col(CHANGE_TYPE).isin(*_REMOVES))
+    return (
+        newest.crossJoin(f.broadcast(emptied))
+        .where(f"{SEQUENCE} > _penstock_emptied")
+        .drop("_penstock_place", "_penstock_emptied")
+    )
 
 
 def _is(kind: str) -> Column:

@@ -28,7 +28,7 @@ READ = "read"
 TIME = pa.timestamp("us", "UTC")
 BYTES_MAX = 64 * 1024**2
 """So many changes are sorted in memory. More are left to Spark."""
-_AT, _BEGINS = "_at", "_begins"
+_AT, _BEGINS = "_penstock_at", "_penstock_begins"
 
 
 @dataclass(frozen=True)
