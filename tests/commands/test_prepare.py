@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,17 @@ import pytest
 from penstock.artifacts import environment
 from penstock.commands.prepare import prepare, sink_options
 from penstock.errors import ConfigError
+from penstock.sinks import registry
+
+PREPARES = """
+import sys
+from pathlib import Path
+from penstock.commands.prepare import sink_options
+from penstock.spark import classes
+classes.archive = lambda paths: Path(sys.argv[2])
+classes.prepare(sink_options(sys.argv[1]))
+"""
+"""Leaves the archives of this machine as they are."""
 
 
 def test_a_name_is_a_sink_and_a_path_is_a_pipeline_file(tmp_path: Path) -> None:
@@ -40,3 +53,13 @@ def test_the_packages_for_workers_are_packed_on_request(
     assert json.loads(capsys.readouterr().out) == {"cluster": str(packed)}
     prepare([], cluster=False, as_json=True)
     assert json.loads(capsys.readouterr().out) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sink", registry.names())
+def test_each_sink_can_be_prepared_where_its_server_is_not(sink: str, tmp_path: Path) -> None:
+    made = tmp_path / "classes.jsa"
+    command = [sys.executable, "-c", PREPARES, sink, str(made)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert made.stat().st_size > 10**8

@@ -131,6 +131,8 @@ class SinkKind(Generic[Options]):
     example: Callable[[Path], Options]
     """Options that work, for `penstock prepare` and tests. If the sink writes files, they are in the given
     directory."""
+    example_needs_server: bool = False
+    """`example` is the address of a server, so `penstock prepare` writes nothing."""
     keeps_tables: bool
     """True: it opens a `TableSink`, and every table needs a key. False: it opens a `ChangeSink`, or a
     `LogSink` if `takes_messages`."""

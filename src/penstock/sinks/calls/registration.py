@@ -100,6 +100,7 @@ HTTP = SinkKind(
     options=HttpOptions,
     open=_open_http,
     example=lambda folder: HttpOptions(type="http", url="http://127.0.0.1:1/"),
+    example_needs_server=True,
     keeps_tables=False,
     durable=False,
 )

@@ -76,6 +76,7 @@ CLICKHOUSE = SinkKind(
     options=ClickHouseOptions,
     open=_open,
     example=lambda folder: ClickHouseOptions(type="clickhouse", url="http://127.0.0.1:8123"),
+    example_needs_server=True,
     keeps_tables=True,
     probes_without_spark=True,
     probe=_probe,

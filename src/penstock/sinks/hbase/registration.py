@@ -189,6 +189,7 @@ HBASE = SinkKind(
     options=HBaseOptions,
     open=_open,
     example=lambda folder: HBaseOptions(type="hbase", quorum="127.0.0.1:2181"),
+    example_needs_server=True,
     keeps_tables=True,
     jars=_JARS,
     own_jars=lambda options: (FRAMES_JAR,),

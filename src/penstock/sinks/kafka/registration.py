@@ -275,6 +275,7 @@ KAFKA = SinkKind(
     options=KafkaOptions,
     open=_open,
     example=lambda folder: KafkaOptions(type="kafka", bootstrap="127.0.0.1:9092"),
+    example_needs_server=True,
     keeps_tables=False,
     takes_messages=True,
     probes_without_spark=True,

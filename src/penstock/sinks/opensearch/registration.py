@@ -117,6 +117,7 @@ OPENSEARCH = SinkKind(
     options=OpenSearchOptions,
     open=_open,
     example=lambda folder: OpenSearchOptions(type="opensearch", url="http://127.0.0.1:9200"),
+    example_needs_server=True,
     keeps_tables=True,
     probes_without_spark=True,
     probe=_probe,

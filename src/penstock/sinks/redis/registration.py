@@ -140,6 +140,7 @@ REDIS = SinkKind(
     options=RedisOptions,
     open=_open,
     example=_example,
+    example_needs_server=True,
     keeps_tables=True,
     probes_without_spark=True,
     probe=_probe,

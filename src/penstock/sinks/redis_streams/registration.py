@@ -115,6 +115,7 @@ REDIS_STREAMS = SinkKind(
     options=RedisStreamsOptions,
     open=_open,
     example=lambda folder: RedisStreamsOptions(type="redis-streams", url="redis://127.0.0.1:6379/0"),
+    example_needs_server=True,
     keeps_tables=False,
     takes_messages=True,
     probes_without_spark=True,
