@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import sys
 import time
 import uuid
@@ -60,6 +61,7 @@ class Sized:
     def __init__(self, options: IcebergOptions, folder: Path, rows: int) -> None:
         self.rows = rows
         self.folder = folder
+        self.options = options
         self.spark = build_session(SparkConfig(master="local[2]"), options, folder / "state")
         self.pipeline = str(uuid.uuid4())
         self.sink: Any = open_sink(options, self.spark, self.pipeline)
@@ -80,8 +82,12 @@ class Sized:
             self.sink.append(TABLE, self.made(batches), self.commit())
 
     def build(self) -> dict[str, Any]:
-        """Until the first epoch that needs no Spark job. While the index is built, this process does nothing
+        """Until the first epoch that needs no Spark job, in a sink that has lost its index: one that wrote
+        the table itself has noted the keys of each file. While the index is built, this process does nothing
         else."""
+        self.sink.close()
+        shutil.rmtree(self.folder / "state" / "index")
+        self.sink = open_sink(self.options, self.spark, self.pipeline)
         began, cpu_began = time.monotonic(), time.process_time()
         self.merge(1)
         index = self.sink.format._indexes.known(TABLE)

@@ -178,6 +178,7 @@ def test_a_commit_during_which_the_table_is_restored_fails(
         it.sink.merge(it.table, few(it, *CHANGED), it.key, it.commit(4))
 
 
+@pytest.mark.slow  # a stranger's `restored_and_seen` is quick
 def test_a_restore_counts_if_it_undoes_commits_of_the_pipeline(place: Make) -> None:
     it, model = filled(place)
     delete(it, model)
