@@ -109,6 +109,8 @@ class Parts:
         while not self._ended.wait(_SAMPLE_S):
             for process in psutil.Process().children(recursive=True):
                 try:
+                    if not process.cmdline():
+                        continue  # it has ended, and what it was is not to be seen any more
                     self._found[process.pid, process.create_time()] = _used(process)
                 except (psutil.Error, OSError):
                     continue
