@@ -324,16 +324,19 @@ class VerifyConfig(Section):
     with all of its lag, so raise this for a pipeline that is far behind."""
 
 
-_FIXED_OF_SPARK = {
+FIXED_OF_SPARK = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    # A value outside its type is a bug of Penstock and must not become NULL.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
+    # Statements contain names and values of the source, in which `${env:HOME}` is plain text.
     "spark.sql.variable.substitute": "false",
+    # A view that is computed whole replaces all of its rows, also those of partitions that it lost.
     "spark.sql.sources.partitionOverwriteMode": "static",
 }
-"""Options of Spark that decide what values, names and statements mean. With others, times would be moved,
-values that do not fit would become NULL, names would be other ones, and a view would keep old rows."""
+"""Options of each session of Spark, which decide what values, names and statements mean. `spark.conf` cannot
+change them."""
 
 
 class SparkConfig(Section):
@@ -359,7 +362,7 @@ class SparkConfig(Section):
     @field_validator("conf")
     @classmethod
     def _keeps_meanings(cls, value: dict[str, str]) -> dict[str, str]:
-        for name, needed in _FIXED_OF_SPARK.items():
+        for name, needed in FIXED_OF_SPARK.items():
             if value.get(name, needed).lower() != needed.lower():
                 raise ValueError(f"{name} must be {needed} for a pipeline; leave it out")
         return value

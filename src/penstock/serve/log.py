@@ -208,7 +208,7 @@ class ServedLog:
             reach = LogRange(start, min(self._log.cut(start, PART_BYTES), end))
             reach, statements = self._up_to_statement(reach, tables)
             names = self._wanted(reach, tables)
-            # Rows behind a statement in their own transaction (CREATE TABLE ... SELECT) are of its table.
+            # CREATE TABLE ... SELECT has its rows in its own transaction, with the new definition.
             inside = bool(statements) and self._log.committed_before(statements[0].end) == start
             known = self._definitions.at(reach.end if inside else start)
             if len(names) > 1:
@@ -242,7 +242,7 @@ class ServedLog:
         return (in_full(self._log, statement) or statement) if statement.truncated else statement
 
     def _transaction_end(self, reach: LogRange, inside: Offset) -> Offset:
-        """Where the transaction ends that an offset of a range is inside of."""
+        """The end of the transaction that is open at an offset of the range."""
         begins, *_ = transactions_of(parts_of(self._log, reach), [], statements=True)
         behind = min((Offset(one) for one in begins if one >= inside), default=reach.end)
         return self._log.committed_before(behind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.errors import ConfigError, DriverReplaced, InternalError, TableError
+from penstock.errors import ConfigError, DriverReplaced, InternalError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.base import SHARDS_BY, Commit, Foreign, TargetState
@@ -71,6 +71,11 @@ def lost_target(table: TableId, advice: str = "") -> TableError:
         hint=f"{advice}Run `penstock resnapshot --recreate FILE {argument(table)}`.",
         table=str(table),
     )
+
+
+def changed_record(table: TableId) -> TransientError:
+    """The error for a record of a target that was written between a look at it and a write."""
+    return TransientError(f"The record of {table} was changed by somebody else.", hint="It is tried again.")
 
 
 def rolled_back(table: TableId, epoch: int) -> TableError:

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from penstock.config import SparkConfig
+from penstock.config.sections import FIXED_OF_SPARK
 from penstock.errors import ConfigError
 from penstock.sinks import registry
 from penstock.sinks.kind import SinkOptions
@@ -24,13 +25,8 @@ from penstock.spark.session import session_options
 _CATALOG = "spark.sql.catalog."
 _HADOOP = "spark.hadoop."
 _NEEDED = frozenset({
-    "spark.sql.session.timeZone",
-    "spark.sql.timestampType",
+    *FIXED_OF_SPARK,
     "spark.sql.parquet.outputTimestampType",
-    "spark.sql.ansi.enabled",
-    "spark.sql.caseSensitive",
-    "spark.sql.sources.partitionOverwriteMode",
-    "spark.sql.variable.substitute",
     "spark.sql.execution.arrow.pyspark.enabled",
     "spark.sql.execution.arrow.maxRecordsPerBatch",
     "spark.sql.streaming.checkpointFileManagerClass",

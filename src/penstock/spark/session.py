@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock.artifacts.maven import java
 from penstock.config import SinkOptions, SparkConfig
+from penstock.config.sections import FIXED_OF_SPARK
 from penstock.disk.directory import PRIVATE
 from penstock.errors import ConfigError, PenstockError
 from penstock.failures.messages import spark_failed, tail
@@ -299,19 +300,11 @@ def _execution(master: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.timestampType": "TIMESTAMP_LTZ",
+        **FIXED_OF_SPARK,
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # A value outside its type is a bug of Penstock and must not become NULL.
-        "spark.sql.ansi.enabled": "true",
-        "spark.sql.caseSensitive": "false",
-        # A view that is computed whole replaces all of its rows, also those of partitions that it lost.
-        "spark.sql.sources.partitionOverwriteMode": "static",
         # Which options Spark hides in its event log and on its web page. Its own pattern does not know
         # OAuth2 credentials, nor passwords in addresses.
         "spark.redaction.regex": f"(?i){_SECRET.pattern}",
-        # Statements contain names and values of the source, in which `${env:HOME}` is plain text.
-        "spark.sql.variable.substitute": "false",
     }
     cores = local_cores(master)
     if cores is not None:

@@ -240,7 +240,7 @@ def test_columns_may_have_any_name(place: Make, directly: bool) -> None:
 
 @pytest.mark.parametrize("directly", [True, False])
 def test_a_version_never_begins_before_the_one_that_it_follows(place: Make, directly: bool) -> None:
-    """A clock may be set back, and rows that are read begin later than changes that were still in the log."""
+    """If the server's clock is set back, or if rows are read while older changes are still in the log."""
     it = kept(place, directly=directly)
     late, early = BEGIN + timedelta(hours=1), BEGIN
 

@@ -59,6 +59,7 @@ from penstock.sinks.hbase.values import Form
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.recorded import Recorded
 from penstock.sinks.refusals import (
+    changed_record,
     check_pipeline,
     is_recorded,
     lost_target,
@@ -142,8 +143,7 @@ class HBaseSink(Recorded):
                 generation=self._generation, form=self._form,
             )  # fmt: skip
             if self._records.put_first(place, record) is None:
-                raise TransientError(f"The record of {table} was changed by somebody else.",
-                                     hint="It is tried again.")  # fmt: skip
+                raise changed_record(table)
             self._make(table, name, record.target)
             self._seen.pop(table, None)
 
@@ -367,9 +367,7 @@ class HBaseSink(Recorded):
         stored = self._records.put(self._place(table), record)
         if stored is None:
             self._refuse_replaced(table)
-            raise TransientError(
-                f"The record of {table} was changed by somebody else.", hint="It is tried again."
-            )
+            raise changed_record(table)
         return stored
 
     def _refuse_replaced(self, table: TableId) -> None:

@@ -52,6 +52,7 @@ from penstock.sinks.opensearch.rows import operations
 from penstock.sinks.opensearch.scan import OpenSearchScan
 from penstock.sinks.recorded import Recorded
 from penstock.sinks.refusals import (
+    changed_record,
     check_pipeline,
     is_recorded,
     lost_target,
@@ -315,9 +316,7 @@ class OpenSearchSink(Recorded):
         stored = self._records.put(self._options.exact_place(table), record)
         if stored is None:
             self._refuse_replaced(table)
-            raise TransientError(
-                f"The record of {table} was changed by somebody else.", hint="It is tried again."
-            )
+            raise changed_record(table)
         return stored
 
     def _refuse_replaced(self, table: TableId) -> None:

@@ -39,7 +39,8 @@ class Restores:
         made none since. -1: a version that is not known. None: nothing is undone."""
         newest = int(snapshot.version())
         known = self._whole.get(_id(snapshot), -1)
-        for version, entry, to in self._standing(snapshot, newest):
+        # After most small epochs, the version is known: then the log is not read.
+        for version, entry, to in self._standing(snapshot, newest) if newest > known else ():
             if version <= known or self._is_ours(entry):
                 break
             if to is not None and self._undoes_ours(snapshot, range(version - 1, to, -1)):
