@@ -50,6 +50,14 @@ _COM_BINLOG_DUMP_GTID = 0x1E
 _DUMP_NON_BLOCK = 0x01
 _THROUGH_GTID = 0x04
 
+_WITHOUT_LIMITS = (
+    "SET SESSION sql_select_limit = 18446744073709551615, sql_big_selects = 1"
+    " /*!50708 , max_execution_time = 0 */ /*M! , max_statement_time = 0 */"
+)
+"""A server, or its `init_connect`, may limit every session: rows of a result, sizes of joins, the time. The
+first would hide tables, columns and rows without an error. The comments are for the server: each executes
+its own."""
+
 _GOODBYE_S = 5
 """Seconds for ending a connection in order. The server notices a lost one by itself."""
 
@@ -71,9 +79,10 @@ class _TlsRefused(OSError):
 
 
 def connect(config: MySqlOptions, *, read_timeout_s: float | None = None, role: str = "") -> Any:
-    """A PyMySQL connection (utf8mb4, autocommit), which the caller closes. `role`: its purpose, which the
-    server shows as `program_name` in `performance_schema.session_connect_attrs`. `read_timeout_s`: a silence
-    of this length ends the connection, whatever the server does. None: see `source.read_timeout`."""
+    """A PyMySQL connection (utf8mb4, autocommit, no limits), which the caller closes. `role`: its purpose,
+    which the server shows as `program_name` in `performance_schema.session_connect_attrs`.
+    `read_timeout_s`: a silence of this length ends the connection, whatever the server does. None: see
+    `source.read_timeout`."""
     silence_s = config.read_timeout / 1000 if read_timeout_s is None else read_timeout_s
     limits = WaitLimits(config.connect_timeout / 1000, silence_s)
     try:
@@ -91,6 +100,7 @@ def connect(config: MySqlOptions, *, read_timeout_s: float | None = None, role: 
             **_tls(config),
         )
         connection.connect(_reach(config, limits, silence_s))
+        query(connection, _WITHOUT_LIMITS)
     except (pymysql.Error, OSError, RuntimeError) as error:
         raise explain(error, config) from error
     except (IndexError, ValueError, struct.error, UnboundLocalError) as error:

