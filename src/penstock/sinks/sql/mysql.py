@@ -83,7 +83,7 @@ class MySql(Dialect):
     name = "mysql"
     errors = (pymysql.err.MySQLError,)
     ddl_in_transactions = False
-    text_type = "longtext"
+    text_type = "longtext CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
     flag_type = "tinyint(1)"
     control_key_type = "varchar(640) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 
@@ -92,6 +92,8 @@ class MySql(Dialect):
         self._address = options.address
         self._collation = ""
         self._packet = 0
+        self._updates_by_insert = False
+        """MySQL 5.7 joins by way of a table whose key is the target's, of which it takes 1024 bytes."""
 
     # sessions
 
@@ -117,7 +119,8 @@ class MySql(Dialect):
                 "WHERE COLLATION_NAME IN ('utf8mb4_0900_bin', 'utf8mb4_nopad_bin')",
             )
             self._collation = rows[0][0] if rows else "utf8mb4_bin"
-            self._packet = int(self.run(session, "SELECT @@max_allowed_packet")[0][0])
+            [(packet, version)] = self.run(session, "SELECT @@max_allowed_packet, VERSION()")
+            self._packet, self._updates_by_insert = int(packet), str(version).startswith("5.")
         return session
 
     def begin_reading(self, session: Session) -> None:
@@ -363,6 +366,15 @@ class MySql(Dialect):
         )
 
     def update_sql(self, target: str, match: str, names: Sequence[str], incomplete: Incomplete | None) -> str:
+        if self._updates_by_insert:
+            values = ", ".join(self.new_value(name, incomplete) for name in names)
+            columns = list(map(self.quoted, names))
+            # Each row is there: the primary key is looked at first, so this one is updated and no other.
+            return (
+                f"INSERT INTO {target} ({', '.join(columns)}) SELECT {values} FROM {STAGE} s "
+                f"STRAIGHT_JOIN {target} t ON {match} WHERE {self.live} AND {self.newer} "
+                f"ON DUPLICATE KEY UPDATE {', '.join(f'{one} = VALUES({one})' for one in columns)}"
+            )
         values = ", ".join(f"t.{self.quoted(name)} = {self.new_value(name, incomplete)}" for name in names)
         return (
             f"UPDATE {STAGE} s STRAIGHT_JOIN {target} t ON {match} SET {values} "
