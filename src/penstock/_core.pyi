@@ -632,6 +632,12 @@ class EncodedMessages:
     def hashes(self) -> list[int | None]:
         """The hash that a route gives to each message. None: its key decides."""
 
+    def values(self, start: int = 0, end: int | None = None, *, rows: bool = False) -> MessageValues:
+        """The values of these messages; `rows`: without the begins and ends of transactions."""
+
+    def ends(self) -> list[tuple[int, int, int]]:
+        """`end`, `messages_end` and `commit_us` of `transactions`."""
+
     def transactions(self) -> list[dict[str, Any]]:
         """`{id, commit_us, xid, thread_id, file, position, start, end, messages_end}` of each transaction
         that ends here. `messages_end`: the number of messages up to its end. Messages behind the last one are
@@ -639,6 +645,21 @@ class EncodedMessages:
 
     def lines(self, keys: bool = False, base64: bool = False) -> bytes:
         """One message a line; with its key and a tab before it. `base64`: both are written so."""
+
+class MessageValues(Sequence[bytes]):
+    """Values of messages, which stay where they were encoded: only what is asked for is copied. A slice is of
+    the same kind. A tombstone is empty."""
+
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> MessageValues: ...
+    def sizes(self) -> list[int]:
+        """The bytes of each."""
+
+def repeated_field(field: int, sequences: Sequence[Sequence[bytes]]) -> bytes:
+    """A field of Protobuf with bytes, once for each value of these sequences."""
 
 # inspect/ -----------------------------------------------------------------------------------------
 

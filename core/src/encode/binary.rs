@@ -39,6 +39,12 @@ pub fn write_varint(mut value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[..=count]);
 }
 
+/// How many bytes `write_varint` appends.
+#[inline(always)]
+pub fn varint_length(value: u64) -> usize {
+    (70 - (value | 1).leading_zeros() as usize) / 7
+}
+
 impl Target for Avro {
     const NAME: &'static str = "AVRO";
     const PROTOBUF: bool = false;

@@ -5,7 +5,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::binary::{prefixed, write_bytes, write_tag, write_varint, Protobuf, LENGTH, VARINT};
+use super::binary::{
+    prefixed, varint_length, write_bytes, write_tag, write_varint, Protobuf, LENGTH, VARINT,
+};
 use super::canal::{mysql_type, Options};
 use super::canal_value::write_text;
 use super::columns::Table;
@@ -27,12 +29,28 @@ const MYSQL: u64 = 2;
 const BLOB: i32 = 2004;
 const OTHER: i32 = 1111;
 
-/// What is the same in all messages `Column` of one column: before its type, between that and what its row
-/// says, and behind its value.
+/// What is the same in all messages `Column` of one column: what stands before its value if that has the
+/// column's own type, and behind the value.
 struct Known {
-    index: Vec<u8>,
-    name: Vec<u8>,
+    sql_type: i32,
+    head: Vec<u8>,
     mysql_type: Vec<u8>,
+}
+
+/// Where a head says that a value was updated, and that it is NULL, from its end.
+const UPDATED: usize = 3;
+const NULL: usize = 1;
+
+/// What stands before a column's value.
+fn head(table: &Table, index: usize, sql_type: i32) -> Vec<u8> {
+    let mut out = Vec::new();
+    always(1, index as u64, &mut out);
+    number(2, i64::from(sql_type) as u64, &mut out);
+    text(3, &table.columns[index].schema.name, &mut out);
+    always(4, table.key.contains(&index).into(), &mut out);
+    always(5, 0, &mut out);
+    always(6, 0, &mut out);
+    out
 }
 
 pub struct CanalEntry {
@@ -111,14 +129,19 @@ fn properties(transaction: &Transaction) -> Vec<u8> {
     out
 }
 
-fn write_entry(header: &[&[u8]], kind: u64, stored: &[u8], out: &mut Vec<u8>) {
-    write_tag(1, LENGTH, out);
-    write_varint(header.iter().map(|part| part.len() as u64).sum(), out);
-    for part in header {
+/// A field with bytes that are in several places.
+fn joined(field: usize, parts: &[&[u8]], out: &mut Vec<u8>) {
+    write_tag(field, LENGTH, out);
+    write_varint(parts.iter().map(|part| part.len() as u64).sum(), out);
+    for part in parts {
         out.extend_from_slice(part);
     }
+}
+
+fn write_entry(header: &[&[u8]], kind: u64, stored: &[&[u8]], out: &mut Vec<u8>) {
+    joined(1, header, out);
     always(2, kind, out);
-    bytes(3, stored, out);
+    joined(3, stored, out);
 }
 
 impl CanalEntry {
@@ -146,10 +169,8 @@ impl CanalEntry {
             }
         }
         let columns = table.columns.iter().enumerate().map(|(index, column)| {
-            let mut known = Known { index: Vec::new(), name: Vec::new(), mysql_type: Vec::new() };
-            always(1, index as u64, &mut known.index);
-            text(3, &column.schema.name, &mut known.name);
-            always(4, table.key.contains(&index).into(), &mut known.name);
+            let sql_type = super::canal::sql_type(column, self.options.faithful);
+            let mut known = Known { sql_type, head: head(table, index, sql_type), mysql_type: Vec::new() };
             text(10, &mysql_type(column), &mut known.mysql_type);
             known
         });
@@ -179,24 +200,33 @@ impl CanalEntry {
                 Some(None) => true,
                 Some(Some(before)) => !before.same(image, index),
             };
-            write_tag(field, LENGTH, out);
             let null_type = || match &table.columns[index].kind {
                 ColumnType::Set { .. } if self.options.faithful => BLOB,
                 ColumnType::Json if self.options.faithful => OTHER,
-                _ => super::canal::sql_type(&table.columns[index], self.options.faithful),
+                _ => column.sql_type,
             };
-            prefixed::<Protobuf, _>(out, |out| {
-                out.extend_from_slice(&column.index);
-                number(2, i64::from(sql_type.unwrap_or_else(null_type)) as u64, out);
-                out.extend_from_slice(&column.name);
-                always(5, updated.into(), out);
-                always(6, sql_type.is_none().into(), out);
-                if sql_type.is_some() {
-                    bytes(8, &self.text, out);
-                }
-                out.extend_from_slice(&column.mysql_type);
-                Ok::<(), crate::error::DecodeError>(())
-            })?;
+            let own_type = sql_type.unwrap_or_else(null_type);
+            let value = sql_type.map(|_| self.text.len());
+            let length = |head: &[u8]| {
+                let value = value.map_or(0, |length| 1 + varint_length(length as u64) + length);
+                (head.len() + value + column.mysql_type.len()) as u64
+            };
+            write_tag(field, LENGTH, out);
+            if own_type == column.sql_type {
+                write_varint(length(&column.head), out);
+                out.extend_from_slice(&column.head);
+            } else {
+                let head = head(table, index, own_type);
+                write_varint(length(&head), out);
+                out.extend_from_slice(&head);
+            }
+            let end = out.len();
+            out[end - UPDATED] = updated.into();
+            out[end - NULL] = value.is_none().into();
+            if value.is_some() {
+                bytes(8, &self.text, out);
+            }
+            out.extend_from_slice(&column.mysql_type);
         }
         Ok(())
     }
@@ -206,7 +236,7 @@ impl CanalEntry {
         self.header.clear();
         write_header(transaction, event, ("", ""), None, &mut self.header);
         let start = out.start();
-        write_entry(&[&self.header, &properties(transaction)], kind, stored, &mut out.bytes);
+        write_entry(&[&self.header, &properties(transaction)], kind, &[stored], &mut out.bytes);
         let end = out.start();
         out.finish(About::Transaction, start, end, transaction.end);
     }
@@ -278,14 +308,12 @@ impl Format for CanalEntry {
         }
         let properties = self.properties.len();
         pair(12, "rowsCount", &self.row_count.to_string(), &mut self.properties);
-        let row_change = self.row_change.len();
-        self.row_change.extend_from_slice(&self.rows);
         let start = out.start();
-        write_entry(&[&self.header, &self.properties], ROW_DATA, &self.row_change, &mut out.bytes);
+        let (header, stored) = ([&*self.header, &self.properties], [&*self.row_change, &self.rows]);
+        write_entry(&header, ROW_DATA, &stored, &mut out.bytes);
         let end = out.start();
         out.finish(About::Table(table.number), start, end, self.sequence);
         self.properties.truncate(properties);
-        self.row_change.truncate(row_change);
         self.rows.clear();
         self.row_count = 0;
     }

@@ -1,12 +1,15 @@
 //! `LogEncoder` and `RowEncoder`.
 
+use std::sync::Arc;
+
 use arrow_array::RecordBatch;
 use arrow_pyarrow::PyArrowType;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PySlice};
 
 use super::segment_file::FileArgument;
+use crate::encode::binary::{varint_length, write_tag, write_varint, LENGTH};
 use crate::encode::columns::Chosen;
 use crate::encode::encoder::{Batch, Encoder, Step};
 use crate::encode::format::Format;
@@ -22,7 +25,9 @@ use crate::schema::TableSchema;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LogEncoder>()?;
     module.add_class::<RowEncoder>()?;
-    module.add_class::<EncodedMessages>()
+    module.add_class::<EncodedMessages>()?;
+    module.add_class::<MessageValues>()?;
+    module.add_function(wrap_pyfunction!(repeated_field, module)?)
 }
 
 /// File, base, start and end of a part, and offset, file and position of places of the source.
@@ -97,7 +102,7 @@ impl LogEncoder {
     fn read<'py>(&mut self, py: Python<'py>, bytes: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
         match py.detach(|| self.0.next_step(bytes))? {
             None => Ok(None),
-            Some(Step::Messages(batch)) => Ok(Some(Bound::new(py, EncodedMessages(batch))?.into_any())),
+            Some(Step::Messages(batch)) => Ok(Some(Bound::new(py, EncodedMessages::new(batch))?.into_any())),
             Some(Step::Statements(transaction, statements)) => {
                 let list = PyList::empty(py);
                 for statement in statements {
@@ -169,7 +174,7 @@ impl RowEncoder {
         let others = snapshot;
         let read = Read { at_us, file, position, gtid, server_id, first, last, others, sequence, first_row };
         let messages = py.detach(|| self.0.encode(&batch.0, &read))?;
-        Ok(EncodedMessages(Batch { messages, transactions: Vec::new() }))
+        Ok(EncodedMessages::new(Batch { messages, transactions: Vec::new() }))
     }
 
     #[getter]
@@ -179,7 +184,13 @@ impl RowEncoder {
 }
 
 #[pyclass(frozen, module = "penstock._core")]
-struct EncodedMessages(Batch);
+struct EncodedMessages(Arc<Batch>);
+
+impl EncodedMessages {
+    fn new(batch: Batch) -> Self {
+        Self(Arc::new(batch))
+    }
+}
 
 #[pymethods]
 impl EncodedMessages {
@@ -242,6 +253,23 @@ impl EncodedMessages {
         (0..messages.len()).map(|index| messages.get(index).and_then(|message| message.hash)).collect()
     }
 
+    /// The values of messages; `rows`: without those of a transaction's begin and end.
+    #[pyo3(signature = (start = 0, end = None, *, rows = false))]
+    fn values(&self, start: usize, end: Option<usize>, rows: bool) -> MessageValues {
+        let messages = &self.0.messages;
+        let numbers = start..end.unwrap_or(usize::MAX).min(messages.len());
+        let wanted = |number: &usize| {
+            !rows || messages.get(*number).is_some_and(|message| message.about != About::Transaction)
+        };
+        let numbers = numbers.filter(wanted).map(|number| number as u32).collect();
+        MessageValues { batch: self.0.clone(), numbers }
+    }
+
+    /// End, number of messages up to it, and commit time of each transaction.
+    fn ends(&self) -> Vec<(u64, usize, u64)> {
+        self.0.transactions.iter().map(|(one, messages)| (one.end, *messages, one.commit_us)).collect()
+    }
+
     fn transactions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for (transaction, end) in &self.0.transactions {
@@ -256,6 +284,86 @@ impl EncodedMessages {
     fn lines<'py>(&self, py: Python<'py>, keys: bool, base64: bool) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &py.detach(|| self.0.messages.lines(keys, base64)))
     }
+}
+
+/// The values of some messages, as a sequence of `bytes`. They are copied only when they are asked for.
+#[pyclass(frozen, sequence, module = "penstock._core")]
+struct MessageValues {
+    batch: Arc<Batch>,
+    numbers: Vec<u32>,
+}
+
+impl MessageValues {
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let value = |number: &u32| self.batch.messages.get(*number as usize).and_then(|one| one.value);
+        self.numbers.iter().map(move |number| value(number).unwrap_or_default())
+    }
+}
+
+#[pymethods]
+impl MessageValues {
+    fn __len__(&self) -> usize {
+        self.numbers.len()
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, at: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        if let Ok(slice) = at.cast::<PySlice>() {
+            let range = slice.indices(self.numbers.len() as isize)?;
+            if range.step != 1 {
+                return Err(PyTypeError::new_err("values are cut in steps of 1"));
+            }
+            let numbers = self.numbers.get(range.start as usize..range.stop as usize).unwrap_or_default();
+            let part = Self { batch: self.batch.clone(), numbers: numbers.to_vec() };
+            return Ok(Bound::new(py, part)?.into_any());
+        }
+        let (at, length): (isize, _) = (at.extract()?, self.numbers.len() as isize);
+        let index = if at < 0 { at + length } else { at };
+        match usize::try_from(index).ok().and_then(|index| self.iter().nth(index)) {
+            Some(value) => Ok(PyBytes::new(py, value).into_any()),
+            None => Err(PyIndexError::new_err("there is no such value")),
+        }
+    }
+
+    fn sizes(&self) -> Vec<usize> {
+        self.iter().map(<[u8]>::len).collect()
+    }
+}
+
+/// A field of Protobuf that is there once for each value of some sequences of `bytes`.
+#[pyfunction]
+fn repeated_field<'py>(
+    py: Python<'py>,
+    field: usize,
+    sequences: Vec<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let lists = sequences.iter().map(|one| match one.cast::<MessageValues>() {
+        Ok(_) => Ok(Vec::new()),
+        Err(_) => one.try_iter()?.map(|item| Ok(item?.cast_into::<PyBytes>()?)).collect(),
+    });
+    let lists = lists.collect::<PyResult<Vec<Vec<Bound<'py, PyBytes>>>>>()?;
+    let mut values: Vec<&[u8]> = Vec::new();
+    for (one, list) in sequences.iter().zip(&lists) {
+        match one.cast::<MessageValues>() {
+            Ok(encoded) => values.extend(encoded.get().iter()),
+            Err(_) => values.extend(list.iter().map(|item| item.as_bytes())),
+        }
+    }
+    let mut head = Vec::new();
+    write_tag(field, LENGTH, &mut head);
+    let tag = head.len();
+    let size = values.iter().map(|value| tag + varint_length(value.len() as u64) + value.len()).sum();
+    PyBytes::new_with(py, size, |mut out| {
+        for value in &values {
+            head.truncate(tag);
+            write_varint(value.len() as u64, &mut head);
+            for part in [&head, *value] {
+                let (place, rest) = out.split_at_mut(part.len());
+                place.copy_from_slice(part);
+                out = rest;
+            }
+        }
+        Ok(())
+    })
 }
 
 fn named_format(name: &str, options: &str, schema_ids: Option<Py<PyAny>>) -> PyResult<Box<dyn Format>> {

@@ -17,6 +17,7 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import TypeVar
 
+from penstock._core import MessageValues
 from penstock.model.offset import Offset
 
 T = TypeVar("T")
@@ -121,7 +122,12 @@ class Piece:
 
     @cached_property
     def bytes(self) -> int:
-        return sum(map(len, self.entries))
+        return sum(sizes(self.entries))
+
+
+def sizes(entries: Sequence[bytes]) -> Iterable[int]:
+    """The bytes of each entry, without a copy of it."""
+    return entries.sizes() if isinstance(entries, MessageValues) else map(len, entries)
 
 
 class Block:
@@ -181,8 +187,8 @@ class Limit:
 
     def count(self, entries: Sequence[bytes], items: int, size: int) -> int:
         """How many entries fit behind `items` entries with `size` bytes. The first one of a batch does."""
-        for number, entry in enumerate(entries):
-            items, size = items + 1, size + len(entry)
+        for number, length in enumerate(sizes(entries)):
+            items, size = items + 1, size + length
             if items > 1 and not self.allows(items, size):
                 return number
         return len(entries)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,7 +31,6 @@ _NO_TABLE = [("", "")]
 """No table has this name, so only statements are read."""
 
 
-Message = tuple[int | None, bytes | None, bytes | None, int]
 FeedFormat = Literal["canal-entry", "json", "arrow"]
 """`arrow`: `typed_feed`."""
 
@@ -146,33 +145,25 @@ class Feed:
         yield self._piece(entries, None, until=end, commit_us=int(str(statement["commit_us"] or 0)))
 
     def _of_messages(self, step: EncodedMessages) -> Iterator[Piece]:
-        messages = step.messages()
-        entries = [value or b"" for _, _, value, _ in messages]
-        begin = 0
-        for fields in step.transactions():
-            end, last = Offset(fields["end"]), fields["messages_end"]
+        begin, rows = 0, not self._view.transaction_entries and self._view.format != "json"
+        for transaction_end, last, commit_us in step.ends():
+            end = Offset(transaction_end)
             if self._open_end is not None and self._open_end != end:
                 self._moves(self._open_end)
-            wanted = self._wanted(messages, entries, begin, last)
-            yield self._piece(wanted, end, commit_us=fields["commit_us"] or 0)
+            yield self._piece(step.values(begin, last, rows=rows), end, commit_us=commit_us)
             self._moves(end)
             self._is_open = False
             begin = last
-        if begin < len(entries):
+        if begin < len(step):
             commit_us = 0
             if self._served.is_merged and not self._is_open:
-                commit_us = self._served.commit_us_of(Offset(messages[-1][3]))
+                [(_, _, _, sequence)] = step.messages(len(step) - 1)
+                commit_us = self._served.commit_us_of(Offset(sequence))
             self._is_open = True
-            wanted = self._wanted(messages, entries, begin, len(entries))
-            yield self._piece(wanted, None, commit_us=commit_us)
-
-    def _wanted(self, messages: list[Message], entries: list[bytes], begin: int, end: int) -> list[bytes]:
-        if self._view.transaction_entries or self._view.format == "json":
-            return entries[begin:end]
-        return [entries[at] for at in range(begin, end) if messages[at][0] is not None]
+            yield self._piece(step.values(begin, rows=rows), None, commit_us=commit_us)
 
     def _piece(
-        self, entries: list[bytes], end: Offset | None, until: Offset | None = None, *, commit_us: int = 0
+        self, entries: Sequence[bytes], end: Offset | None, until: Offset | None = None, *, commit_us: int = 0
     ) -> Piece:
         """A piece without the entries that were given before."""
         count = min(self._skip, len(entries))

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from penstock._core import repeated_field
 from penstock.serve.batches import Block
 
 HEADER = struct.Struct(">i")
@@ -220,14 +221,7 @@ def messages(batch_id: int, blocks: Sequence[Block]) -> list[bytes]:
 
 
 def _entries_of(block: Block) -> bytes:
-    parts: list[bytes] = []
-    for entry in block.entries():
-        parts += (_LENGTHS[len(entry)] if len(entry) < len(_LENGTHS) else _entry_head(len(entry)), entry)
-    return b"".join(parts)
-
-
-def _entry_head(length: int) -> bytes:
-    return b"\x12" + _varint_of(length)
+    return repeated_field(2, [piece.entries for piece in block.pieces])
 
 
 def _packet(kind: PacketType, body: bytes) -> bytes:
@@ -251,7 +245,3 @@ def _number(field: int, value: int) -> bytes:
 
 def _bytes(field: int, value: bytes) -> bytes:
     return _varint_of(field << 3 | _LENGTH) + _varint_of(len(value)) + value
-
-
-_LENGTHS = [_entry_head(length) for length in range(2048)]
-"""What stands before an entry, by its length. Most entries are shorter."""
