@@ -9,14 +9,12 @@ from __future__ import annotations
 import base64
 import contextlib
 import http.client
-import socket
-import ssl
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from penstock.errors import ConfigError
+from penstock.sinks import tcp_connection
 
 PART_BYTES = 1024**2
 """Of long answers."""
@@ -39,7 +37,7 @@ class HttpConnection:
         self._prefix = parts.path.rstrip("/")
         self._headers = dict(headers)
         self._timeout_s = timeout_s
-        self._tls = _tls(ca) if self._secure else None
+        self._tls = tcp_connection.tls_context(ca) if self._secure else None
         self._idle: list[http.client.HTTPConnection] = []
         self._guard = threading.Lock()
 
@@ -110,33 +108,13 @@ class HttpConnection:
                 one.close()
 
 
-def _tls(ca: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=None if ca is None else str(ca))
-    except OSError as error:  # also one that is no certificate
-        raise ConfigError(
-            f"The certificates in {ca} cannot be read: {error.strerror or type(error).__name__}.",
-            hint="Correct `sink.ca`.",
-        ) from None
-
-
 def in_words(error: object) -> str:
     """Why a server could not be reached, as the end of a sentence, without anything that was sent."""
-    if isinstance(error, ConnectionRefusedError):
-        return "it refuses connections, so nothing listens there"
-    if isinstance(error, socket.gaierror):
-        return "its host name cannot be resolved"
-    if isinstance(error, TimeoutError):
-        return "it does not answer in time"
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not valid here ({error.verify_message})"
-    if isinstance(error, ssl.SSLError):
-        return "it does not speak TLS as expected"
-    if isinstance(error, (ConnectionError, http.client.HTTPException)):
+    if isinstance(error, http.client.HTTPException):
         return "it closed the connection, or did not answer in HTTP"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return type(error).__name__
+    if isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError):
+        return "it closed the connection, or did not answer in HTTP"
+    return tcp_connection.in_words(error)
 
 
 def basic_authorization(user: str, password: str) -> dict[str, str]:

@@ -24,6 +24,7 @@ from penstock.sinks.kafka.registration import KAFKA
 from penstock.sinks.kind import SinkKind, SinkOptions
 from penstock.sinks.lake.delta.registration import DELTA
 from penstock.sinks.lake.iceberg.registration import ICEBERG
+from penstock.sinks.nats.registration import NATS
 from penstock.sinks.opensearch.registration import OPENSEARCH
 from penstock.sinks.redis.registration import REDIS
 from penstock.sinks.redis_streams.registration import REDIS_STREAMS
@@ -45,6 +46,7 @@ OWN: tuple[SinkKind[Any], ...] = (
     JDBC,
     REDIS,
     REDIS_STREAMS,
+    NATS,
     OPENSEARCH,
     CLICKHOUSE,
     HBASE,

@@ -12,15 +12,13 @@ import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from penstock.backoff import Backoff, Schedule
 from penstock.errors import TransientError
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.sinks.base import Commit, LogMessage
-from penstock.sinks.kafka.registration import KafkaOptions
-from penstock.sinks.kafka.sink import KafkaSink
-from penstock.sinks.redis_streams.registration import RedisStreamsOptions
-from penstock.sinks.redis_streams.sink import RedisStreamsSink
+from penstock.sinks import registry
+from penstock.sinks.base import Commit, Fencing, LogMessage, LogSink
 
 TABLES = ("one", "two", "three")
 
@@ -44,10 +42,11 @@ def messages(database: str, seed: int, epoch: int) -> Iterator[list[LogMessage]]
         ]
 
 
-def opened(options: str, pipeline: str) -> KafkaSink | RedisStreamsSink:
-    if json.loads(options)["type"] == "kafka":
-        return KafkaSink(KafkaOptions.model_validate_json(options), pipeline)
-    sink = RedisStreamsSink(RedisStreamsOptions.model_validate_json(options), pipeline)
+def opened(options: str, pipeline: str) -> LogSink:
+    kind = registry.kind(json.loads(options)["type"])
+    no_spark: Any = None
+    sink = kind.open(kind.options.model_validate_json(options), no_spark, pipeline, registry.NO_SHARDS)
+    assert isinstance(sink, LogSink) and isinstance(sink, Fencing)
     backoff = Backoff(Schedule(first_s=0.1, max_s=1.0))
     while True:
         try:

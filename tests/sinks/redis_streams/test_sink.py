@@ -1,36 +1,25 @@
-"""The sink `redis-streams` on a real server: each message comes once, whatever is killed or lost."""
+"""What the sink `redis-streams` promises besides what all sinks of messages do
+(`conformance/test_messages.py`)."""
 
 from __future__ import annotations
 
-import json
-import os
-import random
-import subprocess
-import sys
-import time
-import uuid
-from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 from pydantic import ValidationError
-from tests.sinks.kafka import epoch_writer
 from tests.sinks.kafka.epoch_writer import schema
 
-from penstock.errors import ConfigError, DriverReplaced, TableError
+from penstock.errors import ConfigError, TableError
 from penstock.model.schema import TableId
-from penstock.sinks.base import Commit, LogMessage, Missing, Ours
+from penstock.sinks.base import Commit, LogMessage
 from penstock.sinks.redis_streams import sink as sink_module
 from penstock.sinks.redis_streams.registration import RedisStreamsOptions
 from penstock.sinks.redis_streams.sink import RedisStreamsSink
 from penstock.testing import servers
 from penstock.testing.servers import ValkeyServer
 
-SEEDS = os.environ.get("PENSTOCK_KAFKA_SEEDS", "0-1").split("-")
-FAULTS_MAX = 30
 TABLE = schema("shop", "orders")
 
 
@@ -64,21 +53,6 @@ def messages(*values: str, table: TableId = TABLE.table) -> list[list[LogMessage
 
 def entries(client: Any, stream: str = "shop.orders") -> list[str]:
     return [fields.get(b"value", b"(none)").decode() for _, fields in client.xrange(stream)]
-
-
-def test_an_epoch_is_in_its_stream_once_and_its_commit_is_known_to_the_next_driver(
-    server: ValkeyServer, client: Any
-) -> None:
-    sink = opened(server)
-    assert sink.open(TABLE.table) == Missing()
-    assert sink.write_epoch(Commit("p", 1), [TABLE], messages("a", "b"), "left out") is None
-    assert sink.write_epoch(Commit("p", 1), [TABLE], messages("a", "b")) == "left out"
-    again = opened(server)
-    assert again.open(TABLE.table) == Ours(Commit("p", 1), (), empty=False)
-    assert again.write_epoch(Commit("p", 1), [TABLE], messages("a", "b")) == "left out"
-    assert again.write_epoch(Commit("p", 2), [TABLE], [[(TABLE.table, b"k", None, 2)]]) is None
-    assert entries(client) == ["a", "b", "(none)"]
-    assert client.xrange("shop.orders")[0][1] == {b"key": b"k", b"value": b"a"}
 
 
 def test_an_interrupted_epoch_continues_where_it_was(
@@ -117,17 +91,6 @@ def test_tables_that_share_a_stream_are_counted_apart(
     assert entries(client, "all") == ["1", "2", "x", "3"]
 
 
-def test_a_driver_that_was_replaced_writes_nothing(server: ValkeyServer, client: Any) -> None:
-    earlier = opened(server, generation=1)
-    later = opened(server, generation=2)
-    later.write_epoch(Commit("p", 1), [TABLE], messages("a"))
-    with pytest.raises(DriverReplaced):
-        earlier.write_epoch(Commit("p", 2), [TABLE], messages("b"))
-    with pytest.raises(DriverReplaced):
-        opened(server, generation=1)
-    assert entries(client) == ["a"]
-
-
 def test_a_server_that_lost_what_was_written_is_refused(server: ValkeyServer, client: Any) -> None:
     sink = opened(server)
     sink.write_epoch(Commit("p", 1), [TABLE], messages("a"))
@@ -156,56 +119,9 @@ def test_names_are_filled_in_once(server: ValkeyServer) -> None:
     options = RedisStreamsOptions.model_validate(
         section(server, stream="{source}/{database}.{table}/x", source="s")
     )
-    assert options.stream_of(TableId("{table}", "t")) == "s/{table}.t/x"
+    assert options.place_of(TableId("{table}", "t")) == "s/{table}.t/x"
     for wrong in ("{other}", "", "a{b"):
         with pytest.raises(ValidationError):
             RedisStreamsOptions.model_validate(section(server, stream=wrong))
     with pytest.raises(ValidationError, match="registry"):
         RedisStreamsOptions.model_validate(section(server, format="avro"))
-
-
-@pytest.mark.parametrize("seed", range(int(SEEDS[0]), int(SEEDS[-1]) + 1))
-def test_every_message_comes_once_though_writer_and_server_are_killed(seed: int, tmp_path: Path) -> None:
-    print(f"seed {seed}")
-    choice, pipeline, epochs = random.Random(seed), str(uuid.uuid4()), 60
-    state = tmp_path / "state"
-    with servers.valkey() as server:
-        options = json.dumps(section(server, timeout="1s"))
-        program = [
-            sys.executable,
-            epoch_writer.__file__,
-            options,
-            pipeline,
-            str(state),
-            str(epochs),
-            str(seed),
-        ]
-        writer = subprocess.Popen(program)
-        deadline, faults = time.monotonic() + 120, 0
-        while writer.poll() is None:
-            assert time.monotonic() < deadline
-            faults += 1
-            if faults > FAULTS_MAX:  # on a slow machine, a Python may need longer than it lives
-                time.sleep(0.05)  # polls a condition, with a limit
-                continue
-            time.sleep(choice.uniform(0.05, 0.4))  # when the next one dies is a matter of chance
-            if choice.random() < 0.5:
-                writer.kill()
-                writer.wait()
-                writer = subprocess.Popen(program)
-                time.sleep(0.5)  # a Python needs so long to begin
-            else:
-                server.kill9()
-                server.start()
-        assert writer.returncode == 0
-        found: dict[str, list[bytes]] = {}
-        with redis.Redis(host=server.host, port=server.port, password=server.password) as client:
-            for table in epoch_writer.TABLES:
-                name = f"d{pipeline[:8]}.{table}"
-                found[name] = [fields[b"value"] for _, fields in client.xrange(name)]
-    expected: dict[str, list[bytes]] = defaultdict(list)
-    for epoch in range(1, epochs + 1):
-        for batch in epoch_writer.messages(f"d{pipeline[:8]}", seed, epoch):
-            for subject, _, value, _ in batch:
-                expected[str(subject)].append(value or b"")
-    assert found == dict(expected)

@@ -1,7 +1,8 @@
 """What the server does atomically, in Lua. `KEYS[1]` is the pipeline's own key, a hash.
 
-Its fields: `generation` of the newest driver; `epoch`, `step` and `note` of the newest commit; `open`, the
-epoch and step that is being written; and of this one, for each table, how many messages are written.
+Its fields: `generation` and `run` of the newest driver (`run`: a number for each that begins); `epoch`,
+`step` and `note` of the newest commit; `open`, the epoch and step that is being written; and of this one,
+for each table, how many messages are written.
 
 A script answers `FENCED` if a later driver has taken over, `LOST` if the newest commit is not the one that
 the driver knows, and `DONE` if this commit is recorded. It has changed nothing then.
@@ -10,9 +11,9 @@ the driver knows, and `DONE` if this commit is recorded. It has changed nothing 
 from __future__ import annotations
 
 _LOOK = """
--- ARGV[1..4]: generation, epoch and step that are written, and the newest commit before, as `epoch/step`.
-local own = redis.call('HMGET', KEYS[1], 'generation', 'epoch', 'step')
-if tonumber(own[1] or -1) > tonumber(ARGV[1]) then return 'FENCED' end
+-- ARGV[1..4]: run, epoch and step that are written, and the newest commit before, as `epoch/step`.
+local own = redis.call('HMGET', KEYS[1], 'run', 'epoch', 'step')
+if own[1] and own[1] ~= ARGV[1] then return 'FENCED' end
 local known = (own[2] or '0') .. '/' .. (own[3] or '0')
 if known == ARGV[2] .. '/' .. ARGV[3] then return 'DONE' end
 if known ~= ARGV[4] or not own[1] then return 'LOST' end
@@ -72,9 +73,9 @@ return 'OK'
 )
 
 FENCE = """
--- ARGV[1]: generation.
+-- ARGV[1], ARGV[2]: generation and run.
 local own = tonumber(redis.call('HGET', KEYS[1], 'generation') or -1)
 if own > tonumber(ARGV[1]) then return 'FENCED' end
-redis.call('HSET', KEYS[1], 'generation', ARGV[1])
+redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'run', ARGV[2])
 return 'OK'
 """

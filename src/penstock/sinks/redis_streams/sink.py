@@ -9,7 +9,8 @@ those that it has. The last call records the commit. Readers see an epoch messag
 A table that is left out in the middle of an epoch has a part of its messages in its stream. When it continues
 later, these come again.
 
-**Two drivers.** Each call has the driver's generation, and the server refuses that of one that was replaced.
+**Two drivers.** A driver that begins writes its run into the pipeline's own key. Each call has the driver's
+run, and the server refuses that of one that was replaced.
 
 **A server that forgets.** After a restart, the server may have lost the last second, or all. Each call names
 the newest commit that the driver knows, and is refused if the server knows another one.
@@ -18,11 +19,11 @@ the newest commit that the driver knows, and is refused if the server knows anot
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
 import redis
 
 from penstock.errors import ConfigError, TableError
@@ -34,11 +35,10 @@ from penstock.sinks.base import (
     LogMessage,
     Missing,
     Ours,
-    Route,
     Subject,
     TargetState,
 )
-from penstock.sinks.messages import Messages, another_driver
+from penstock.sinks.messages import Messages, another_driver, counter, each_message
 from penstock.sinks.redis.faults import explained
 from penstock.sinks.redis.server import check_server
 from penstock.sinks.redis_streams import scripts
@@ -62,6 +62,7 @@ class RedisStreamsSink(Messages):
             name: self._client.register_script(getattr(scripts, name.upper()))
             for name in ("write", "commit", "fence")
         }
+        self._run = uuid.uuid4().hex
         self._own = f"{options.control}:streams:{pipeline}"
         self._last: tuple[int, int] | None = None
         """The newest commit. None: it was not looked up yet."""
@@ -77,9 +78,6 @@ class RedisStreamsSink(Messages):
         epoch, step = self._looked_up()
         return Ours(Commit(self._pipeline, epoch, step), (), empty=False) if epoch else Missing()
 
-    def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
-        """A stream is made by its first message."""
-
     def close(self) -> None:
         self._client.close()
 
@@ -88,19 +86,13 @@ class RedisStreamsSink(Messages):
     def begin(self, generation: int) -> None:
         self._generation = generation
         with self._explained("The pipeline cannot begin to write"):
-            self._answered(self._scripts["fence"](keys=[self._own], args=[generation]))
+            self._answered(self._scripts["fence"](keys=[self._own], args=[generation, self._run]))
         self._last = None
-
-    def fence(self, table: TableId) -> None:
-        """`begin` has done it: all streams have one key."""
 
     # LogSink
 
     def topic_of(self, table: TableId | None) -> str:
-        return self._options.stream_of(table)
-
-    def route_of(self, table: TableId) -> Route | None:
-        return None
+        return self._options.place_of(table)
 
     def write_epoch(
         self,
@@ -115,7 +107,7 @@ class RedisStreamsSink(Messages):
             return self._note
         for schema in tables:
             self._check_stream(schema.table)
-        place: list[Any] = [self._generation, commit.epoch, commit.step, f"{last[0]}/{last[1]}"]
+        place: list[Any] = [self._run, commit.epoch, commit.step, f"{last[0]}/{last[1]}"]
         with self._explained(f"Epoch {commit.epoch} was not written"):
             for keys, arguments in self._calls(messages):
                 answer = self._scripts["write"](keys=[self._own, *keys], args=[*place, *arguments])
@@ -140,10 +132,10 @@ class RedisStreamsSink(Messages):
         arguments: list[Any] = []
         size = taken = 0
         limit = "" if self._options.length_max is None else self._options.length_max
-        for subject, key, value in _each(messages):
+        for subject, key, value in each_message(messages):
             counts[subject] += 1
-            stream = streams.setdefault(self._options.stream_of(subject), len(streams) + 2)
-            arguments += [stream, _field(subject), counts[subject], _text(key), _text(value)]
+            stream = streams.setdefault(self._options.place_of(subject), len(streams) + 2)
+            arguments += [stream, "n:" + counter(subject), counts[subject], _text(key), _text(value)]
             size += len(key or b"") + len(value or b"")
             taken += 1
             if taken >= MESSAGES_MAX or size >= BYTES_MAX:
@@ -154,7 +146,7 @@ class RedisStreamsSink(Messages):
 
     def _check_stream(self, table: TableId) -> None:
         """Raises `TableError` if something else has the name of the table's stream."""
-        stream = self._options.stream_of(table)
+        stream = self._options.place_of(table)
         if stream in self._checked:
             return
         with self._explained(f"The stream {stream} of {table} cannot be looked at"):
@@ -197,27 +189,6 @@ class RedisStreamsSink(Messages):
             yield
         except redis.RedisError as error:
             raise explained(error, what, None) from None  # the server's text may have values of rows
-
-
-def _each(
-    messages: Iterable[Sequence[LogMessage] | EncodedBatch],
-) -> Iterator[tuple[Subject, bytes | None, bytes | None]]:
-    for batch in messages:
-        if isinstance(batch, EncodedBatch):
-            for number, key, value, offset in batch.encoded.messages():
-                table = None if number is None else batch.tables[number]
-                if table is None or offset >= batch.starts.get(table, 0):
-                    yield table, key, value
-        else:
-            for subject, key, value, _ in batch:
-                yield subject, key, value
-
-
-def _field(subject: Subject) -> str:
-    """Where the pipeline's own key counts the messages. No two subjects share one."""
-    if isinstance(subject, TableId):
-        return f"n:{len(subject.database)}:{subject.database}.{subject.table}"
-    return f"n:{subject or ''}"
 
 
 def _text(part: bytes | None) -> bytes:

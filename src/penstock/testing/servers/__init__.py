@@ -26,6 +26,7 @@ from penstock.testing.servers.hbase import HBaseCluster
 from penstock.testing.servers.kafka import KafkaBroker, KafkaCluster
 from penstock.testing.servers.mariadb import MariaDb118Server, MariaDb1011Server, MariaDbServer
 from penstock.testing.servers.mysql import MySql57Server, MySql97Server, MySqlServer
+from penstock.testing.servers.nats import Nats29Server, NatsServer
 from penstock.testing.servers.opensearch import OpenSearchServer
 from penstock.testing.servers.postgresql import PostgreSqlServer
 from penstock.testing.servers.process import PrivateServer, ServerFailed
@@ -48,6 +49,8 @@ __all__ = [
     "MySql97Server",
     "MySqlClient",
     "MySqlServer",
+    "Nats29Server",
+    "NatsServer",
     "OpenSearchServer",
     "PostgreSqlServer",
     "PrivateServer",
@@ -63,6 +66,7 @@ __all__ = [
     "mysql",
     "mysql57",
     "mysql97",
+    "nats",
     "opensearch",
     "postgresql",
     "valkey",
@@ -112,6 +116,11 @@ def kafka(
     """Returns a running cluster of private Kafka brokers. `options`: of `server.properties`. `jvm`: options
     of Java instead of those for a short life."""
     return KafkaCluster(brokers, options, jvm=jvm)
+
+
+def nats(configuration: str = "", *, folder: Path | None = None) -> NatsServer:
+    """`configuration`: further lines of the server's file."""
+    return NatsServer(configuration, folder=folder)
 
 
 def postgresql(*, folder: Path | None = None) -> PostgreSqlServer:

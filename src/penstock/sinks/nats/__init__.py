@@ -1,0 +1,1 @@
+"""The sink `nats`: messages in a stream of NATS JetStream."""

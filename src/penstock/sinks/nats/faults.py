@@ -1,0 +1,79 @@
+"""Errors of the server and of the connection, as Penstock's: who acts, and what to do."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from penstock.errors import ConfigError, PenstockError, TableError, TransientError
+from penstock.model.schema import TableId
+from penstock.printable import argument
+from penstock.sinks.nats.connection import NoResponder, Refused
+from penstock.sinks.nats.jetstream import WRONG_LAST, ApiError
+from penstock.sinks.tcp_connection import Disconnected
+
+_NOT_ENABLED = (10039, 10076)
+_FULL = (10023, 10026, 10028, 10047, 10077, 10122)
+_AGAIN = "It is tried again."
+
+
+@contextlib.contextmanager
+def explained(what: str) -> Iterator[None]:
+    """`what`: a sentence's begin."""
+    try:
+        yield
+    except (Disconnected, Refused, NoResponder, ApiError) as error:
+        raise of(error, what) from None
+
+
+def of(error: Exception, what: str) -> PenstockError:
+    if isinstance(error, Disconnected):
+        return TransientError(f"{what}: {error}.", hint="It is tried again until the server answers.")
+    if isinstance(error, Refused):
+        return ConfigError(
+            f"{what}: the server refuses this client ({error}).",
+            hint="Check `sink.user`, `sink.password`, `sink.token` and `sink.credentials`, whether the URL "
+            "wants tls://, and what the account may do (docs/nats.md lists it).",
+        )
+    if isinstance(error, NoResponder):
+        return TransientError(
+            f"{what}: JetStream does not answer. It is switched off, or has switched itself off because its "
+            "storage is full, or the stream has no leader.",
+            hint=f"See the server's log. {_AGAIN}",
+        )
+    assert isinstance(error, ApiError)
+    if error.code in _NOT_ENABLED:
+        return ConfigError(
+            f"{what}: the server has no JetStream for this account.",
+            hint="Start it with `-js`, or switch JetStream on in its configuration.",
+        )
+    if error.code in _FULL or "maximum" in str(error):
+        return TransientError(
+            f"{what}: the stream or its storage is full ({error}).",
+            hint=f"Make room, or raise the limits of the stream or of JetStream. {_AGAIN}",
+        )
+    if error.code in WRONG_LAST:
+        return TransientError(
+            f"{what}: others publish into the stream all the time, and come in between.",
+            hint=f"Give the pipeline a stream of its own (`sink.stream`). {_AGAIN}",
+        )
+    if error.status >= 500:
+        return TransientError(f"{what}: {error}.", hint=_AGAIN)
+    return ConfigError(f"{what}: {error}.", hint="Check the section `sink`.")
+
+
+def too_large(table: TableId, size: int, limit: int) -> TableError:
+    return TableError(
+        f"A message of {table} has {size} bytes with its headers, but the server takes at most {limit}.",
+        hint="Raise `max_payload` of the server (and the stream's maximum message size). Then run "
+        f"`penstock unpark FILE {argument(table)}`.",
+        table=str(table),
+    )
+
+
+def lost(url: str, stream: str) -> ConfigError:
+    return ConfigError(
+        f"The server {url} has lost what this pipeline has written, or a part of it: the stream {stream} "
+        "ends before it.",
+        hint="Was the stream deleted, or is it in memory? Restore it, or begin again with a new `state`.",
+    )

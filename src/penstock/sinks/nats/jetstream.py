@@ -1,0 +1,141 @@
+"""What the sink asks of JetStream: streams, their messages, and a bucket of keys and values
+(https://docs.nats.io/reference/reference-protocols/nats_api_reference)."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.sinks.nats.connection import FLOW_CONTROL, NO_RESPONDERS, Message, NatsConnection, NoResponder
+from penstock.sinks.nats.connection import parsed_headers as _parsed
+
+STREAM_MISSING, MESSAGE_MISSING, WRONG_SEQUENCE = 10059, 10037, 10071
+WRONG_LAST = (10070, WRONG_SEQUENCE)
+"""The newest message of a stream, or of a subject, is not the expected one."""
+_EXPECTED_OF_SUBJECT = "Nats-Expected-Last-Subject-Sequence"
+_SINGLY_MAX = 8
+"""So few messages are asked for one by one."""
+_HEARTBEAT_NS = 2_000_000_000
+"""So often the server says that it has nothing to deliver, so that a lost connection is noticed."""
+
+
+class ApiError(Exception):
+    """An error that JetStream answers. `code`: its own number of it. The text has nothing of messages."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        self.code = int(error.get("err_code", 0))
+        self.status = int(error.get("code", 0))
+        super().__init__(str(error.get("description", "")))
+
+
+class JetStream:
+    def __init__(self, connection: NatsConnection, domain: str = "") -> None:
+        self.connection = connection
+        self._prefix = f"$JS.{domain}.API" if domain else "$JS.API"
+
+    def api(self, name: str, request: dict[str, Any] | None = None) -> dict[str, Any]:
+        payload = b"" if request is None else json.dumps(request).encode()
+        return answer(self.connection.request(f"{self._prefix}.{name}", payload))
+
+    def stream(self, name: str) -> dict[str, Any] | None:
+        """`{config, state, …}` of a stream. None: there is none."""
+        return self._unless(STREAM_MISSING, f"STREAM.INFO.{name}")
+
+    def create(self, config: dict[str, Any]) -> None:
+        self.api(f"STREAM.CREATE.{config['name']}", config)
+
+    def newest(self, stream: str, subject: str) -> tuple[int, bytes] | None:
+        """Sequence and payload of the newest message with a subject."""
+        found = self._unless(MESSAGE_MISSING, f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+        if found is None:
+            return None
+        message = found["message"]
+        return int(message["seq"]), base64.b64decode(message.get("data", ""))
+
+    def put(self, subject: str, payload: bytes, *, after: int) -> int:
+        """Publishes a message, if the newest one with this subject has the sequence `after` (0: there is
+        none). Returns its sequence."""
+        headers = {_EXPECTED_OF_SUBJECT: str(after)}
+        return int(answer(self.connection.request(subject, payload, headers))["seq"])
+
+    def publish(self, subject: str, headers: dict[str, str]) -> int:
+        """Publishes an empty message. Returns its sequence."""
+        return int(answer(self.connection.request(subject, b"", headers))["seq"])
+
+    def remove(self, stream: str, sequence: int) -> None:
+        with contextlib.suppress(ApiError):  # streams may forbid it
+            self.api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
+
+    def headers(self, stream: str, first: int, last: int) -> Iterator[dict[str, str]]:
+        """The headers of the messages from sequence `first` to `last` that are still there."""
+        if last - first < _SINGLY_MAX:
+            for sequence in range(first, last + 1):
+                found = self._unless(MESSAGE_MISSING, f"STREAM.MSG.GET.{stream}", {"seq": sequence})
+                if found is not None:
+                    yield _parsed(base64.b64decode(found["message"].get("hdrs", "")))[1]
+            return
+        inbox = f"_INBOX.{uuid.uuid4().hex}"
+        subscription = self.connection.subscribe(inbox)
+        made = self.api(
+            f"CONSUMER.CREATE.{stream}",
+            {
+                "stream_name": stream,
+                "config": {
+                    "deliver_subject": inbox, "deliver_policy": "by_start_sequence", "opt_start_seq": first,
+                    "ack_policy": "none", "replay_policy": "instant", "headers_only": True, "max_deliver": 1,
+                    "flow_control": True, "idle_heartbeat": _HEARTBEAT_NS,
+                },
+            },
+        )  # fmt: skip
+        try:
+            yield from self._delivered(subscription, last, int(made.get("num_pending", 0)))
+        finally:
+            self.connection.unsubscribe(subscription)
+            with contextlib.suppress(ApiError):  # it ends by itself
+                self.api(f"CONSUMER.DELETE.{stream}.{made['name']}")
+
+    def _delivered(self, subscription: int, last: int, pending: int) -> Iterator[dict[str, str]]:
+        while pending:
+            message = self.connection.received()
+            if message.subscription != subscription:
+                continue
+            if message.status == FLOW_CONTROL:
+                wanted = message.reply or message.headers.get("Nats-Consumer-Stalled", "")
+                if wanted:
+                    self.connection.send(f"PUB {wanted} 0\r\n\r\n".encode())
+                continue
+            sequence, pending = _place(message.reply)
+            if sequence <= last:
+                yield message.headers
+            if sequence >= last:
+                return
+
+    def _unless(self, code: int, name: str, request: dict[str, Any] | None = None) -> dict[str, Any] | None:
+        try:
+            return self.api(name, request)
+        except ApiError as error:
+            if error.code == code:
+                return None
+            raise
+
+
+def answer(message: Message) -> dict[str, Any]:
+    """What JetStream answers. Raises `ApiError` or `NoResponder`."""
+    if message.status == NO_RESPONDERS:
+        raise NoResponder(message.subject)
+    found: dict[str, Any] = json.loads(message.payload)
+    if "error" in found:
+        raise ApiError(found["error"])
+    return found
+
+
+def _place(reply: str) -> tuple[int, int]:
+    """A delivered message's sequence in its stream, and how many come after it. The server writes both into
+    the subject for acknowledgements, whose first form has nine parts."""
+    parts = reply.split(".")
+    at = 5 if len(parts) == 9 else 7
+    return int(parts[at]), int(parts[at + 3])
