@@ -89,7 +89,7 @@ impl Change {
         }
     }
 
-    fn names(changes: &[Self]) -> StringArray {
+    pub(crate) fn names(changes: &[Self]) -> StringArray {
         let mut ends = pool::take(changes.len() + 1);
         let mut values = pool::take(16 * changes.len());
         ends.push(0);

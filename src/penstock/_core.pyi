@@ -527,7 +527,13 @@ class LogEncoder:
     `schema_ids`: of `avro` and `protobuf`, for example `penstock.encode.registry.SchemaIds`. Without it,
     schemas have ids from 1 on. `routes`: what decides the partitions of a table's messages (database, name,
     route). An update that changes what decides is a deletion and an insertion. `columns`: of a table
-    (database, name) only these columns (True, names), or all but these (False, names)."""
+    (database, name) only these columns (True, names), or all but these (False, names).
+
+    `rules`: of tables whose rows the caller changes (database, name, rules): the table as messages show it
+    (`TableSchema.to_json()`); for each of its columns, the source's column that it comes from (None: there is
+    none) and whether the caller makes its values; the columns of the source that the caller needs for that,
+    and their `TypeOptions.to_json()`; whether rows may be left out. The log is then read piece by piece:
+    `collect`, `apply` for each table that has rows, and `read` until it returns None."""
 
     def __init__(
         self,
@@ -540,7 +546,21 @@ class LogEncoder:
         schema_ids: SchemaIds | None = None,
         routes: Sequence[tuple[str, str, MessageRoute]] = (),
         columns: Sequence[tuple[str, str, bool, Sequence[str]]] = (),
+        rules: Sequence[
+            tuple[str, str, tuple[str, Sequence[tuple[str | None, bool]], Sequence[str], str, bool]]
+        ] = (),
     ) -> None: ...
+    def collect(self, bytes: int = 4 << 20) -> list[tuple[str, str, pa.RecordBatch, bool]] | None:
+        """Goes on to the next piece of the log, with about `bytes` bytes of row events. Returns the row
+        images of each table that has `rules` and rows in it: database, name, the needed columns with
+        `_change_type`, `_sequence` and `_penstock_row` (a number from 0 on), and whether some images lack
+        needed columns, which are then null. None: the log ends."""
+
+    def apply(self, database: str, table: str, rows: pa.RecordBatch) -> None:
+        """What the rules made of a table's rows of this piece: the columns that the caller makes, and in
+        `_penstock_row` the number of each row, in order. Other rows are left out. An update of which only
+        one row is left is an insertion or a deletion."""
+
     def read(self, bytes: int = 1 << 20) -> EncodedMessages | list[dict[str, Any]] | None:
         """Messages, about `bytes` bytes and those of one event more; or the statements of one transaction
         that may define tables or change rows without row events: the fields of
@@ -607,6 +627,12 @@ class RowEncoder:
         `first_row`: the number of the first row, which is part of a CloudEvent's id.
 
         Raises `SchemaMismatch` for columns that are missing or do not fit."""
+
+def collected_rows(
+    table: str, rows: pa.RecordBatch, needed: Sequence[str], types: str = "{}"
+) -> pa.RecordBatch:
+    """Rows that a snapshot read (those that `RowEncoder.encode` takes), in the form that `LogEncoder.collect`
+    gives rows of the log: as inserts."""
 
 class EncodedMessages:
     def __len__(self) -> int: ...

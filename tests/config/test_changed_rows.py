@@ -48,6 +48,7 @@ def test_short_forms_are_understood() -> None:
 
 VIEW = {"v": {"sql": "SELECT 1"}}
 RULE = {"tables": "shop.*", "exclude": "note"}
+KAFKA = {"type": "kafka", "bootstrap": "h:1"}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,15 @@ RULE = {"tables": "shop.*", "exclude": "note"}
         ({"transform_key": "short"}, "16 characters"),
         ({"transforms": [{"tables": "other.*", "exclude": "a"}]}, "no table"),
         ({"transforms": [RULE], "cascades": "apply"}, "cascades"),
-        ({"transforms": [RULE], "sink": {"type": "kafka", "bootstrap": "h:1"}}, "messages"),
+        (
+            {"transforms": [RULE], "sink": {**KAFKA, "options": {"include.query": True}}},
+            "text of a statement",
+        ),
+        (
+            {"transforms": [RULE],
+             "sink": {**KAFKA, "format": "maxwell", "options": {"output_row_query": True}}},
+            "text of a statement",
+        ),
         (
             {"transforms": [{**RULE, "to": "{database}.x_{table}"}],
              "merge_shards": [{"tables": "shop.o_*", "into": "shop.orders"}]},
@@ -86,3 +95,10 @@ def test_what_cannot_work_is_refused_with_the_reason(options: dict[str, Any], wh
     with pytest.raises(ConfigError, match=why) as caught:
         parsed(**options)
     assert "never shown" not in str(caught.value)
+
+
+def test_messages_take_transforms_and_the_text_of_statements_where_nothing_is_hidden() -> None:
+    query = {**KAFKA, "options": {"include.query": True}}
+    parsed(transforms=[RULE], sink=KAFKA)
+    parsed(transforms=[RULE], sink={**KAFKA, "options": {"include.query": False}})
+    parsed(transforms=[{"tables": "shop.*", "rename": {"a": "b"}, "to": "x.{table}"}], sink=query)

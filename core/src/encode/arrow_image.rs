@@ -11,12 +11,14 @@ use arrow_array::types::{
 use arrow_array::{Array, BinaryArray, BooleanArray, PrimitiveArray, StringArray};
 use arrow_schema::{DataType, TimeUnit};
 
-use super::columns::Column;
+use super::columns::{column, Column};
 use super::image::Place;
+use crate::charset::Charset;
 use crate::decimal;
 use crate::error::ValueError;
 use crate::network::Network;
-use crate::schema::ColumnType;
+use crate::schema::{ColumnSchema, ColumnType};
+use crate::table_map::MapColumn;
 use crate::temporal::{Date, DateTime, Time};
 use crate::wire::WireType;
 
@@ -43,6 +45,26 @@ pub fn wire_of(kind: &ColumnType) -> WireType {
             WireType::Blob { prefix: 4 }
         }
     }
+}
+
+/// A column in images made from Arrow. Texts are UTF-8 there.
+pub fn arrow_column(of_schema: &ColumnSchema) -> std::result::Result<(Column, MapColumn), String> {
+    let kind = of_schema.column_type()?;
+    let of_map = MapColumn {
+        wire: wire_of(&kind),
+        nullable: of_schema.nullable,
+        unsigned: None,
+        name: Some(of_schema.name.clone()),
+        collation: None,
+        labels: None,
+        geometry: None,
+        visible: None,
+    };
+    let mut column = column(of_schema, &of_map)?;
+    if let ColumnType::Text { charset, .. } = &mut column.kind {
+        *charset = Charset::Utf8;
+    }
+    Ok((column, of_map))
 }
 
 /// One column of a batch.
@@ -222,9 +244,17 @@ fn append_value(
     out: &mut Vec<u8>,
 ) -> Option<()> {
     match &column.kind {
-        ColumnType::Integer { width, .. } => {
+        ColumnType::Integer { width, unsigned } => {
             // A boolean is not the number that it was.
             let value = (!matches!(values, Values::Bool(_))).then(|| values.integer(row)).flatten()?;
+            let bits = 8 * u32::from(*width);
+            let (least, most) = match unsigned {
+                true => (0, (1_i128 << bits) - 1),
+                false => (-(1_i128 << (bits - 1)), (1_i128 << (bits - 1)) - 1),
+            };
+            if !(least..=most).contains(&value) {
+                return None;
+            }
             out.extend_from_slice(&value.to_le_bytes()[..usize::from(*width)]);
         }
         ColumnType::Decimal { precision, scale } => match values {

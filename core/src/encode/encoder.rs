@@ -1,16 +1,20 @@
 //! Encodes parts of a log: transactions in log order to messages of one format.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::columns::{Chosen, Table};
+use arrow_array::RecordBatch;
+
+use super::columns::Chosen;
 use super::format::{is_whole, Change, EventFacts, Format};
 use super::image::Row;
 use super::json_form::whole_images_needed;
 use super::messages::Messages;
+use super::pieces::{CollectedRows, Pieces};
 use super::route::Route;
 use super::routing::{self, Hashing};
+use super::ruled::Ruled;
 use super::schema_ids::MessageSchema;
+use super::tables::{next_row, LastRow, Tables};
 use crate::error::{DecodeError, Result};
 use crate::event::{EventKind, FormatDescription};
 use crate::json::Style;
@@ -20,7 +24,6 @@ use crate::log_order::{
 use crate::rows::RowsEvent;
 use crate::scan::is_dummy;
 use crate::schema::TableSchema;
-use crate::table_map::TableMap;
 
 /// What comes next in the log.
 pub enum Step {
@@ -54,66 +57,8 @@ pub struct Encoder {
     row: Row,
     hashing: Hashing,
     failed: Option<DecodeError>,
-}
-
-/// The tables that have been seen, and their definitions.
-#[derive(Default)]
-struct Tables {
-    selection: Selection,
-    known: HashMap<(String, String), Arc<TableSchema>>,
-    /// Database and name, by the number of the table.
-    names: Vec<(String, String)>,
-    numbers: HashMap<(String, String), u32>,
-    routes: HashMap<(String, String), Route>,
-    chosen: HashMap<(String, String), Chosen>,
-    /// By table id: the body of the map, and its table. None: it is not wanted.
-    maps: HashMap<u64, (Vec<u8>, Option<Arc<Table>>)>,
-}
-
-/// Table maps that are remembered. Servers never have so many tables open.
-const MAPS_MAX: usize = 20_000;
-
-impl Tables {
-    fn note_map(&mut self, seen: &Seen<'_>, format: &FormatDescription) -> Result<()> {
-        let event = &seen.event;
-        let table_id = event.cursor().uint_le(format.table_id_size(EventKind::TABLE_MAP), "table id")?;
-        if self.maps.get(&table_id).is_some_and(|(body, _)| body == event.body) {
-            return Ok(());
-        }
-        let map = TableMap::parse(event, format)?;
-        let table = match self.selection.has(map.database.as_bytes(), map.table.as_bytes()) {
-            true => {
-                let table = self.table(map, event.offset)?;
-                let name = (table.database.clone(), table.name.clone());
-                let (route, chosen) = (self.routes.get(&name), self.chosen.get(&name));
-                Some(Arc::new(table.routed(route).choosing(chosen)))
-            }
-            false => None,
-        };
-        if self.maps.len() >= MAPS_MAX {
-            self.maps.clear();
-        }
-        self.maps.insert(table_id, (event.body.to_vec(), table));
-        Ok(())
-    }
-
-    fn table(&mut self, map: TableMap, offset: u64) -> Result<Table> {
-        let name = (map.database.clone(), map.table.clone());
-        let number = *self.numbers.entry(name.clone()).or_insert_with(|| {
-            self.names.push(name.clone());
-            self.names.len() as u32 - 1
-        });
-        let known = self.known.get(&name);
-        let named = map.columns.iter().all(|column| column.name.is_some());
-        if known.is_some() && named {
-            // A map with names describes its table. The definition says more, if it fits.
-            if let Ok(table) = Table::of(map.clone(), known, number, offset) {
-                return Ok(table);
-            }
-            return Table::of(map, None, number, offset);
-        }
-        Table::of(map, known, number, offset)
-    }
+    /// If there are rules for tables: the part of the log whose rows the rules have had.
+    pieces: Option<Box<Pieces>>,
 }
 
 impl Encoder {
@@ -136,12 +81,31 @@ impl Encoder {
             row: Row::default(),
             hashing: Hashing::default(),
             failed: None,
+            pieces: None,
         }
     }
 
     /// What decides the partition of a table's messages. Before the first step.
     pub fn route(&mut self, database: &str, table: &str, route: Route) {
         self.tables.routes.insert((database.to_owned(), table.to_owned()), route);
+    }
+
+    /// What rules make of a table's rows. Before the first step. Then each piece of the log is collected,
+    /// changed (`apply`) and read.
+    pub fn rule(&mut self, database: &str, table: &str, rules: Ruled) {
+        self.tables.rules.insert((database.to_owned(), table.to_owned()), Arc::new(rules));
+        self.pieces.get_or_insert_default();
+    }
+
+    /// See `Pieces::collect`. Steps then return the messages of this piece.
+    pub fn collect(&mut self, bytes: usize) -> Result<Option<Vec<CollectedRows>>> {
+        let Self { order, tables, row, format, pieces, .. } = self;
+        pieces.get_or_insert_default().collect(order, tables, row, &**format, bytes)
+    }
+
+    /// See `Pieces::apply`.
+    pub fn apply(&mut self, name: &(String, String), batch: RecordBatch) -> Result<()> {
+        self.pieces.get_or_insert_default().apply(name, batch)
     }
 
     /// The columns of a table's messages. Before the first step.
@@ -203,6 +167,9 @@ impl Encoder {
             self.go_on(survey, from, query, (batch, limit))?;
             return Ok(Some(Step::Messages(Batch::default())));
         }
+        if self.pieces.is_some() {
+            return self.advance_piece(batch, limit);
+        }
         let Some(mut survey) =
             self.waiting.take().map_or_else(|| self.order.next_group(), |one| Ok(Some(one)))?
         else {
@@ -225,6 +192,27 @@ impl Encoder {
         Ok(Some(Step::Messages(Batch::default())))
     }
 
+    /// Encodes the next transaction of a piece, or a part of it.
+    fn advance_piece(&mut self, batch: &mut Batch, limit: usize) -> Result<Option<Step>> {
+        let Some(pieces) = &mut self.pieces else { return Ok(None) };
+        let Some(stretch) = pieces.next_stretch() else { return Ok(None) };
+        let (mut begun, mut query) = (pieces.begun, pieces.query.take());
+        let bounds = (stretch.until, pieces.last);
+        let left =
+            self.encode(&stretch.survey, stretch.from, bounds, (&mut query, &mut begun), (batch, limit))?;
+        if let Some(pieces) = &mut self.pieces {
+            (pieces.begun, pieces.query) = (begun, query);
+            match left {
+                Some(place) => pieces.go_on(stretch, place),
+                None if begun => {
+                    batch.transactions.push((stretch.survey.transaction, batch.messages.len()));
+                }
+                None => {}
+            }
+        }
+        Ok(Some(Step::Messages(Batch::default())))
+    }
+
     /// Encodes a transaction from a place on, until the batch has `limit` bytes.
     fn go_on(
         &mut self,
@@ -236,35 +224,33 @@ impl Encoder {
         if survey.last_rows.is_none() {
             return Ok(());
         }
-        let (bytes, entries) = (batch.messages.bytes.len(), batch.messages.entries.len());
-        match self.encode(&survey, from, &mut query, (&mut batch.messages, limit)) {
-            Ok(Some(place)) => self.partial = Some((survey, place, query)),
-            Ok(None) => batch.transactions.push((survey.transaction, batch.messages.len())),
-            Err(error) => {
-                // Nothing is returned of what was begun here, so that no message is cut.
-                batch.messages.bytes.truncate(bytes);
-                batch.messages.entries.truncate(entries);
-                return Err(error);
-            }
+        let Some(last) = survey.last_rows else { return Ok(()) };
+        let mut begun = from != Walked::default();
+        if !begun {
+            self.format.begin(&survey.transaction, &mut batch.messages)?;
+            begun = true;
+        }
+        match self.encode(&survey, from, (None, (last, None)), (&mut query, &mut begun), (batch, limit))? {
+            Some(place) => self.partial = Some((survey, place, query)),
+            None => batch.transactions.push((survey.transaction, batch.messages.len())),
         }
         Ok(())
     }
 
-    /// Returns the place to go on from; None: the transaction is complete.
+    /// Encodes the rows of a transaction up to the event with the number `until`. Returns the place to go on
+    /// from; None: the transaction is complete. `begun`: the format knows of the transaction.
     fn encode(
         &mut self,
         survey: &Survey,
         from: Walked,
-        query: &mut Option<String>,
-        (out, limit): (&mut Messages, usize),
+        (until, last): (Option<u64>, LastRow),
+        (query, begun): (&mut Option<String>, &mut bool),
+        (batch, limit): (&mut Batch, usize),
     ) -> Result<Option<Walked>> {
-        let Self { order, format, tables, row, hashing, .. } = self;
-        let Some(last) = survey.last_rows else { return Ok(None) };
-        let transaction = &survey.transaction;
-        if from == Walked::default() {
-            format.begin(transaction, out)?;
-        }
-        let left = order.walk(survey, from, &mut |seen, description| {
+        let Self { order, format, tables, row, hashing, pieces, .. } = self;
+        let (transaction, out) = (&survey.transaction, &mut batch.messages);
+        let (bytes, entries) = (out.bytes.len(), out.entries.len());
+        let walked = order.walk(survey, from, &mut |seen, description| {
             let event = &seen.event;
             match event.header.kind {
                 EventKind::TABLE_MAP => tables.note_map(seen, description)?,
@@ -272,16 +258,26 @@ impl Encoder {
                 EventKind::ROWS_QUERY => *query = Some(text(event.body.get(1..).unwrap_or_default())),
                 EventKind::MARIADB_ANNOTATE_ROWS => *query = Some(text(event.body)),
                 _ => {
-                    let facts = (transaction, query.as_deref(), seen.number == last);
-                    rows(seen, description, facts, tables, (row, hashing), &mut **format, out)?;
+                    let facts = (transaction, query.as_deref(), last);
+                    let memory = (&mut *row, &mut *hashing, pieces.as_deref_mut());
+                    rows(seen, description, facts, tables, memory, &mut **format, (&mut *begun, out))?;
                 }
             }
-            Ok(out.bytes.len() < limit)
-        })?;
-        if left.is_none() {
-            format.end(transaction, out)?;
+            Ok(out.bytes.len() < limit && until.is_none_or(|until| seen.number < until))
+        });
+        match walked {
+            Ok(None) if *begun => {
+                format.end(transaction, out)?;
+                Ok(None)
+            }
+            Err(error) => {
+                // Nothing is returned of what was begun here, so that no message is cut.
+                out.bytes.truncate(bytes);
+                out.entries.truncate(entries);
+                Err(error)
+            }
+            walked => walked,
         }
-        Ok(left)
     }
 }
 
@@ -293,22 +289,19 @@ fn text(bytes: &[u8]) -> String {
 fn rows(
     seen: &Seen<'_>,
     description: &FormatDescription,
-    (transaction, query, is_last): (&Transaction, Option<&str>, bool),
+    (transaction, query, last): (&Transaction, Option<&str>, LastRow),
     tables: &Tables,
-    (row, hashing): (&mut Row, &mut Hashing),
+    (row, hashing, pieces): (&mut Row, &mut Hashing, Option<&mut Pieces>),
     format: &mut dyn Format,
-    out: &mut Messages,
+    (begun, out): (&mut bool, &mut Messages),
 ) -> Result<()> {
     let event = &seen.event;
     let mut rows = RowsEvent::parse(event, description)?;
     if rows.images.is_empty() && is_dummy(rows.table_id) {
         return Ok(());
     }
-    let Some((_, table)) = tables.maps.get(&rows.table_id) else {
-        let reason = format!("a row event of table id {}, for which there was no table map", rows.table_id);
-        return Err(DecodeError::new(reason, event.offset));
-    };
-    let Some(table) = table else { return Ok(()) };
+    let Some(wanted) = tables.of(rows.table_id, event.offset)? else { return Ok(()) };
+    let table = &wanted.table;
     rows.check(&table.map)?;
     if format.needs_whole_images() && !is_whole(&rows, table) {
         return Err(whole_images_needed(table, event.offset));
@@ -324,22 +317,25 @@ fn rows(
         style: Style::of(description),
         snapshot: None,
     };
+    if let (Some(ruled), Some(pieces)) = (&wanted.ruled, pieces) {
+        let of = (transaction, facts, last);
+        return pieces.write(seen, &mut rows, (table, ruled), of, (row, hashing), format, (begun, out));
+    }
+    if !*begun {
+        format.begin(transaction, out)?;
+        *begun = true;
+    }
+    let is_last = seen.number == last.0;
     format.event(transaction, &facts, table)?;
     let (mut number, mut open) = (0, true);
     while !rows.images.is_empty() {
-        let start = rows.images;
-        row.read(&mut rows, &table.map)?;
-        row.omit(&table.omitted);
-        if rows.images.position() == start.position() {
-            return Err(start.fail(format!("a row event of {} with rows of no length", table.map.name())));
-        }
-        let sequence = if seen.packed { event.offset } else { start.offset() };
+        let sequence = next_row(seen, &mut rows, table, row)?;
         let last = is_last && rows.images.is_empty();
         let change = Change { kind: rows.kind, row, bytes: event.body, number, sequence, last };
         match &table.route {
             None => format.change(table, &change, out),
             Some(route) => {
-                let of = (&**table, transaction, &facts);
+                let of = (table, transaction, &facts);
                 routing::change(route, of, &change, format, (&mut open, hashing), out)
             }
         }

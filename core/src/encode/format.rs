@@ -90,6 +90,11 @@ pub trait Format: Send + Sync {
         &[]
     }
 
+    /// Whether messages say which row is the last of its transaction.
+    fn needs_last(&self) -> bool {
+        false
+    }
+
     /// Whether images must have all columns.
     fn needs_whole_images(&self) -> bool {
         true

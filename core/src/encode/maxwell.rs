@@ -332,6 +332,10 @@ impl Format for Maxwell {
         Ok(())
     }
 
+    fn needs_last(&self) -> bool {
+        self.options.output_commit_info
+    }
+
     fn needs_whole_images(&self) -> bool {
         false
     }

@@ -5,24 +5,25 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, PrimitiveArray, RecordBatch};
 
-use super::arrow_image::{append, labels_of, wire_of, Labels, Values};
-use super::columns::{column, Table};
+use super::arrow_image::{append, arrow_column, labels_of, Labels, Values};
+use super::columns::Table;
 use super::format::{Change, EventFacts, Format};
-use super::image::{Place, Row};
+use super::image::{Image, Place, Row};
 use super::messages::Messages;
 use super::route::Route;
 use super::routing::{self, Hashing};
+use super::ruled::Collector;
 use super::schema_ids::MessageSchema;
-use crate::charset::Charset;
-use crate::column::SEQUENCE;
+use crate::column::{TypeOptions, SEQUENCE};
 use crate::error::{DecodeError, Result};
 use crate::event::RowsKind;
 use crate::json::Style;
 use crate::log_order::Transaction;
-use crate::schema::{ColumnType, TableSchema};
-use crate::table_map::{MapColumn, TableMap};
+use crate::output::Change as Collected;
+use crate::schema::TableSchema;
+use crate::table_map::TableMap;
 
 /// A format that puts several rows into a message begins a new one after so many bytes.
 const MESSAGE_BYTES: usize = 64 * 1024;
@@ -64,21 +65,8 @@ impl RowEncoder {
     pub fn encode(&mut self, batch: &RecordBatch, read: &Read<'_>) -> Result<Messages> {
         let Self { table, labels, format, hashing } = self;
         let name = table.schema.name();
-        let columns = table.columns.iter().map(|column| {
-            let found = batch.column_by_name(&column.schema.name).map(|array| (array, Values::of(array)));
-            let reason = match found {
-                Some((_, Some(values))) => return Ok(values),
-                Some((array, None)) => format!("has type {}", array.data_type()),
-                None => "is missing".to_owned(),
-            };
-            let reason = format!("rows of {name}: column `{}` {reason}", column.schema.name);
-            Err(DecodeError::of_table(name.clone(), reason, 0))
-        });
-        let columns: Vec<Values<'_>> = columns.collect::<Result<_>>()?;
-        let sequences = batch
-            .column_by_name(SEQUENCE)
-            .and_then(|array| array.as_primitive_opt::<Int64Type>())
-            .filter(|array| array.null_count() == 0);
+        let columns = values_of(batch, table)?;
+        let sequences = sequences_of(batch);
         let transaction = Transaction {
             start: read.sequence,
             gtid: read.gtid.map(str::to_owned),
@@ -136,6 +124,50 @@ impl RowEncoder {
     }
 }
 
+/// Rows that a snapshot read, as a walk over the log collects rows for rules (`ruled.rs`).
+pub fn collected(
+    schema: TableSchema,
+    batch: &RecordBatch,
+    needed: &[String],
+    types: TypeOptions,
+) -> Result<RecordBatch> {
+    let mut collector = Collector::new(&schema, needed, types)?;
+    let table = table_of(schema)?;
+    let (name, values, sequences) = (table.schema.name(), values_of(batch, &table)?, sequences_of(batch));
+    let labels: Vec<Labels> = table.columns.iter().map(|column| labels_of(&column.kind)).collect();
+    let (mut bytes, mut places) = (Vec::new(), Vec::new());
+    for number in 0..batch.num_rows() {
+        let sequence = sequences.map_or(0, |array| array.value(number) as u64);
+        let fields = table.columns.iter().zip(labels.iter()).zip(&values);
+        read_row(fields, number, (&mut bytes, &mut places))
+            .map_err(|(column, error)| error.at(&name, column, sequence))?;
+        let image = Image { bytes: &bytes, columns: &places };
+        collector.push(&table, &image, Collected::Insert, sequence)?;
+    }
+    collector.finish()
+}
+
+/// The columns of a batch, in the order of the table.
+fn values_of<'a>(batch: &'a RecordBatch, table: &Table) -> Result<Vec<Values<'a>>> {
+    let name = || table.schema.name();
+    let columns = table.columns.iter().map(|column| {
+        let found = batch.column_by_name(&column.schema.name).map(|array| (array, Values::of(array)));
+        let reason = match found {
+            Some((_, Some(values))) => return Ok(values),
+            Some((array, None)) => format!("has type {}", array.data_type()),
+            None => "is missing".to_owned(),
+        };
+        let reason = format!("rows of {}: column `{}` {reason}", name(), column.schema.name);
+        Err(DecodeError::of_table(name(), reason, 0))
+    });
+    columns.collect()
+}
+
+fn sequences_of(batch: &RecordBatch) -> Option<&PrimitiveArray<Int64Type>> {
+    let column = batch.column_by_name(SEQUENCE)?.as_primitive_opt::<Int64Type>()?;
+    (column.null_count() == 0).then_some(column)
+}
+
 type Field<'a, 'b> = ((&'b super::columns::Column, &'b Labels), &'b Values<'a>);
 
 /// Makes the image of a row. The error comes with the name of its column.
@@ -167,26 +199,12 @@ fn facts<'a>(read: &Read<'a>, mark: &'a str) -> EventFacts<'a> {
     }
 }
 
-/// The table with the images that `arrow_image` makes: texts are UTF-8 there.
+/// The table with the images that `arrow_image` makes.
 fn table_of(schema: TableSchema) -> Result<Table> {
     let fail = |reason: String| DecodeError::of_table(schema.name(), reason, 0);
     let (mut columns, mut in_map) = (Vec::new(), Vec::new());
     for of_schema in &schema.columns {
-        let kind = of_schema.column_type().map_err(fail)?;
-        let of_map = MapColumn {
-            wire: wire_of(&kind),
-            nullable: of_schema.nullable,
-            unsigned: None,
-            name: Some(of_schema.name.clone()),
-            collation: None,
-            labels: None,
-            geometry: None,
-            visible: None,
-        };
-        let mut column = column(of_schema, &of_map).map_err(fail)?;
-        if let ColumnType::Text { charset, .. } = &mut column.kind {
-            *charset = Charset::Utf8;
-        }
+        let (column, of_map) = arrow_column(of_schema).map_err(fail)?;
         columns.push(column);
         in_map.push(of_map);
     }

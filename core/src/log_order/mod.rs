@@ -135,6 +135,13 @@ pub struct Walked {
     number: u64,
 }
 
+impl Walked {
+    /// The number of the last event before it.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
 /// Takes an event, and returns whether to go on.
 pub type Take<'a> = dyn FnMut(&Seen<'_>, &FormatDescription) -> Result<bool> + 'a;
 

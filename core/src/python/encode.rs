@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PySlice};
 
+use super::schema::{parse_table, parse_types};
 use super::segment_file::FileArgument;
 use crate::encode::binary::{varint_length, write_tag, write_varint, LENGTH};
 use crate::encode::columns::Chosen;
@@ -16,6 +17,7 @@ use crate::encode::format::Format;
 use crate::encode::records::{records, Target};
 use crate::encode::route::{By, Route};
 use crate::encode::row_encoder::{self, Read};
+use crate::encode::ruled::{Origin, Ruled};
 use crate::encode::schema_ids::{MessageSchema, SchemaIds};
 use crate::encode::{formats, messages::About};
 use crate::error::DecodeError;
@@ -25,6 +27,7 @@ use crate::schema::TableSchema;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LogEncoder>()?;
     module.add_class::<RowEncoder>()?;
+    module.add_function(wrap_pyfunction!(collected_rows, module)?)?;
     module.add_class::<EncodedMessages>()?;
     module.add_class::<MessageValues>()?;
     module.add_function(wrap_pyfunction!(repeated_field, module)?)
@@ -56,6 +59,20 @@ fn route_of((by, columns): RouteArgument) -> PyResult<Route> {
     Ok(Route { by, columns })
 }
 
+/// The table as messages show it; for each of its columns, the one of the source that it comes from, and
+/// whether rules make its values; the columns that rules look at, and their types; whether rules leave out
+/// rows.
+type RulesArgument = (String, Vec<(Option<String>, bool)>, Vec<String>, String, bool);
+
+fn ruled((schema, origins, needed, types, drops): RulesArgument) -> PyResult<Ruled> {
+    let schema = parse_table(&schema)?;
+    let origins = origins.into_iter().map(|(source, made)| Origin { source, made }).collect();
+    Ok(Ruled { schema, origins, needed, types: parse_types(&types)?, drops })
+}
+
+/// Database and name of a table, its rows for the rules, and whether columns are missing in some.
+type CollectedArgument = (String, String, PyArrowType<RecordBatch>, bool);
+
 /// Topic, partitions, partition of messages with a key, that of others, largest message, first sequence.
 type TargetArgument = (usize, u32, Option<u32>, u32, usize, u64);
 
@@ -71,7 +88,7 @@ impl LogEncoder {
     #[new]
     #[pyo3(signature = (
         parts, format, *, options = "{}", schemas = Vec::new(), tables = Vec::new(), schema_ids = None,
-        routes = Vec::new(), columns = Vec::new()
+        routes = Vec::new(), columns = Vec::new(), rules = Vec::new()
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn new(
@@ -83,6 +100,7 @@ impl LogEncoder {
         schema_ids: Option<Py<PyAny>>,
         routes: Vec<(String, String, RouteArgument)>,
         columns: Vec<(String, String, bool, Vec<String>)>,
+        rules: Vec<(String, String, RulesArgument)>,
     ) -> PyResult<Self> {
         let schemas = schemas.iter().map(|json| TableSchema::from_json(json)).collect::<Result<_, _>>()?;
         let selection = Selection { tables: tables.into_iter().collect() };
@@ -94,6 +112,9 @@ impl LogEncoder {
         }
         for (database, table, keep, names) in columns {
             encoder.choose(&database, &table, Chosen { keep, names });
+        }
+        for (database, table, argument) in rules {
+            encoder.rule(&database, &table, ruled(argument)?);
         }
         Ok(Self(encoder))
     }
@@ -113,6 +134,18 @@ impl LogEncoder {
         }
     }
 
+    #[pyo3(signature = (bytes = 4 << 20))]
+    fn collect(&mut self, py: Python<'_>, bytes: usize) -> PyResult<Option<Vec<CollectedArgument>>> {
+        let found = py.detach(|| self.0.collect(bytes))?;
+        let shown =
+            |((database, table), batch, incomplete)| (database, table, PyArrowType(batch), incomplete);
+        Ok(found.map(|rows| rows.into_iter().map(shown).collect()))
+    }
+
+    fn apply(&mut self, database: String, table: String, rows: PyArrowType<RecordBatch>) -> PyResult<()> {
+        Ok(self.0.apply(&(database, table), rows.0)?)
+    }
+
     #[pyo3(signature = (database, table, schema))]
     fn define(&mut self, database: &str, table: &str, schema: Option<&str>) -> PyResult<()> {
         let schema = schema.map(TableSchema::from_json).transpose()?;
@@ -129,6 +162,19 @@ impl LogEncoder {
     fn message_schemas<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         schema_list(py, self.0.schemas())
     }
+}
+
+#[pyfunction]
+#[pyo3(signature = (table, rows, needed, types = "{}"))]
+fn collected_rows(
+    py: Python<'_>,
+    table: &str,
+    rows: PyArrowType<RecordBatch>,
+    needed: Vec<String>,
+    types: &str,
+) -> PyResult<PyArrowType<RecordBatch>> {
+    let (table, types) = (TableSchema::from_json(table)?, parse_types(types)?);
+    Ok(PyArrowType(py.detach(|| row_encoder::collected(table, &rows.0, &needed, types))?))
 }
 
 #[pyclass(module = "penstock._core")]

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from penstock.config import PipelineConfig
 
 
+_STATEMENTS = ("include_query", "output_row_query")
+"""Options of formats that put the text of statements into messages."""
+
+
 def check(config: PipelineConfig) -> None:
     """Raises `ValueError` for options that contradict each other."""
     _check_transforms(config)
@@ -35,11 +39,15 @@ def _check_transforms(config: PipelineConfig) -> None:
     has_key = bool(config.transform_key)
     if why := contradiction(config.transforms, config.tables.include, has_key=has_key):
         raise ValueError(f"`transforms`: {why}")
-    if config.sink_kind.takes_messages:
-        raise ValueError(
-            f"`transforms` cannot be used with the sink {config.sink.type}: its messages are written from "
-            "the log as the source wrote it"
-        )
+    if config.sink_kind.takes_messages and any(rule.hides for rule in config.transforms):
+        options = getattr(config.sink, "options", {})
+        named = [name for name in options if name.replace(".", "_") in _STATEMENTS]
+        told = [name for name in named if str(options[name]).lower() == "true"]
+        if told:
+            raise ValueError(
+                f"`transforms` cannot be used with `{told[0]}` in `sink.options`: the text of a statement "
+                "has values that rules change or leave out"
+            )
     if config.cascades == "apply":
         raise ValueError(
             "`transforms` cannot be used with `cascades: apply`, which needs the source's own values at "

@@ -44,3 +44,16 @@ ADDRESSES = frozenset({"inet4", "inet6", "uuid"})
 
 BINARY = SHORT_BINARY | LONG_BINARY
 TEXTS = SHORT_TEXTS | LONG_TEXTS
+
+SHORT_TEXT = "varchar"
+"""A text of at most `Column.length` characters that is not padded."""
+FITTING = {
+    "bool": "tinyint", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
+    "uint8": "smallint", "uint16": "int", "uint32": "bigint",
+    "halffloat": "float", "float": "float", "double": "double", "date32[day]": "date", "date64[ms]": "date",
+    "binary": "longblob", "large_binary": "longblob",
+    "string": "longtext", "large_string": "longtext", "null": "longtext",
+}  # fmt: skip
+"""By the name of an Arrow type: the type that takes all its values."""
+FITTING_TIMES = {False: "datetime", True: "timestamp"}
+"""The same for Arrow's timestamps: without a zone, and with one."""

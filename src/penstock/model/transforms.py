@@ -127,6 +127,12 @@ class TransformRule(Section):
         return bool(self.hash or self.tokenize)
 
     @property
+    def hides(self) -> bool:
+        """Whether the target lacks values of the source, or may lack them."""
+        changes = self.columns or self.cast or self.mask or self.hash or self.tokenize or self.exclude
+        return bool(changes) or any(one is not None for one in (self.where, self.select, self.python))
+
+    @property
     def needs_whole_rows(self) -> bool:
         """Whether its results depend on more than one column."""
         return self.uses_sql or self.python is not None

@@ -114,7 +114,11 @@ def _collisions(
     for name in _with_targets(tables, waiting, parked):
         if shards.rule(name) is not None:
             continue
-        if (place := config.sink.place(transforms.target(name))) is None:
+        target = transforms.target(name)
+        place = config.sink.place(target)
+        if place is None and transforms and config.sink_kind.takes_messages:
+            place = (str(target),)  # tables may share a topic, but not the name that messages have for them
+        if place is None:
             continue
         if (owner := taken.setdefault(place, name)) != name and name in waiting:
             found.append((name, shared_target(name, ".".join(place), str(owner))))

@@ -185,7 +185,7 @@ class Run:
         # Before the stream starts, because it continues with pending plans.
         if config.sink_kind.durable:
             wanted = to_resnapshot(config, self.state)
-            transform_changes.check(self.sink, config, self.state, wanted["renewed"], types=config.types)
+            transform_changes.check(self.sink, config, self.state, **wanted, types=config.types)
             targets.check(self.sink, self.state, **wanted, types=config.types)
 
     def _get_session(self) -> None:

@@ -29,15 +29,24 @@ CHANGED = "`transforms` or `history` changed"
 
 
 def check(
-    sink: Sink, config: PipelineConfig, state: StateStore, renewed: Collection[TableId], *, types: TypeOptions
+    sink: Sink,
+    config: PipelineConfig,
+    state: StateStore,
+    asked: Collection[TableId],
+    renewed: Collection[TableId],
+    *,
+    types: TypeOptions,
 ) -> None:
     """Raises `ConfigError` if a target was filled under other rules. Targets that are going to be `renewed`
-    are emptied and get the columns of the present rules, because a plan may still be pending for them."""
+    are emptied and get the columns of the present rules, because a plan may still be pending for them.
+    Messages of tables that are `asked` for follow the present rules: they get all rows again."""
     now, was = Shape.of(config), remembered(state)
     for table in state.tables().values():
         if table.gone:
             continue  # a new table of this name begins with an empty target
         if table.last_epoch > 0 and now.digest(table.table) != was.digest(table.table):
+            if config.sink_kind.takes_messages and (table.table in asked or table.resnapshot_pending):
+                continue
             if table.table not in renewed:
                 raise _other_rules(table.table, config)
             _renew(sink, state, table, types)
@@ -97,7 +106,12 @@ def _other_rules(table: TableId, config: PipelineConfig) -> ConfigError:
         f"Run `penstock resnapshot FILE {argument(table)} --recreate` and then the pipeline: the target is "
     )
     hint += "made again with the rules of now. Or give the rules back."
-    if not config.sink_kind.keeps_tables:
+    if config.sink_kind.takes_messages:
+        hint = (
+            f"Run `penstock resnapshot FILE {argument(table)}` and then the pipeline: messages have the rows "
+            "again, with the rules of now. Earlier messages stay as they are. Or give the rules back."
+        )
+    elif not config.sink_kind.keeps_tables:
         hint = (
             "A change log cannot be made again. Use another `state` and `sink.path`, or give the rules back."
         )

@@ -7,17 +7,20 @@ its message is the last one of the epoch, behind all rows that were written unde
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from penstock._core import LogEncoder
 from penstock.encode.statements import definition_messages
+from penstock.errors import TableError
 from penstock.model.offset import LogRange
 from penstock.model.plan import DefinitionChange, EpochPlan
-from penstock.model.schema import TableId
+from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import LogMessage, LogSink
+from penstock.spark.message_rules import MessageRules
 
 log = logging.getLogger(__name__)
 
@@ -30,14 +33,53 @@ def told(plan: EpochPlan, refused: Collection[TableId]) -> list[DefinitionChange
     return [change for change in plan.definitions if change.schema.table not in refused]
 
 
+@dataclass(frozen=True)
+class ShownChange:
+    """A change as messages show it. `ruled`: `transforms` has rules for the table, so nothing may be told in
+    the source's words: the text of a statement may have the values of columns that are hidden, as defaults or
+    in expressions."""
+
+    table: TableId
+    change: DefinitionChange
+    ruled: bool
+
+    @property
+    def shown(self) -> TableSchema:
+        return self.change.schema
+
+
+def shown(
+    changes: Sequence[DefinitionChange], rules_of: Callable[[TableSchema], MessageRules | None]
+) -> list[ShownChange]:
+    """The changes of tables as their messages show them. One is not told if rules fit its table no longer:
+    the table is parked at its next change."""
+    found = []
+    for change in changes:
+        try:
+            rules = [None if one is None else rules_of(one) for one in (change.before, change.after)]
+        except TableError as error:
+            log.warning("the definition of %s is not told: %s", change.schema.table, error)
+            continue
+        ruled = any(one is not None for one in rules)
+        as_shown = DefinitionChange(*[None if one is None else one.shown for one in rules])
+        found.append(ShownChange(change.schema.table, as_shown if ruled else change, ruled))
+    return found
+
+
 def messages(
-    changes: Sequence[DefinitionChange], sink: LogSink, relay: RelayLog, reach: LogRange
+    changes: Sequence[ShownChange], sink: LogSink, relay: RelayLog, reach: LogRange
 ) -> Iterator[list[LogMessage]]:
     """The messages of the statement at the end of a range."""
+    if sink.format == "canal":
+        # Its messages have nothing but the statement's text.
+        changes = [one for one in changes if not one.ruled]
     statement = _last_statement(relay, reach) if changes else None
     if statement is None:
         return
-    found = definition_messages(sink.format, sink.format_options, statement, changes)
+    if any(one.ruled for one in changes):
+        statement = {**statement, "sql": None}
+    definitions = [one.change for one in changes]
+    found = definition_messages(sink.format, sink.format_options, statement, definitions)
     yield [(sink.subject_of(table), key, value, int(reach.end)) for table, key, value in found]
 
 

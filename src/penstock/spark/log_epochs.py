@@ -8,6 +8,8 @@ are written, which they tell.
 The driver encodes and writes them. Encoding is done by the core, in as many threads as there are cores, and
 takes less time than the client needs to send the messages.
 
+Rows of tables with `transforms` are changed before they become messages (`ruled_log.py`).
+
 A table that cannot go on is left out of the epoch and parked. The commit has a note of it: an epoch that is
 repeated after a crash finds the note, and parks the same tables.
 """
@@ -19,7 +21,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -46,10 +48,13 @@ from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Commit, EncodedBatch, LogMessage, LogSink
 from penstock.snapshot.staging import Staging
-from penstock.spark import log_definitions, log_statements, tasks
+from penstock.spark import log_definitions, log_statements, ruled_log, tasks
 from penstock.spark.incomplete_images import IncompleteImages
+from penstock.spark.log_definitions import ShownChange
 from penstock.spark.log_statements import At
+from penstock.spark.message_rules import Letters, MessageRules
 from penstock.spark.table_outcome import TableOutcome, outcome_of, written_by_another
+from penstock.spark.transformed_log import TransformedLog
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -65,10 +70,22 @@ Messages = Sequence[LogMessage] | EncodedBatch
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A table whose events are encoded, from an offset on."""
+    """A table whose events are encoded, from an offset on. `rules`: what is done to its rows."""
 
     schema: TableSchema
     start: Offset
+    rules: MessageRules | None
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One attempt to write an epoch: without the tables that were refused before. `letters`: the rows that
+    could not be transformed."""
+
+    plan: EpochPlan
+    tables: Sequence[TablePlan]
+    changes: Sequence[ShownChange]
+    letters: Letters
 
 
 class LogEpochs:
@@ -103,19 +120,21 @@ class LogEpochs:
         while True:
             part = [table for table in plan.tables if table.table not in refused]
             note = json.dumps({str(table): one.to_json() for table, one in refused.items()})
-            changes = log_definitions.told(plan, refused.keys() | untold)
+            told = log_definitions.told(plan, refused.keys() | untold)
             try:
+                changes = log_definitions.shown(told, self._rules_of)
+                attempt = _Attempt(plan, part, changes, Letters())
                 found = self._sink.write_epoch(
                     commit,
-                    _with_messages(part, changes),
-                    self._messages(plan, part, changes),
+                    self._with_messages(part, changes),
+                    self._messages(attempt, commit),
                     note if refused else "",
                 )
                 break
             except TableError as error:
-                if (table := _named(error, part)) is not None:
+                if (table := self._named(error, part)) is not None:
                     refused[table] = error
-                elif (new := _told(error, changes)) is not None:
+                elif (new := self._named(error, told)) is not None:
                     # A table that has no steps yet. It is parked when it has.
                     log.warning("the definition of %s is not told: %s", new, error)
                     untold.add(new)
@@ -129,25 +148,58 @@ class LogEpochs:
 
     # messages -----------------------------------------------------------------------------------------------
 
-    def _messages(
-        self, plan: EpochPlan, tables: Sequence[TablePlan], changes: Sequence[DefinitionChange]
-    ) -> Iterator[Messages]:
+    def _messages(self, attempt: _Attempt, commit: Commit) -> Iterator[Messages]:
+        plan, tables = attempt.plan, attempt.tables
         at = self._at(plan.range.end)
         for table in tables:
             yield from self._statements(table, at, before_rows=True)
         wanted = {
-            table.table: _Wanted(table.schema, max(table.start, plan.range.start))
+            table.table: _Wanted(
+                table.schema, max(table.start, plan.range.start), self._rules_of(table.schema)
+            )
             for table in tables
             if any(isinstance(step, ApplyEvents) for step in table.steps)
         }
         if wanted:
-            yield from self._events(plan.range, wanted)
+            yield from self._events(plan.range, wanted, attempt.letters)
         read = replace(at, commit_us=time.time_ns() // 1000)
         for table in tables:
-            yield from self._rows(table, read)
+            yield from self._rows(table, read, attempt.letters)
         for table in tables:
             yield from self._statements(table, at, before_rows=False)
+        changes = attempt.changes
         yield from log_definitions.messages(changes, self._sink, self._opened(plan.range.end), plan.range)
+        if isinstance(self._sink, TransformedLog):
+            attempt.letters.write(self._sink.letters, commit)
+
+    # tables as messages show them
+
+    def _rules_of(self, schema: TableSchema) -> MessageRules | None:
+        return self._sink.rules(schema) if isinstance(self._sink, TransformedLog) else None
+
+    def _shown(self, schema: TableSchema) -> TableSchema:
+        """The table as its messages show it."""
+        rules = self._rules_of(schema)
+        return schema if rules is None else rules.shown
+
+    def _name(self, table: TableId) -> TableId:
+        """The name that messages have for a table."""
+        return self._sink.name_of(table) if isinstance(self._sink, TransformedLog) else table
+
+    def _with_messages(
+        self, tables: Sequence[TablePlan], changes: Sequence[ShownChange]
+    ) -> list[TableSchema]:
+        """The tables that have messages in the epoch."""
+        shown = [change.shown for change in changes]
+        shown += [self._shown(table.schema) for table in tables if _has_messages(table)]
+        return list({schema.table: schema for schema in shown}.values())
+
+    def _named(self, error: TableError, tables: Sequence[TablePlan | DefinitionChange]) -> TableId | None:
+        """The table that an error is about, whatever name it has there."""
+        name = error.details.get("table")
+        known = [one.schema.table for one in tables]
+        at_source = next((table for table in known if str(table) == name), None)
+        return at_source or next((table for table in known if str(self._name(table)) == name), None)
 
     def _at(self, offset: Offset) -> At:
         log = self._opened(offset)
@@ -175,9 +227,10 @@ class LogEpochs:
             if isinstance(step, TruncateTarget):
                 offset = at.offset if step.sequence is None else int(step.sequence)
                 place = At(offset, step.timestamp_us or at.commit_us, at.file, at.position)
-                value = log_statements.truncated(self._sink.format, prefix, table.table, place)
+                name = self._name(table.table)
+                value = log_statements.truncated(self._sink.format, prefix, name, place)
                 if value is not None:
-                    yield [(table.table, None, value, offset)]
+                    yield [(name, None, value, offset)]
                 else:
                     log.warning(
                         "%s was emptied at offset %d, and the format %s has no message for that",
@@ -186,61 +239,72 @@ class LogEpochs:
 
     # events
 
-    def _events(self, reach: LogRange, wanted: dict[TableId, _Wanted]) -> Iterator[Messages]:
+    def _events(
+        self, reach: LogRange, wanted: dict[TableId, _Wanted], letters: Letters
+    ) -> Iterator[Messages]:
         log = self._opened(reach.end)
         running: deque[Future[list[Messages]]] = deque()
+        part_bytes = ruled_log.part_bytes([one.rules for one in wanted.values()], PART_BYTES)
         start = reach.start
         try:
             while start < reach.end or running:
                 while start < reach.end and len(running) < self._threads:
-                    end = min(log.cut(start, PART_BYTES), reach.end)
+                    end = min(log.cut(start, part_bytes), reach.end)
                     part = LogRange(start, end)
+                    encoded = self._encode(parts_of(log, part), wanted, letters)
                     if part == reach:
-                        yield from self._encode(parts_of(log, part), wanted)
+                        yield from encoded
                         return
-                    running.append(self._pool.submit(list, self._encode(parts_of(log, part), wanted)))
+                    running.append(self._pool.submit(list, encoded))
                     start = end
                 yield from running.popleft().result()
         finally:
             for future in running:
                 future.cancel()
 
-    def _encode(self, parts: list[Any], wanted: dict[TableId, _Wanted]) -> Iterator[Messages]:
-        routes = [(table, self._sink.route_of(table)) for table in wanted]
+    def _encode(
+        self, parts: list[Any], wanted: dict[TableId, _Wanted], letters: Letters
+    ) -> Iterator[Messages]:
+        names = {table: self._name(table) for table in wanted}
+        routes = [(table, self._sink.route_of(name)) for table, name in names.items()]
+        rules = {table: one.rules for table, one in wanted.items() if one.rules is not None}
         encoder = LogEncoder(
             parts, self._sink.format, options=self._sink.format_options,
             schemas=[one.schema.to_json() for one in wanted.values()],
             tables=[(table.database, table.table) for table in wanted], schema_ids=self._schema_ids,
             routes=[(table.database, table.table, route) for table, route in routes if route is not None],
+            rules=ruled_log.arguments(rules),
         )  # fmt: skip
         known = {(table.database, table.table): table for table in wanted}
         begin = parts[0][1] + parts[0][2] if parts else 0
-        late = {table: one.start for table, one in wanted.items() if one.start > begin}
+        late = {names[table]: one.start for table, one in wanted.items() if one.start > begin}
         try:
-            while (step := encoder.read(READ_BYTES)) is not None:
-                if not isinstance(step, EncodedMessages):
-                    continue  # the planner knows what statements do
-                yield EncodedBatch(step, [known[name] for name in encoder.tables], late)
+            for step in ruled_log.steps(encoder, rules, letters, READ_BYTES):
+                # The planner knows what statements do.
+                if isinstance(step, EncodedMessages):
+                    yield EncodedBatch(step, [names[known[name]] for name in encoder.tables], late)
         except DecodeError as error:
-            raise _explained(error, known) from error
+            raise _explained(error, names) from error
 
     # rows of snapshots
 
-    def _rows(self, table: TablePlan, at: At) -> Iterator[Messages]:
+    def _rows(self, table: TablePlan, at: At, letters: Letters) -> Iterator[Messages]:
         first = 0
         for step in table.steps:
             if isinstance(step, Park):
                 return
             if not isinstance(step, PlaceChunks):
                 continue
-            encoder = self._row_encoder(table.schema)
-            yield from self._bootstrap(table.schema, at, "start")
-            for batch in self._placed(table, step, at):
+            rules, shown = self._rules_of(table.schema), self._shown(table.schema)
+            encoder = self._row_encoder(shown)
+            placed = self._placed(table, step, at)
+            yield from self._bootstrap(shown, at, "start")
+            for batch in placed if rules is None else ruled_log.placed(placed, rules, letters):
                 for begin in range(0, batch.num_rows, ROWS_AT_ONCE):
                     rows = batch.slice(begin, ROWS_AT_ONCE)
-                    yield self._encoded(encoder, table.schema, rows, first, at)
+                    yield self._encoded(encoder, shown, rows, first, at)
                     first += rows.num_rows
-            yield from self._bootstrap(table.schema, at, "complete")
+            yield from self._bootstrap(shown, at, "complete")
 
     def _placed(self, table: TablePlan, step: PlaceChunks, at: At) -> Iterator[pa.RecordBatch]:
         schema = table.schema
@@ -281,30 +345,14 @@ class LogEpochs:
             yield [(schema.table, *message, at.offset)]
 
 
-def _with_messages(tables: Sequence[TablePlan], changes: Sequence[DefinitionChange]) -> list[TableSchema]:
-    """The tables that have messages in the epoch."""
-    found = {change.schema.table: change.schema for change in changes}
-    found |= {table.table: table.schema for table in tables if _has_messages(table)}
-    return list(found.values())
-
-
 def _has_messages(table: TablePlan) -> bool:
     return any(isinstance(step, ApplyEvents | PlaceChunks | TruncateTarget) for step in table.steps)
 
 
-def _named(error: TableError, tables: Sequence[TablePlan]) -> TableId | None:
-    name = error.details.get("table")
-    return next((table.table for table in tables if str(table.table) == name), None)
-
-
-def _told(error: TableError, changes: Sequence[DefinitionChange]) -> TableId | None:
-    name = error.details.get("table")
-    return next((one.schema.table for one in changes if str(one.schema.table) == name), None)
-
-
-def _explained(error: DecodeError, known: dict[tuple[str, str], TableId]) -> Exception:
+def _explained(error: DecodeError, names: Mapping[TableId, TableId]) -> Exception:
+    """`names`: the name that messages have for each table."""
     name = getattr(error, "table", None)
-    table = next((one for one in known.values() if str(one) == name), None)
+    table = next((one for one, shown in names.items() if name in (str(one), str(shown))), None)
     if table is not None:
         return tasks.core_error(error, str(table))
     return RelayLogCorrupt(

@@ -9,12 +9,13 @@ from penstock.config import PipelineConfig
 from penstock.model.history import History
 from penstock.model.transforms import Transforms
 from penstock.sinks import registry
-from penstock.sinks.base import Sink, readable
+from penstock.sinks.base import LogSink, Sink, readable
 from penstock.sinks.lake.history import HistorySink
 from penstock.sinks.lake.sink import LakeSink
 from penstock.spark.dead_letters import FOLDER
 from penstock.spark.dimensions import FOLDER as COPIES
 from penstock.spark.dimensions import Dimensions
+from penstock.spark.transformed_log import TransformedLog
 from penstock.spark.transformed_sink import transformed
 from penstock.spark.views import Views
 from penstock.state import StateStore
@@ -28,6 +29,10 @@ def open_sink(config: PipelineConfig, spark: SparkSession, pipeline: str) -> Sin
     if config.history:
         assert isinstance(sink, LakeSink), "the configuration refuses other sinks"
         sink = HistorySink(sink, History(config.history, own))
+    if transforms and isinstance(sink, LogSink):
+        return TransformedLog(
+            sink, transforms, spark, config.transform_key, letters=config.state / FOLDER, untouched=own
+        )
     return transformed(
         sink, transforms, spark, config.transform_key, letters=config.state / FOLDER, untouched=own
     )

@@ -62,12 +62,16 @@ def needed(spark: SparkSession, schema: pa.Schema, stage: SqlStage) -> set[str]:
     return {str(attributes.apply(place).name()) for place in range(attributes.size())}
 
 
-def evaluated(spark: SparkSession, batch: pa.RecordBatch, stage: SqlStage) -> pa.RecordBatch:
-    """The batch with the columns that the stage computes, in the driver."""
+def evaluated(
+    spark: SparkSession, batch: pa.RecordBatch, stage: SqlStage, names: list[str]
+) -> pa.RecordBatch:
+    """The batch with the columns that the stage computes, in the driver. `names`: at least the columns that
+    it looks at (`needed`)."""
     if not batch.num_rows:
         return _with(batch, pa.Table.from_batches([], columns(spark, batch.schema, stage)))
-    kinds = from_arrow_schema(batch.schema, prefer_timestamp_ntz=True)
-    frame = spark.createDataFrame(pa.Table.from_batches([batch]), kinds)
+    part = batch.select(names)
+    kinds = from_arrow_schema(part.schema, prefer_timestamp_ntz=True)
+    frame = spark.createDataFrame(pa.Table.from_batches([part]), kinds)
     return _with(batch, selected(frame, stage, only_results=True).toArrow())
 
 

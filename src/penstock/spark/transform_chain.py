@@ -77,6 +77,7 @@ class Chain:
         self.rules = rules
         self.stages = stages_of(table, rules, key, secret, quoted)
         self.key = key
+        self._needed: dict[int, tuple[pa.Schema, list[str]]] = {}
 
     @property
     def key_after(self) -> tuple[str, ...]:
@@ -121,7 +122,17 @@ class Chain:
 
     def _evaluated(self, batches: Iterable[pa.RecordBatch], stage: SqlStage) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield sql_stages.evaluated(self._spark, batch, stage)
+            yield sql_stages.evaluated(self._spark, batch, stage, self._looked_at(batch.schema, stage))
+
+    def _looked_at(self, schema: pa.Schema, stage: SqlStage) -> list[str]:
+        """The columns that Spark gets of rows: those that the SQL looks at, or any one."""
+        place = self.stages.index(stage)
+        known = self._needed.get(place)
+        if known is None or known[0] != schema:
+            needed = sql_stages.needed(self._spark, schema, stage)
+            found = [name for name in schema.names if name in needed] or schema.names[-1:]
+            known = self._needed[place] = (schema, found)
+        return known[1]
 
     def frame(self, frame: DataFrame) -> DataFrame:
         """The same in a DataFrame. Nothing is computed yet."""
@@ -143,7 +154,7 @@ class Chain:
         sources = {}
         if rows.incomplete is not None:
             if any(rule.needs_whole_rows for rule in self.rules):
-                raise _incomplete(self.table)
+                raise incomplete(self.table)
             sources = {self.name_after(name): name for name in source_columns(tuple(rows.incomplete.places))}
         arrow = [stage for stage in self.stages if isinstance(stage, ArrowStage)]
         if len(arrow) == len(self.stages):
@@ -184,7 +195,8 @@ def _same(batches: Iterable[pa.RecordBatch]) -> Batches:
     yield from batches
 
 
-def _incomplete(table: TableId) -> TableError:
+def incomplete(table: TableId) -> TableError:
+    """The error for rules that need whole rows, of which the source logs parts."""
     return TableError(
         f"The source logs only parts of rows of {table}, and `transforms` has SQL or a function that needs "
         "whole rows.",

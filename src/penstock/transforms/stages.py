@@ -29,7 +29,9 @@ from penstock.printable import argument
 from penstock.secret import Secret
 from penstock.transforms.columns import hashed, masked, tokenized
 
-OWN = (SEQUENCE, DELETED, CHANGE_TYPE, COMMIT_TIMESTAMP, PRESENT)
+ROW = "_penstock_row"
+"""The number of a row among those that the core has collected for messages."""
+OWN = (SEQUENCE, DELETED, CHANGE_TYPE, COMMIT_TIMESTAMP, PRESENT, ROW)
 RESULT = "_penstock_result_"
 """Prefix of the columns with results of SQL. Those of targets cannot have it (`sinks/names.py`)."""
 MATCHES = RESULT + "where"

@@ -1,0 +1,178 @@
+"""What rules do to the rows of one table that become messages.
+
+The core collects the columns that rules look at (`core/src/encode/ruled.rs`). Here the rules are applied to
+these rows, and the core gets back the columns that they have made. All other columns go from the log into the
+messages, so a rule sees NULL in the columns that it does not look at.
+
+Rows have the types that targets with tables have: a date is a date, and a zero date is NULL.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from penstock._core import arrow_schema, collected_rows
+from penstock.model.change import CHANGE_TYPE, SEQUENCE
+from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema
+from penstock.model.transforms import TransformRule
+from penstock.secret import Secret
+from penstock.sinks.base import Commit
+from penstock.spark import dead_letters, sql_stages
+from penstock.spark.sql_stages import row_failure
+from penstock.spark.transform_chain import Chain, incomplete
+from penstock.transforms.lineage import Line, Lineage, NoSuchType, definition, for_message
+from penstock.transforms.stages import ROW, SqlStage, unfit
+
+Argument = tuple[str, list[tuple[str | None, bool]], list[str], str, bool]
+"""`rules` of `_core.LogEncoder`, for one table."""
+
+
+class MessageRules:
+    """`schema`: the table's, at the source. `shown`: the table as its messages show it. Raises `TableError`
+    if the rules cannot be applied to the table."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        schema: TableSchema,
+        target: TableId,
+        rules: tuple[TransformRule, ...],
+        secret: Secret,
+    ) -> None:
+        self.schema = schema
+        self._types = DEFAULT_TYPES.to_json()
+        self._chain = Chain(spark, schema.table, rules, (), secret)
+        self._fields = pa.schema(arrow_schema(schema.to_json(), "rows", self._types))
+        own = [pa.field(CHANGE_TYPE, pa.string()), pa.field(SEQUENCE, pa.int64()), pa.field(ROW, pa.int64())]
+        self._rows = pa.schema([*[one.with_nullable(True) for one in self._fields], *own])
+        lineage, result = self._followed(spark, rules)
+        self._needed = [name for name in self._fields.names if name in lineage.needed]
+        lines = [lineage.lines[name] for name in result.names]
+        self._made = [line for line in lines if _is_made(line)]
+        self._result = result
+        try:
+            self.shown = definition(schema, target, lines, self._fields, result, lineage.key(schema.key))
+        except NoSuchType as error:
+            raise unfit(
+                schema.table, f"makes `{error.column}` of type {error.kind}, which no message has"
+            ) from None
+        self._origins = [(line.source, _is_made(line)) for line in lines]
+        self.uses_sql = any(rule.uses_sql for rule in rules)
+
+    def _followed(self, spark: SparkSession, rules: Sequence[TransformRule]) -> tuple[Lineage, pa.Schema]:
+        """Where the columns come from, and the columns of the result."""
+        lineage, schema, looked_at = Lineage.of(self._fields.names), self._rows, set[str]()
+        numbers = iter(rules)
+        for stage in self._chain.stages:
+            if isinstance(stage, SqlStage):
+                looked_at = sql_stages.needed(spark, schema, stage)
+                schema = sql_stages.columns(spark, schema, stage)
+                continue
+            schema = stage.columns(schema)
+            names = [name for name in schema.names if name not in (CHANGE_TYPE, SEQUENCE, ROW)]
+            lineage.add(next(numbers), looked_at, names)
+            looked_at = set()
+        return lineage, pa.schema([one for one in schema if one.name in lineage.lines])
+
+    @property
+    def for_core(self) -> Argument:
+        """What the core needs to know."""
+        drops = self._chain.lists_failures or any(rule.where is not None for rule in self._chain.rules)
+        return self.shown.to_json(), self._origins, self._needed, self._types, drops
+
+    def apply(
+        self, rows: pa.RecordBatch, *, lacks_columns: bool
+    ) -> tuple[pa.RecordBatch, list[dict[str, Any]]]:
+        """The columns that the rules make of collected rows, with the numbers of the rows that are left, and
+        the rows that are listed because they failed. `lacks_columns`: the log has only parts of some rows."""
+        if lacks_columns and any(rule.needs_whole_rows for rule in self._chain.rules):
+            raise incomplete(self.schema.table)
+        whole = self._whole(rows)
+        letters: list[dict[str, Any]] = []
+        try:
+            found = list(self._chain.in_driver([whole]))
+        except Exception as error:
+            failure = row_failure(self.schema.table, error)
+            if failure is None:
+                raise
+            if not self._chain.lists_failures or lacks_columns:
+                raise failure from error
+            sifted = dead_letters.sift(self._chain, [whole])
+            found, letters = sifted.good, sifted.letters
+        return self._columns(found), letters
+
+    def _whole(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with all columns of the table."""
+        names = set(rows.schema.names)
+        arrays = [
+            rows.column(one.name) if one.name in names else pa.nulls(rows.num_rows, one.type)
+            for one in self._rows
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._rows)
+
+    def _columns(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+        names = [line.name for line in self._made]
+        if not batches:
+            kinds = [self._result.field(name).type for name in names]
+            columns = [pa.array([], kind) for kind in kinds]
+            numbers = pa.array([], pa.int64())
+        else:
+            table = pa.Table.from_batches(batches).combine_chunks()
+            columns = [_joined(table.column(name)) for name in names]
+            numbers = _joined(table.column(ROW))
+        arrays = [for_message(one) for one in columns]
+        return pa.RecordBatch.from_arrays([*arrays, numbers], [*names, ROW])
+
+    def of_snapshot(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[dict[str, Any]]]:
+        """Rows that a snapshot has read, as `_core.RowEncoder` takes those of `shown`, and those that are
+        listed because they failed."""
+        collected = collected_rows(self.schema.to_json(), rows, self._needed, self._types)
+        made, letters = self.apply(collected, lacks_columns=False)
+        left = rows.take(made.column(ROW))
+        arrays = [
+            made.column(column.name) if is_made else left.column(source)
+            for column, (source, is_made) in zip(self.shown.columns, self._origins, strict=True)
+        ]
+        names = [column.name for column in self.shown.columns]
+        return pa.RecordBatch.from_arrays([*arrays, left.column(SEQUENCE)], [*names, SEQUENCE]), letters
+
+
+def _is_made(line: Line) -> bool:
+    return line.how != "kept"
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
+
+
+class Letters:
+    """The rows of an epoch that failed, by table. A row of the log that is transformed twice, because its
+    transaction is large, is listed once."""
+
+    def __init__(self) -> None:
+        self._rows: dict[TableId, dict[tuple[Any, ...], dict[str, Any]]] = {}
+
+    def of_log(self, table: TableId, letters: Sequence[dict[str, Any]]) -> None:
+        # Rows of one compressed transaction have one offset. They are transformed together.
+        seen: Counter[tuple[Any, ...]] = Counter()
+        for one in letters:
+            place = (one["offset"], one.get("change"))
+            seen[place] += 1
+            self._rows.setdefault(table, {})[(place, seen[place])] = one
+
+    def of_snapshot(self, table: TableId, letters: Sequence[dict[str, Any]]) -> None:
+        for one in letters:
+            of_table = self._rows.setdefault(table, {})
+            of_table[("snapshot", len(of_table))] = one
+
+    def write(self, folder: Path, commit: Commit) -> None:
+        """Makes the list durable. Before the epoch is."""
+        for table, rows in self._rows.items():
+            dead_letters.write(folder, table, commit, list(rows.values()))

@@ -1,0 +1,76 @@
+"""Encodes a part of the log in which rules change rows: piece by piece, in log order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from penstock._core import EncodedMessages, LogEncoder
+from penstock.model.schema import TableId
+from penstock.spark.message_rules import Argument, Letters, MessageRules
+
+PIECE_BYTES = 4 * 1024**2
+"""Bytes of row events whose rows are in memory as Arrow at once, in each thread."""
+SQL_BYTES = 16 * 1024**2
+"""The same for rules with SQL, and the bytes of log that a thread encodes at once: each piece is a job of
+Spark, which takes a tenth of a second or more."""
+SNAPSHOT_ROWS = 50_000
+"""Rows of a snapshot that are transformed together, for the same reason."""
+
+
+def arguments(rules: Mapping[TableId, MessageRules]) -> list[tuple[str, str, Argument]]:
+    """`rules` of `_core.LogEncoder`."""
+    return [(table.database, table.table, one.for_core) for table, one in rules.items()]
+
+
+def part_bytes(rules: Iterable[MessageRules | None], least: int) -> int:
+    """Bytes of log that one thread encodes at once."""
+    return SQL_BYTES if any(one is not None and one.uses_sql for one in rules) else least
+
+
+def steps(
+    encoder: LogEncoder, rules: Mapping[TableId, MessageRules], letters: Letters, read_bytes: int
+) -> Iterator[EncodedMessages | list[dict[str, Any]]]:
+    """What the encoder reads of its part of the log. `letters`: gets the rows that could not be
+    transformed."""
+    if not rules:
+        yield from _read(encoder, read_bytes)
+        return
+    piece_bytes = part_bytes(rules.values(), PIECE_BYTES)
+    while (collected := encoder.collect(piece_bytes)) is not None:
+        for database, table, rows, lacks_columns in collected:
+            name = TableId(database, table)
+            made, listed = rules[name].apply(rows, lacks_columns=lacks_columns)
+            letters.of_log(name, listed)
+            encoder.apply(database, table, made)
+        yield from _read(encoder, read_bytes)
+
+
+def _read(encoder: LogEncoder, read_bytes: int) -> Iterator[EncodedMessages | list[dict[str, Any]]]:
+    while (step := encoder.read(read_bytes)) is not None:
+        yield step
+
+
+def placed(
+    batches: Iterable[pa.RecordBatch], rules: MessageRules, letters: Letters
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a snapshot, as `_core.RowEncoder` takes them. Small batches are put together: each is a job
+    of Spark, if there is SQL."""
+    for rows in gathered(batches, SNAPSHOT_ROWS):
+        made, listed = rules.of_snapshot(rows)
+        letters.of_snapshot(rules.schema.table, listed)
+        yield made
+
+
+def gathered(batches: Iterable[pa.RecordBatch], rows_max: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at least so many, if they are small."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(one.num_rows for one in held) >= rows_max or sum(one.nbytes for one in held) >= PIECE_BYTES:
+            yield pa.concat_batches(held)
+            held = []
+    if held:
+        yield pa.concat_batches(held)
