@@ -1,6 +1,7 @@
 """Writes the whole relay log to Kafka as a pipeline does, in epochs. Arguments: relay-log schemas-file format
-bootstrap. Timed from the first byte of the log to the acknowledged commit of the last epoch. The CPU time is
-that of this process, without the broker's.
+bootstrap, and the rules of `transforms` as JSON (optional). Timed from the first byte of the log to the
+acknowledged commit of the last epoch. The CPU time is that of this process and of Spark's, if there are rules
+with SQL, without the broker's.
 """
 
 from __future__ import annotations
@@ -12,14 +13,20 @@ import uuid
 from pathlib import Path
 from typing import Any, cast
 
+import psutil
+from pyspark.sql import SparkSession
+
 from penstock.model.offset import LogRange
 from penstock.model.plan import ApplyEvents, EpochPlan, TablePlan
 from penstock.model.schema import EXACT_TYPES, TableSchema
+from penstock.model.transforms import TransformRule, Transforms
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
+from penstock.secret import Secret
 from penstock.sinks.kafka.registration import KafkaOptions
 from penstock.sinks.kafka.sink import KafkaSink
 from penstock.spark.log_epochs import LogEpochs
+from penstock.spark.transformed_log import TransformedLog
 
 EPOCH_BYTES = 64 * 1024**2
 
@@ -31,12 +38,28 @@ class _State:
         self.uuid = str(uuid.uuid4())
 
 
+def transformed(sink: KafkaSink, rules: list[dict[str, Any]], folder: Path) -> TransformedLog:
+    made = Transforms(TransformRule.model_validate(rule) for rule in rules)
+    spark = cast(Any, None)
+    if any(rule.uses_sql for rule in made.rules):
+        spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", False).getOrCreate()
+        spark.range(10).toArrow()
+    return TransformedLog(sink, made, spark, Secret("a key for measurements"), letters=folder / "letters")
+
+
+def cpu_s() -> float:
+    """Of this process and of those that it has started, which still run."""
+    times = [one.cpu_times() for one in psutil.Process().children(recursive=True)]
+    return time.process_time() + sum(one.user + one.system for one in times)
+
+
 def main() -> None:
-    folder, schemas_file, format, bootstrap = sys.argv[1:]
+    folder, schemas_file, format, bootstrap, *rules = sys.argv[1:]
     options = {"tombstones.on.delete": False} if format == "debezium" else {}
     state = _State()
     section = {"type": "kafka", "bootstrap": bootstrap, "format": format, "options": options}
-    sink = KafkaSink(KafkaOptions.model_validate(section), state.uuid)
+    kafka = KafkaSink(KafkaOptions.model_validate(section), state.uuid)
+    sink = transformed(kafka, json.loads(rules[0]), Path(folder)) if rules else kafka
     sink.begin(0)
     schemas = [TableSchema.from_json(line) for line in Path(schemas_file).read_text().splitlines()]
     for schema in schemas:
@@ -44,14 +67,14 @@ def main() -> None:
     log = RelayLog.open(folder)
     nothing = cast(Any, None)
     epochs = LogEpochs(sink, cast(Any, state), LogPlace(Path(folder)), nothing, nothing, EXACT_TYPES)
-    began, cpu_began = time.monotonic(), time.process_time()
+    began, cpu_began = time.monotonic(), cpu_s()
     number, at = 0, log.start
     while at < log.end:
         reach = LogRange(at, min(log.cut(at, EPOCH_BYTES), log.end))
         tables = tuple(TablePlan(schema, (ApplyEvents((), "changes", 0),)) for schema in schemas)
         number, at = number + 1, reach.end
         epochs.run(EpochPlan(number, reach, tables), is_first=True)
-    report = {"wall_s": time.monotonic() - began, "cpu_s": time.process_time() - cpu_began}
+    report = {"wall_s": time.monotonic() - began, "cpu_s": cpu_s() - cpu_began}
     print(json.dumps({**report, "epochs": number, "topics": [str(one.table) for one in schemas]}), flush=True)
     sink.close()
 

@@ -156,3 +156,13 @@ def test_doctor_has_one_finding_for_each_parked_table_with_the_sql_that_mends_it
     assert len(found) == 3
     [mine] = [one for one in with_parked([], {state.table: state}, {state.table: state}) if one.parks]
     assert mine.check == "parked" and "is parked" in mine.message
+
+
+def test_two_tables_cannot_have_one_name_in_messages() -> None:
+    """By that name, messages are counted and schemas registered. Without `to`, nothing is shared."""
+    sink = {"type": "kafka", "bootstrap": "h:1", "topic": "all"}
+    rule = {"tables": "*.*", "to": "clean.{table}"}
+    tables = (schema("a.orders"), schema("b.orders"), schema("b.items"))
+    assert parked(*tables, sink=sink) == {}
+    found = parked(*tables, sink=sink, transforms=[rule])
+    assert list(found) == ["orders"] and "clean.orders" in found["orders"]

@@ -27,8 +27,11 @@ from tests.sinks.kafka.epoch_writer import schema
 
 from penstock.errors import ConfigError, DriverReplaced, TableError
 from penstock.model.schema import TableId
+from penstock.model.transforms import TransformRule, Transforms
+from penstock.secret import Secret
 from penstock.sinks import registry
 from penstock.sinks.base import Commit, LogMessage, LogSink, Missing, Ours
+from penstock.spark.transformed_log import TransformedLog
 
 SEEDS = os.environ.get("PENSTOCK_MESSAGE_SEEDS", "0-1").split("-")
 FAULTS_MAX = 30
@@ -53,6 +56,7 @@ class Case:
     database: str = field(default_factory=lambda: f"d{os.getpid()}_{next(_serial)}")
     more: dict[str, Any] = field(default_factory=dict)
     sinks: list[Any] = field(default_factory=list)
+    behind_transforms: bool = False
 
     def sink(self, generation: int = 0) -> Any:
         section = self.broker.section(**self.more)
@@ -61,6 +65,9 @@ class Case:
         sink: Any = kind.open(
             kind.options.model_validate(section), no_spark, self.pipeline, registry.NO_SHARDS
         )
+        if self.behind_transforms:
+            rules = Transforms([TransformRule(tables="*.*", exclude=("note",))])
+            sink = TransformedLog(sink, rules, no_spark, Secret(), letters=Path("/nowhere"))
         self.sinks.append(sink)
         sink.check()
         sink.begin(generation)
@@ -83,9 +90,9 @@ class Case:
         return ["(none)" if value is None else value.decode() for _, value in found]
 
 
-@pytest.fixture
-def case(broker: Broker) -> Iterator[Case]:
-    made = Case(broker)
+@pytest.fixture(params=["plain", pytest.param("transforms", marks=pytest.mark.slow)])
+def case(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Case]:
+    made = Case(broker, behind_transforms=request.param == "transforms")
     yield made
     for sink in made.sinks:
         sink.close()
