@@ -69,8 +69,9 @@ TAIL = """
 ## Choices
 
 The section `types` of the pipeline file changes some mappings. The snapshot, the log and
-`penstock verify` use the same choices. Changing one for an existing table needs a new target. A choice
-that would make different values equal does not apply to key columns.
+`penstock verify` use the same choices. A choice that would make different values equal does not apply
+to key columns. If a target exists, another choice for its columns is refused when the pipeline starts:
+`penstock resnapshot FILE TABLE --recreate`, and then `penstock run`, creates the target again.
 
 @@CHOICES@@
 

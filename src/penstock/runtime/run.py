@@ -34,7 +34,7 @@ from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.split_sources import SplitSources
-from penstock.runtime import targets, transform_changes
+from penstock.runtime import shape_changes, targets
 from penstock.runtime.driver_lease import DriverLease, identity
 from penstock.runtime.log_needs import needed
 from penstock.runtime.lost_log import note_log
@@ -143,7 +143,7 @@ class Run:
             self.closing.callback(self._stop_query)
             query = aside.submit(self.query.start)
             self._discover(partial(self._wait_for, seconds=config.relay_log.catch_up_timeout / 1000))
-            transform_changes.check_new(self.sink, self.state, types=config.types)
+            shape_changes.check_new(self.sink, self.state, types=config.types)
             adopted = targets.check_new(self.sink, self.state, types=config.types)
             self.progress = Progress(config, self.state, self.log, self.receiver, rest=self.rest,
                                      gate=self.chunks.gate.to_json, retrying=self._retrying)  # fmt: skip
@@ -185,7 +185,7 @@ class Run:
         # Before the stream starts, because it continues with pending plans.
         if config.sink_kind.durable:
             wanted = to_resnapshot(config, self.state)
-            transform_changes.check(self.sink, config, self.state, **wanted, types=config.types)
+            shape_changes.check(self.sink, config, self.state, **wanted, types=config.types)
             targets.check(self.sink, self.state, **wanted, types=config.types)
 
     def _get_session(self) -> None:
