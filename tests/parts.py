@@ -28,7 +28,14 @@ PARTS: dict[str, tuple[str, ...]] = {
         "testing",
         "verify",
     ),
-    "sinks": ("datasource", "sinks", "spark"),
+    "sinks": ("sinks",),
+    "lakes": ("datasource", "sinks/lake", "spark"),
+    # All that again for lakes in object storage and other catalogs.
+    "stores": (
+        "sinks/lake/delta/test_on_s3.py",
+        "sinks/lake/iceberg/test_catalogs.py",
+        "sinks/lake/test_on_s3.py",
+    ),
     "crash": ("chaos", "crash", "test_wheel.py"),
     # Long series of random events against a model.
     "histories": ("properties", "snapshot/test_histories.py"),
