@@ -110,6 +110,7 @@ pub const FIXED_64: u8 = 1;
 pub const LENGTH: u8 = 2;
 pub const FIXED_32: u8 = 5;
 
+#[inline(always)]
 pub fn write_tag(field: usize, kind: u8, out: &mut Vec<u8>) {
     write_varint((field as u64) << 3 | u64::from(kind), out);
 }

@@ -80,6 +80,7 @@ fn always(field: usize, value: u64, out: &mut Vec<u8>) {
     write_varint(value, out);
 }
 
+#[inline(always)]
 fn bytes(field: usize, value: &[u8], out: &mut Vec<u8>) {
     write_tag(field, LENGTH, out);
     write_bytes::<Protobuf>(value, out);

@@ -31,13 +31,16 @@ struct Text<'a> {
 
 /// Bytes as characters of ISO 8859-1, from which a consumer gets the same bytes.
 fn write_latin1(value: &[u8], zeros: usize, out: &mut Vec<u8>) {
+    let mut end = out.len();
+    out.resize(end + 2 * value.len(), 0);
     for byte in value {
-        match byte {
-            0..=0x7f => out.push(*byte),
-            _ => out.extend_from_slice(&[0xc0 | byte >> 6, 0x80 | byte & 0x3f]),
-        }
+        let is_high = byte >> 7;
+        out[end] = if is_high == 1 { 0xc0 | byte >> 6 } else { *byte };
+        out[end + usize::from(is_high)] = if is_high == 1 { 0x80 | byte & 0x3f } else { *byte };
+        end += 1 + usize::from(is_high);
     }
-    out.resize(out.len() + zeros, 0);
+    out.truncate(end);
+    out.resize(end + zeros, 0);
 }
 
 impl ValueSink for Text<'_> {

@@ -40,8 +40,6 @@ SEED_BYTES = 8
 """Bytes of the seed with which passwords are scrambled: what clients expect."""
 JOINED_BYTES_MAX = 16 * 1024
 """Parts of an answer up to this size are sent together; larger ones from where they are, without a copy."""
-WRITE_BYTES = 256 * 1024
-"""Bytes that are given to the connection at once: it copies those that the client does not take yet."""
 WRITE_S = 600.0
 """How long a client may take to read one answer. One that is stopped would keep the batch in memory."""
 
@@ -172,11 +170,9 @@ class Session:
         await self._write(b"".join(small))
 
     async def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        for start in range(0, len(data), WRITE_BYTES):
-            self._writer.write(view[start : start + WRITE_BYTES])
-            if self._writer.transport.get_write_buffer_size():
-                await asyncio.wait_for(self._writer.drain(), WRITE_S)
+        self._writer.write(memoryview(data))  # what is not sent at once is copied once less
+        if self._writer.transport.get_write_buffer_size():
+            await asyncio.wait_for(self._writer.drain(), WRITE_S)
 
     # login --------------------------------------------------------------------------------------------------
 
