@@ -5,6 +5,7 @@ computed by the server and by Python's `hmac`, and a consumer that knows nothing
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import hashlib
 import hmac
@@ -15,10 +16,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-import redis
 from tests.encode.registry_server import fake_registry
+from tests.sinks.conformance.brokers import BROKERS
 
-from penstock.testing import servers, topics
+from penstock.testing import topics
 from penstock.testing.running import RunningPipeline
 from penstock.testing.scenario import Scenario, refusal
 from penstock.testing.servers import KafkaCluster
@@ -308,23 +309,21 @@ def test_no_byte_of_a_hidden_value_is_in_any_topic(
     assert b"clients" in texts and b"tok_" in texts and b"customers" not in texts
 
 
-def test_streams_of_redis_have_transformed_rows(scenario: Make) -> None:
-    with servers.valkey() as server:
+@pytest.mark.parametrize("sink", ["redis-streams", "nats"])
+def test_streams_of_others_have_transformed_rows(scenario: Make, sink: str) -> None:
+    with contextlib.closing(BROKERS[sink]()) as broker:
         case = scenario(
             "streams", snapshot={"chunk_rows": 50}, transforms=RULES, transform_key="${TRANSFORM_KEY}",
             epoch={"interval": "50ms"},
         )  # fmt: skip
-        case.options["sink"] = {
-            "type": "redis-streams", "url": server.url, "password": server.password, "format": "json",
-        }  # fmt: skip
+        case.options["sink"] = broker.section()
         case.write_file()
         for _ in worked(case, kills=2):
             pass
-        with redis.Redis(host=server.host, port=server.port, password=server.password) as client:
-            records = [
-                Record(name, 0, at, fields.get(b"key"), fields.get(b"value"))
-                for name in (f"{case.database}.{one}" for one in ("clients", "keyed", "nameless", "plain"))
-                for at, (_, fields) in enumerate(client.xrange(name))
-            ]
+        records = [
+            Record(name, 0, at, key, value)
+            for name in (f"{case.database}.{one}" for one in ("clients", "keyed", "nameless", "plain"))
+            for at, (key, value) in enumerate(broker.entries(broker.section(), name))
+        ]
         assert_rows_are_those_of_the_server(case, records)
         assert assert_nothing_hidden_is_in(part for one in records for part in (one.key, one.value)) > 200

@@ -52,7 +52,7 @@ from penstock.spark import log_definitions, log_statements, ruled_log, tasks
 from penstock.spark.incomplete_images import IncompleteImages
 from penstock.spark.log_definitions import ShownChange
 from penstock.spark.log_statements import At
-from penstock.spark.message_rules import Letters, MessageRules
+from penstock.spark.message_rules import Letters, MessageRules, at_source
 from penstock.spark.table_outcome import TableOutcome, outcome_of, written_by_another
 from penstock.spark.transformed_log import TransformedLog
 from penstock.state import StateStore
@@ -133,7 +133,7 @@ class LogEpochs:
                 break
             except TableError as error:
                 if (table := self._named(error, part)) is not None:
-                    refused[table] = error
+                    refused[table] = at_source(error, self._name(table), table)
                 elif (new := self._named(error, told)) is not None:
                     # A table that has no steps yet. It is parked when it has.
                     log.warning("the definition of %s is not told: %s", new, error)

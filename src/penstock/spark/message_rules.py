@@ -18,9 +18,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock._core import arrow_schema, collected_rows
+from penstock.errors import TableError
 from penstock.model.change import CHANGE_TYPE, SEQUENCE
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema
 from penstock.model.transforms import TransformRule
+from penstock.printable import argument
 from penstock.secret import Secret
 from penstock.sinks.base import Commit
 from penstock.spark import dead_letters, sql_stages
@@ -150,6 +152,14 @@ def _is_made(line: Line) -> bool:
 def _joined(column: pa.ChunkedArray) -> pa.Array:
     found = column.combine_chunks()
     return found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
+
+
+def at_source(error: TableError, shown: TableId, table: TableId) -> TableError:
+    """An error about a table that messages call `shown`, for those who know it by its name at the source."""
+    if shown == table:
+        return error
+    hint = error.hint.replace(argument(shown), argument(table))
+    return TableError(error.message, hint=hint, **{**error.details, "table": str(table)})
 
 
 class Letters:
