@@ -83,6 +83,13 @@ def nats(messages: int, stack: ExitStack) -> None:
     bench("nats", section, messages, server.pid)
 
 
+def rabbitmq_streams(messages: int, stack: ExitStack) -> None:
+    server = stack.enter_context(servers.rabbitmq())
+    section = {"type": "rabbitmq-streams", "url": server.url, "user": server.user}
+    assert server.pid is not None
+    bench("rabbitmq-streams", {**section, "password": server.password}, messages, server.pid)
+
+
 def kafka(messages: int, stack: ExitStack) -> None:
     cluster = stack.enter_context(servers.kafka())
     pid = cluster.brokers[0].pid
@@ -93,6 +100,7 @@ def kafka(messages: int, stack: ExitStack) -> None:
 EVERY: dict[str, Callable[[int, ExitStack], None]] = {
     "redis-streams": redis_streams,
     "nats": nats,
+    "rabbitmq-streams": rabbitmq_streams,
     "kafka": kafka,
 }
 

@@ -26,6 +26,7 @@ from penstock.sinks.lake.delta.registration import DELTA
 from penstock.sinks.lake.iceberg.registration import ICEBERG
 from penstock.sinks.nats.registration import NATS
 from penstock.sinks.opensearch.registration import OPENSEARCH
+from penstock.sinks.rabbitmq_streams.registration import RABBITMQ_STREAMS
 from penstock.sinks.redis.registration import REDIS
 from penstock.sinks.redis_streams.registration import REDIS_STREAMS
 from penstock.sinks.sql.registration import JDBC
@@ -47,6 +48,7 @@ OWN: tuple[SinkKind[Any], ...] = (
     REDIS,
     REDIS_STREAMS,
     NATS,
+    RABBITMQ_STREAMS,
     OPENSEARCH,
     CLICKHOUSE,
     HBASE,

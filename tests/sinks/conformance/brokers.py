@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
+import uuid
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import nats
 import redis
+import rstream
+from rstream import AMQPMessage, MessageContext, amqp_decoder
 
 from penstock.testing import servers, topics
-from penstock.testing.servers import KafkaCluster, NatsServer, ValkeyServer
+from penstock.testing.servers import KafkaCluster, NatsServer, RabbitMqServer, ValkeyServer
 
 Entry = tuple[bytes | None, bytes | None]
 """Key and value of a message."""
 
 
 class Broker(Protocol):
-    """One server. `section`: the section `sink` for it, with messages of the format `json`."""
+    """One server. `section`: the section `sink` for it, with messages of the format `json`. `faults_max`: how
+    often it or a writer may be killed in a test, depending on how long it takes to start."""
+
+    faults_max: int
 
     def section(self, **more: Any) -> dict[str, Any]: ...
 
@@ -36,6 +43,8 @@ class Broker(Protocol):
 
 
 class Valkey:
+    faults_max = 30
+
     def __init__(self) -> None:
         self.server: ValkeyServer = servers.valkey()
         self.kill9, self.start, self.close = self.server.kill9, self.server.start, self.server.close
@@ -54,6 +63,8 @@ class Valkey:
 
 
 class Nats:
+    faults_max = 30
+
     def __init__(self, server: NatsServer | None = None) -> None:
         self.server = server or servers.nats()
         self.kill9, self.start, self.close = self.server.kill9, self.server.start, self.server.close
@@ -90,7 +101,57 @@ def _key(headers: Mapping[str, str]) -> bytes | None:
     return headers["Key"].encode() if "Key" in headers else None
 
 
+class RabbitMq:
+    faults_max = 10
+
+    def __init__(self, server: RabbitMqServer | None = None) -> None:
+        self.server = server or servers.rabbitmq()
+        self.kill9, self.start, self.close = self.server.kill9, self.server.start, self.server.close
+
+    def section(self, **more: Any) -> dict[str, Any]:
+        own = {"type": "rabbitmq-streams", "url": self.server.url, "user": self.server.user}
+        place = {"stream": "{database}.{table}"}
+        return {**own, "password": self.server.password, "format": "json", **place, **more}
+
+    def shared(self, name: str) -> dict[str, str]:
+        return {"stream": name}
+
+    def entries(self, section: Mapping[str, Any], place: str) -> list[Entry]:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return asyncio.run(self._entries(place))
+            except Exception:  # a server that has just been started says no in many ways
+                if time.monotonic() > deadline:
+                    raise
+
+    async def _entries(self, place: str) -> list[Entry]:
+        """Up to a message of its own that it adds: nothing else says where a stream ends now."""
+        account: dict[str, Any] = {"username": self.server.user, "password": self.server.password}
+        found: list[Entry] = []
+        token, ended = uuid.uuid4().hex.encode(), asyncio.Event()
+
+        async def read(message: AMQPMessage, context: MessageContext) -> None:
+            properties: dict[Any, Any] = message.application_properties or {}
+            if (end := properties.get(b"end")) is None:
+                body: Any = message.body
+                data = b"".join(body) if isinstance(body, list) else body
+                found.append((properties.get(b"key"), data or None))
+            elif end == token:
+                ended.set()
+
+        async with rstream.Producer(self.server.host, self.server.port, **account) as producer:
+            end = AMQPMessage(body=b"end", application_properties={"end": token.decode()})
+            await producer.send_wait(place, end)
+        async with rstream.Consumer(self.server.host, self.server.port, **account) as consumer:
+            await consumer.subscribe(place, read, decoder=amqp_decoder)
+            await asyncio.wait_for(ended.wait(), 60)
+        return found
+
+
 class Kafka:
+    faults_max = 10
+
     def __init__(self) -> None:
         self.cluster: KafkaCluster = servers.kafka()
         self.start, self.close = self.cluster.start, self.cluster.close
@@ -109,5 +170,10 @@ class Kafka:
             one.kill9()
 
 
-BROKERS: dict[str, type[Any]] = {"redis-streams": Valkey, "nats": Nats, "kafka": Kafka}
+BROKERS: dict[str, type[Any]] = {
+    "redis-streams": Valkey,
+    "nats": Nats,
+    "rabbitmq-streams": RabbitMq,
+    "kafka": Kafka,
+}
 """By the name of the sink."""

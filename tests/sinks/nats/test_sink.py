@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import datetime
 import os
 import threading
 import time
@@ -16,13 +15,11 @@ from typing import Any, TypeVar
 
 import nats
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.client import Client
 from nats.js.api import RetentionPolicy, StreamConfig
 from nats.js.errors import NotFoundError
+from tests.sinks.certificates import certificate
 from tests.sinks.conformance.brokers import Nats
 from tests.sinks.conformance.test_messages import Case, Writer
 
@@ -285,34 +282,6 @@ def test_doctor_says_what_is_wrong(broker: Nats, case: Case) -> None:
         assert "answer in time" in found(url=f"nats://127.0.0.1:{other.port}", timeout="500ms")
     with servers.nats("jetstream: false") as without:
         assert "switched off" in found(url=without.url)
-
-
-def certificate(folder: Path) -> tuple[Path, Path]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.timezone.utc)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    files = folder / "cert.pem", folder / "key.pem"
-    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    files[1].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return files
 
 
 def seed() -> tuple[str, str]:

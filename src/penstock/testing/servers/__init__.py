@@ -30,6 +30,7 @@ from penstock.testing.servers.nats import Nats29Server, NatsServer
 from penstock.testing.servers.opensearch import OpenSearchServer
 from penstock.testing.servers.postgresql import PostgreSqlServer
 from penstock.testing.servers.process import PrivateServer, ServerFailed
+from penstock.testing.servers.rabbitmq import RabbitMq310Server, RabbitMqServer
 from penstock.testing.servers.valkey import ValkeyServer
 from penstock.testing.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
@@ -54,6 +55,8 @@ __all__ = [
     "OpenSearchServer",
     "PostgreSqlServer",
     "PrivateServer",
+    "RabbitMq310Server",
+    "RabbitMqServer",
     "ServerFailed",
     "ValkeyServer",
     "ZooKeeperEnsemble",
@@ -69,6 +72,7 @@ __all__ = [
     "nats",
     "opensearch",
     "postgresql",
+    "rabbitmq",
     "valkey",
     "zookeeper",
 ]
@@ -116,6 +120,11 @@ def kafka(
     """Returns a running cluster of private Kafka brokers. `options`: of `server.properties`. `jvm`: options
     of Java instead of those for a short life."""
     return KafkaCluster(brokers, options, jvm=jvm)
+
+
+def rabbitmq(configuration: str = "", *, folder: Path | None = None) -> RabbitMqServer:
+    """`configuration`: further lines of `rabbitmq.conf`."""
+    return RabbitMqServer(configuration, folder=folder)
 
 
 def nats(configuration: str = "", *, folder: Path | None = None) -> NatsServer:

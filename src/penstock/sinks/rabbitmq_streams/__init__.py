@@ -1,0 +1,1 @@
+"""The sink `rabbitmq-streams`: messages in streams of RabbitMQ."""
