@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -9,6 +10,7 @@ from typing import Any, cast
 import pytest
 from tests.phases import DROPPED, LOG_ONLY, PARKED, READ, READING, SPLITTING
 
+from penstock.config import TablesConfig
 from penstock.config import parse as parse_config
 from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import Offset
@@ -250,6 +252,26 @@ def test_tables_that_are_removed_stay_so_until_they_are_added(pipeline: Pipeline
     assert pipeline.send("park", {"tables": ["shop.orders"]}, "2").status == "refused"
     assert pipeline.send("add-table", {"tables": ["shop.orders"]}, "3").status == "running"
     assert ORDERS in pipeline.captured and pipeline.table(ORDERS).phase == ResnapshotPending("signal 3")
+
+
+def test_a_table_that_the_file_does_not_name_any_more_is_left_until_it_is_named_again(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(**tables: list[str]) -> None:
+        pipeline.state.close()
+        monkeypatch.setattr(
+            sys.modules[__name__], "CONFIG", CONFIG.model_copy(update={"tables": TablesConfig(**tables)})
+        )
+        pipeline.start()
+        pipeline.signals.work()
+
+    start(include=["shop.*"], exclude=["shop.orders"])
+    assert pipeline.table(ORDERS).status == "removed" and pipeline.table(LINES).status == "live"
+    start(include=["shop.orders"])
+    assert pipeline.table(ORDERS).phase == ResnapshotPending("`tables` names it again")
+    assert pipeline.table(LINES).status == "removed"
+    assert pipeline.send("add-table", {"tables": ["shop.lines"]}, "1").status == "running"
+    assert pipeline.table(LINES).phase == ResnapshotPending("signal 1")
 
 
 def test_a_table_is_added_once_it_can_be_found(pipeline: Pipeline) -> None:

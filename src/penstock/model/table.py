@@ -109,9 +109,10 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Removed:
-    """The pipeline does not follow the table any more, since a signal `remove-table` at offset `at`.
+    """The pipeline does not follow the table any more, since offset `at`: because of a signal `remove-table`,
+    or because the pipeline file does not name it.
 
-    Left at a signal `add-table`. Stored.
+    Left at a signal `add-table`, or when the file names it again. Stored.
     """
 
     at: Offset

@@ -61,7 +61,8 @@ def unpark(
             )
         case Removed():
             raise ConfigError(
-                f"Table {table} was removed from this pipeline.", hint="Signal add-table for it."
+                f"Table {table} was removed from this pipeline.",
+                hint="Name it in `tables` of the pipeline file, or signal add-table for it.",
             )
         case ResnapshotPending(why=why):
             return {"ok": True, "action": "resnapshot", "reason": why}

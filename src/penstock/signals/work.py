@@ -22,7 +22,8 @@ from penstock.model.pattern import named_table
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import Shards
 from penstock.model.signal import Signal, SignalStatus
-from penstock.model.table import Change, Dropped, Removed, ResnapshotPending, TableState
+from penstock.model.table import Dropped, Removed, ResnapshotPending, TableState
+from penstock.planning.named_tables import follow_patterns, leave, take_back
 from penstock.printable import argument
 from penstock.signals import commands
 from penstock.signals.answers import progress
@@ -87,7 +88,7 @@ class Signals:
         self._advance_log = advance_log
         self._next_check = 0.0
         self._backoff = Backoff(RETRY)
-        self._wants_advance = self._was_full = False
+        self._wants_advance = self._was_full = self._follows_file = False
         self._handlers: dict[str, Callable[[Signal, Any], Started]] = {
             "execute-snapshot": self._execute,
             "stop-snapshot": self._stop,
@@ -106,7 +107,11 @@ class Signals:
         return [channel.offset for channel in self._channels if channel.offset is not None]
 
     def work(self) -> None:
-        """Reads the channels, starts signals that have arrived, and checks those that are running."""
+        """Reads the channels, starts signals that have arrived, and checks those that are running. The first
+        call also compares the tables that are followed with the pipeline file."""
+        if not self._follows_file:
+            follow_patterns(self._state, self._captured, self._position)
+            self._follows_file = True
         if self._channels and not self._is_full():
             for channel in self._channels:
                 channel.poll()
@@ -328,10 +333,7 @@ class Signals:
         }
         set_tables_by_signal(self._state, by_signal)
         apply_patterns(self._captured, self._config.tables, self._state)
-        for name in back:
-            known = self._state.table(TableId.parse(name))
-            if known is not None and isinstance(known.phase, Removed):
-                self._state.put_table(replace(known, phase=ResnapshotPending(f"signal {signal.id}")))
+        take_back(self._state, self._captured, f"signal {signal.id}")
         self._wants_advance = True
         return "running", {"offset": self._position, "found": False, "tables": {}}
 
@@ -343,12 +345,7 @@ class Signals:
         apply_patterns(self._captured, self._config.tables, self._state)
         for table in tables:
             reason = f"Removed by signal {signal.id}."
-            self._state.end_partials(table.table, "the table was removed")
-            self._state.forget_chunks(table.table)
-            self._state.put_table(replace(table, phase=Removed(self._position, reason)))
-            self._state.add_change(
-                Change(table.table, table.schema.version, self._position, "removed", "target kept")
-            )
+            leave(self._state, table, self._position, reason)
         return "done", {"removed": [str(table.table) for table in tables]}
 
     def _park(self, signal: Signal, command: commands.Tables) -> Started:

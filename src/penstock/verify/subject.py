@@ -76,8 +76,8 @@ def not_compared(table: TableState, tables: Mapping[TableId, TableState]) -> Not
     match table.phase:
         case Dropped(reason=reason):
             return NotCompared(Why.GONE, reason or "The table was dropped at the source.")
-        case Removed():
-            return NotCompared(Why.REMOVED, "The table was removed from the pipeline by a signal.")
+        case Removed(reason=reason):
+            return NotCompared(Why.REMOVED, reason or "The table was removed from the pipeline by a signal.")
         case Parked() as parked:
             return _parked(parked)
         case ResnapshotPending(why=why, parked=parked):
