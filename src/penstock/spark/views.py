@@ -134,7 +134,9 @@ class Views:
         if not tables or not all(map(_is_whole, states)):
             if not tables and known:
                 raise ConfigError(
-                    "Its query names no captured table.", hint="Write tables as database.table."
+                    "Its query names no captured table.",
+                    hint="Write tables as database.table, as the source has them. "
+                    "A target of `merge_shards` cannot be in a view.",
                 )
             return ""
         keys = {
