@@ -79,6 +79,14 @@ _TRANSIENT = frozenset({1020, 1037, 1040, 1041, 1053, 1205, 1213, 1290, 1317, 18
 _TOO_LARGE = frozenset({1153, 1301})
 
 
+_WITHOUT_LIMITS = (
+    "SET SESSION sql_select_limit = 18446744073709551615, sql_big_selects = 1, completion_type = NO_CHAIN"
+    " /*!50708 , max_execution_time = 0 */ /*M! , max_statement_time = 0 */"
+)
+"""Undoes what a server, or its `init_connect`, may set for every session, which would hide rows from the sink.
+The comments are for the server: each executes its own."""
+
+
 class MySql(Dialect):
     name = "mysql"
     errors = (pymysql.err.MySQLError,)
@@ -112,6 +120,7 @@ class MySql(Dialect):
         seconds = max(1, options.lock_timeout // 1000)
         self.run(session, "SET sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', "
                           f"innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}")  # fmt: skip
+        self.run(session, _WITHOUT_LIMITS)
         if not self._collation:
             rows = self.run(
                 session,

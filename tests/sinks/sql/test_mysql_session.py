@@ -1,0 +1,33 @@
+"""Sessions of the sink `jdbc` in MySQL and MariaDB."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.sinks.sql.registration import JdbcOptions, dialect_of
+from penstock.testing import servers
+
+
+@pytest.mark.parametrize(
+    ("release", "time_limit"),
+    [
+        ("mysql80", "max_execution_time = 1"),
+        pytest.param("mariadb118", "max_statement_time = 0.001", marks=pytest.mark.slow),
+    ],
+)
+def test_limits_that_a_server_sets_for_every_session_hide_no_rows(release: str, time_limit: str) -> None:
+    limits = f"SET sql_select_limit = 1, max_join_size = 1, completion_type = 'RELEASE', {time_limit}"
+    with servers.FLAVORS[release]({"init_connect": limits}) as server:
+        server.execute("CREATE DATABASE lake", "CREATE TABLE lake.t (k INT PRIMARY KEY)")
+        # It does not concern accounts that may do anything.
+        server.execute("CREATE USER u@'127.0.0.1' IDENTIFIED BY 'u'", "GRANT ALL ON lake.* TO u@'127.0.0.1'")
+        url = f"mysql://{server.host}:{server.port}"
+        dialect = dialect_of(
+            JdbcOptions.model_validate({"type": "jdbc", "url": url, "user": "u", "password": "u"})
+        )
+        session = dialect.connect()
+        for statement in ("BEGIN", "INSERT INTO lake.t VALUES (1), (2), (3)", "COMMIT"):
+            dialect.run(session, statement)
+        pairs = "SELECT a.k + SLEEP(0.01) FROM lake.t a, lake.t b WHERE a.k <> b.k"
+        assert len(dialect.run(session, pairs)) == 6
+        session.close()
