@@ -84,7 +84,7 @@ def test_an_epoch_may_have_more_streams_than_a_connection_publishers(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lanes, "PUBLISHERS_MAX", 3)
-    tables = [f"t{number}" for number in range(10)]
+    tables = [f"t{number}" for number in range(5)]
     sink = case.sink()
     for epoch in (1, 2):
         messages = [case.messages(f"{epoch}/{n}", table=table)[0] for n in range(20) for table in tables]

@@ -137,7 +137,7 @@ class NatsConnection:
             return True
         try:
             self._round_trip()
-        except Disconnected:
+        except (Disconnected, Refused):  # an account may have expired, or have new credentials
             return False
         return True
 
