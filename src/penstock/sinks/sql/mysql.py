@@ -83,7 +83,7 @@ _WITHOUT_LIMITS = (
     "SET SESSION sql_select_limit = 18446744073709551615, sql_big_selects = 1, completion_type = NO_CHAIN"
     " /*!50708 , max_execution_time = 0 */ /*M! , max_statement_time = 0 */"
 )
-"""Undoes what a server, or its `init_connect`, may set for every session, which would hide rows from the sink.
+"""Undoes what a server, or its `init_connect`, may set for every session: it would hide rows from the sink.
 The comments are for the server: each executes its own."""
 
 
