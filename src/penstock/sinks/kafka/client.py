@@ -11,6 +11,7 @@ Addresses must have 64 bits.
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Mapping
 from ctypes import POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
 from typing import Any
@@ -21,6 +22,9 @@ RECORD_BYTES = 72  # of one `rd_kafka_message_t`, with addresses of 64 bits
 _PRODUCER = 0
 _COPY, _PARTITION = 0x2, 0x8
 _PURGE_QUEUE, _PURGE_IN_FLIGHT = 0x1, 0x2
+_NOT_YET = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
+"""What a broker says of a topic that another one has just created."""
+LOOK_SECONDS = 0.05
 _ERROR_BYTES = 512  # of the text that says why a setting is refused: the size that the library recommends
 _MILLISECONDS_MAX = 2**31 - 1  # of a C int
 
@@ -35,6 +39,21 @@ class Record(Structure):
 
 
 assert ctypes.sizeof(Record) == RECORD_BYTES
+
+
+class _TopicMetadata(Structure):
+    """`rd_kafka_metadata_topic_t`."""
+
+    _fields_ = (("topic", c_char_p), ("partitions", c_int), ("_partitions", c_void_p), ("err", c_int))
+
+
+class _Metadata(Structure):
+    """`rd_kafka_metadata_t`, up to what is read here."""
+
+    _fields_ = (
+        ("_brokers", c_int), ("_broker", c_void_p), ("topics", c_int), ("topic", POINTER(_TopicMetadata)),
+    )  # fmt: skip
+
 
 _Reported = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Record), c_void_p)
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -58,8 +77,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "topic_new": (c_void_p, (c_void_p, c_char_p, c_void_p)),
     "topic_destroy": (None, (c_void_p,)),
     "topic_name": (c_char_p, (c_void_p,)),
-    "metadata": (c_int, (c_void_p, c_int, c_void_p, POINTER(c_void_p), c_int)),
-    "metadata_destroy": (None, (c_void_p,)),
+    "metadata": (c_int, (c_void_p, c_int, c_void_p, POINTER(POINTER(_Metadata)), c_int)),
+    "metadata_destroy": (None, (POINTER(_Metadata),)),
     "produce": (c_int, (c_void_p, c_int32, c_int, c_char_p, c_size_t, c_char_p, c_size_t, c_void_p)),
     "produce_batch": (c_int, (c_void_p, c_int32, c_int, c_void_p, c_int)),
     "poll": (c_int, (c_void_p, c_int)),
@@ -180,14 +199,26 @@ class Producer:
         found = _library.topic_new(self._handle, name.encode(), None)
         if not found:
             _raise(_library.last_error())
-        metadata = c_void_p()
-        milliseconds = _milliseconds(self._seconds)
-        if code := _library.metadata(self._handle, 0, found, ctypes.byref(metadata), milliseconds):
-            _library.topic_destroy(found)
-            _raise(code)
-        _library.metadata_destroy(metadata)
+        deadline = time.monotonic() + self._seconds
+        while code := self._unknown(found):
+            if code not in _NOT_YET or time.monotonic() > deadline:
+                _library.topic_destroy(found)
+                _raise(code)
+            time.sleep(LOOK_SECONDS)  # polls a condition, with a limit
         self._topics[name] = found
         return int(found)
+
+    def _unknown(self, topic: int) -> int:
+        """Asks brokers for a topic. Returns why they do not know its partitions; 0: they do."""
+        metadata = POINTER(_Metadata)()
+        milliseconds = _milliseconds(self._seconds)
+        if code := _library.metadata(self._handle, 0, topic, ctypes.byref(metadata), milliseconds):
+            return int(code)
+        found, code = metadata.contents, KafkaError.UNKNOWN_TOPIC_OR_PART
+        if found.topics and (found.topic[0].err or found.topic[0].partitions):
+            code = found.topic[0].err
+        _library.metadata_destroy(metadata)
+        return int(code)
 
 
 def _milliseconds(seconds: float) -> int:
