@@ -23,12 +23,17 @@ class _Counter:
     def __init__(self, last: int | None) -> None:
         self.calls = 0
         self._last = last
+        self._ended = False
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         if event not in ("call", "c_call") or not any(part in frame.f_code.co_filename for part in PARTS):
             return
         self.calls += 1
-        if self.calls == self._last:
+        if self._last is None or self._ended or self.calls < self._last:
+            return
+        # What a killed process holds is released. Another thread of this one would wait for it for ever.
+        if getattr(argument, "__name__", "") not in ("__exit__", "release"):
+            self._ended = True
             raise Killed
 
 
