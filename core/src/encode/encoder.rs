@@ -221,18 +221,22 @@ impl Encoder {
         mut query: Option<String>,
         (batch, limit): (&mut Batch, usize),
     ) -> Result<()> {
-        if survey.last_rows.is_none() {
-            return Ok(());
-        }
         let Some(last) = survey.last_rows else { return Ok(()) };
+        let (bytes, entries) = (batch.messages.bytes.len(), batch.messages.entries.len());
         let mut begun = from != Walked::default();
         if !begun {
             self.format.begin(&survey.transaction, &mut batch.messages)?;
             begun = true;
         }
-        match self.encode(&survey, from, (None, (last, None)), (&mut query, &mut begun), (batch, limit))? {
-            Some(place) => self.partial = Some((survey, place, query)),
-            None => batch.transactions.push((survey.transaction, batch.messages.len())),
+        match self.encode(&survey, from, (None, (last, None)), (&mut query, &mut begun), (batch, limit)) {
+            Ok(Some(place)) => self.partial = Some((survey, place, query)),
+            Ok(None) => batch.transactions.push((survey.transaction, batch.messages.len())),
+            Err(error) => {
+                // Nor is a transaction's begin returned without what follows it.
+                batch.messages.bytes.truncate(bytes);
+                batch.messages.entries.truncate(entries);
+                return Err(error);
+            }
         }
         Ok(())
     }

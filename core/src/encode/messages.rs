@@ -116,6 +116,12 @@ impl Messages {
         lines
     }
 
+    /// Gives back memory that is not used.
+    pub fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.entries.shrink_to_fit();
+    }
+
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();

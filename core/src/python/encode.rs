@@ -233,7 +233,9 @@ impl RowEncoder {
 struct EncodedMessages(Arc<Batch>);
 
 impl EncodedMessages {
-    fn new(batch: Batch) -> Self {
+    fn new(mut batch: Batch) -> Self {
+        // Subscribers may keep it for a while (`values`).
+        batch.messages.shrink();
         Self(Arc::new(batch))
     }
 }
