@@ -24,7 +24,7 @@ _COPY, _PARTITION = 0x2, 0x8
 _PURGE_QUEUE, _PURGE_IN_FLIGHT = 0x1, 0x2
 _NOT_YET = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
 """What a broker says of a topic that another one has just created."""
-LOOK_SECONDS = 0.05
+_LOOK_SECONDS = 0.05  # between two questions for such a topic
 _ERROR_BYTES = 512  # of the text that says why a setting is refused: the size that the library recommends
 _MILLISECONDS_MAX = 2**31 - 1  # of a C int
 
@@ -204,7 +204,7 @@ class Producer:
             if code not in _NOT_YET or time.monotonic() > deadline:
                 _library.topic_destroy(found)
                 _raise(code)
-            time.sleep(LOOK_SECONDS)  # polls a condition, with a limit
+            time.sleep(_LOOK_SECONDS)  # polls a condition, with a limit
         self._topics[name] = found
         return int(found)
 
