@@ -263,3 +263,32 @@ def test_a_pipeline_tells_in_topics_how_its_snapshot_went_and_that_it_lives(
     kinds = [one["type"] for one in told]
     assert kinds == ["STARTED", "IN_PROGRESS", "TABLE_SCAN_COMPLETED", "COMPLETED"]
     assert told[2]["additional_data"]["total_rows_scanned"] == "2"
+
+
+@pytest.mark.slow
+def test_a_large_transaction_among_small_ones_does_not_fill_the_memory(
+    scenario: Make, kafka: KafkaCluster
+) -> None:
+    case = to_topics(scenario, kafka, epoch={"interval": "50ms", "bytes_max": "1GiB"})
+    case.server.execute(
+        "CREATE TABLE d (n INT PRIMARY KEY)",
+        "CREATE TABLE t (id INT PRIMARY KEY, v LONGTEXT)",
+        "INSERT INTO d VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)",
+    )
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    digits = "d a, d b, d c, d e"
+    number = "a.n * 1000 + b.n * 100 + c.n * 10 + e.n"
+    case.server.execute(
+        "INSERT INTO t VALUES (-1, 'before')",
+        f"INSERT INTO t SELECT {number}, REPEAT('x', 40000) FROM {digits}",
+        "INSERT INTO t VALUES (-2, 'behind')",
+    )
+    with case.running() as pipeline:
+        case.drain(pipeline)
+        peak = pipeline.peak_bytes()
+        assert pipeline.stop() == 0
+    assert peak < 300 * 1024**2, "the transaction has 400 MB"
+    found = rebuilt(case, kafka, "t")
+    assert found.messages == 10_002

@@ -342,9 +342,13 @@ struct MessageValues {
 }
 
 impl MessageValues {
+    fn get(&self, index: usize) -> Option<&[u8]> {
+        let message = self.batch.messages.get(*self.numbers.get(index)? as usize);
+        Some(message.and_then(|one| one.value).unwrap_or_default())
+    }
+
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let value = |number: &u32| self.batch.messages.get(*number as usize).and_then(|one| one.value);
-        self.numbers.iter().map(move |number| value(number).unwrap_or_default())
+        (0..self.numbers.len()).filter_map(|index| self.get(index))
     }
 }
 
@@ -366,7 +370,7 @@ impl MessageValues {
         }
         let (at, length): (isize, _) = (at.extract()?, self.numbers.len() as isize);
         let index = if at < 0 { at + length } else { at };
-        match usize::try_from(index).ok().and_then(|index| self.iter().nth(index)) {
+        match usize::try_from(index).ok().and_then(|index| self.get(index)) {
             Some(value) => Ok(PyBytes::new(py, value).into_any()),
             None => Err(PyIndexError::new_err("there is no such value")),
         }

@@ -61,6 +61,9 @@ log = logging.getLogger(__name__)
 
 PART_BYTES = 4 * 1024**2
 """Bytes of log that one thread encodes at once: enough that starting it does not count."""
+LARGE_BYTES = 4 * PART_BYTES
+"""From here on, a part's messages are written while it is encoded. A transaction is never in two parts, and
+may be larger than the memory."""
 READ_BYTES = 1024**2
 """Bytes of messages that are in one piece of memory."""
 ROWS_AT_ONCE = 2000
@@ -248,16 +251,18 @@ class LogEpochs:
         start = reach.start
         try:
             while start < reach.end or running:
-                while start < reach.end and len(running) < self._threads:
-                    end = min(log.cut(start, part_bytes), reach.end)
-                    part = LogRange(start, end)
-                    encoded = self._encode(parts_of(log, part), wanted, letters)
-                    if part == reach:
-                        yield from encoded
-                        return
+                if start == reach.end or len(running) == self._threads:
+                    yield from running.popleft().result()
+                    continue
+                part = LogRange(start, min(log.cut(start, part_bytes), reach.end))
+                encoded = self._encode(parts_of(log, part), wanted, letters)
+                start = part.end
+                if part == reach or part.end - part.start >= max(LARGE_BYTES, 2 * part_bytes):
+                    while running:
+                        yield from running.popleft().result()
+                    yield from encoded
+                else:
                     running.append(self._pool.submit(list, encoded))
-                    start = end
-                yield from running.popleft().result()
         finally:
             for future in running:
                 future.cancel()
