@@ -141,7 +141,8 @@ class SnapshotConfig(Section):
 
     mode: Literal["initial", "never", "only"] = "initial"
     """`initial`: tables are read and then followed. `never`: only changes from now on arrive. `only`: the
-    run ends when the tables have been read."""
+    run ends when the tables have been read. Another choice later concerns tables that are found from then on:
+    `penstock resnapshot` reads the rows of those that are followed already."""
     chunk_rows: int = Field(50_000, ge=1)
     """Intended rows per chunk, and the most that is read again after a failure."""
     parallel: int = Field(2, ge=1, le=256)
