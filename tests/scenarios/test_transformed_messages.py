@@ -309,7 +309,7 @@ def test_no_byte_of_a_hidden_value_is_in_any_topic(
     assert b"clients" in texts and b"tok_" in texts and b"customers" not in texts
 
 
-@pytest.mark.parametrize("sink", ["redis-streams", "nats"])
+@pytest.mark.parametrize("sink", ["redis-streams", "nats", "rabbitmq-streams"])
 def test_streams_of_others_have_transformed_rows(scenario: Make, sink: str) -> None:
     with contextlib.closing(BROKERS[sink]()) as broker:
         case = scenario(
