@@ -238,3 +238,16 @@ def test_bad_input_of_any_command_shows_no_stack_trace(
     assert done.returncode in ((code,) if code is not None else (0, 1)), done.stderr
     for sign in ("Traceback", "\tat ", "bug in Penstock"):
         assert sign not in done.stdout + done.stderr, done.stderr
+
+
+def test_more_files_may_be_open_than_the_soft_limit_says() -> None:
+    code = (
+        "import resource, penstock.cli as cli\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 4096))\n"
+        "cli.app = lambda: print(*resource.getrlimit(resource.RLIMIT_NOFILE))\n"
+        "cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "4096 4096\n"), done.stderr

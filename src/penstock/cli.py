@@ -2,8 +2,7 @@
 
 Exit codes: 0 success; 1 an error (one paragraph on stderr, or one JSON object with `--json`); 2 wrong usage;
 3 another process holds the relay log's lease; 4 tables are parked (`run --once`, `verify`, `repair`); 5 a run
-was told to stop, did not end in time, and was ended by force; 6 some tables could not be compared yet
-(`verify`, `repair`).
+was told to stop, did not end in time, and was ended by force; 6 `verify` or `repair` did not compare all.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from penstock import config as configuration
 from penstock.cli_cluster import cluster
 from penstock.cli_file import File, pipeline_file
 from penstock.cli_offline import Json, Version, encode, inspect, schema, version
+from penstock.disk import open_files
 from penstock.errors import LeaseHeld, PenstockError, TablesParked
 from penstock.failures.log_format import FORMAT, OneLine
 from penstock.failures.messages import as_penstock_error
@@ -434,6 +434,7 @@ def main() -> None:
     """Runs the command line. Prints every error as one paragraph, or as one JSON object with `--json`. Stack
     traces go to a file, and to the terminal only with `--debug` or PENSTOCK_DEBUG."""
     _quiet()
+    open_files.allow_more()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a character that the terminal cannot show is not an error
             stream.reconfigure(errors="backslashreplace")

@@ -21,6 +21,7 @@ _STATE = {"state.sqlite", "state.sqlite-wal", "state.sqlite-shm", "lock", "spark
           "spark", "spark-warehouse", "chunks", "cascades", "relay", "compact", "warehouse", "secrets",
           "ended.json", "index", "staging"}  # fmt: skip
 _STORE_LOCK = (".penstock", "lock")
+_STORE_DRAFTS = (".penstock", "drafts")
 """Of a directory that serves as a store."""
 
 
@@ -41,15 +42,18 @@ def in_relay(folder: Path) -> list[str]:
     return found + [f"relay log: consumers/{name}" for name in sorted(names - owned)]
 
 
-def in_state(folder: Path, *, by_force: bool = False) -> list[str]:
-    """After the pipeline has ended, with all snapshots done. `by_force`: its last report stays."""
+def in_state(folder: Path, *, by_force: bool = False, was_cut: bool = False) -> list[str]:
+    """After the pipeline has ended, with all snapshots done. `by_force`: its last report stays. `was_cut`: so
+    may drafts of writers that were killed, or whose disk failed: they are removed a day later."""
     known = _STATE | {"status.json"} if by_force else _STATE
     found = [f"state: {path.name}" for path in folder.iterdir() if path.name not in known]
     for name in ("chunks", "cascades", "tmp", "secrets", "staging"):
         found += [
             f"state: {path.relative_to(folder)}"
             for path in (folder / name).rglob("*")
-            if path.is_file() and path.relative_to(folder).parts[1:] != _STORE_LOCK
+            if path.is_file()
+            and path.relative_to(folder).parts[1:] != _STORE_LOCK
+            and not (was_cut and path.relative_to(folder).parts[1:3] == _STORE_DRAFTS)
         ]
     return found
 

@@ -275,10 +275,12 @@ def _judge_ended(case: Case, code: int | None) -> list[str]:
     for disk in case.disks.values():
         disk.free()
     sink, namespace = case.schedule.settings.sink, case.lake / case.namespace
-    found += orphans.in_relay(case.relay) + orphans.in_state(case.state, by_force=code == 5)
-    left = orphans.in_lake(case.ground.spark, sink, namespace)
     was_cut = any(end.code in (-9, 5) for end in case.service.ends)  # also what a fault at a start does
-    if left and (was_cut or any(fault.kind in CUTS_WRITERS for fault in case.schedule.faults)):
+    was_cut |= any(fault.kind in CUTS_WRITERS for fault in case.schedule.faults)
+    found += orphans.in_relay(case.relay)
+    found += orphans.in_state(case.state, by_force=code == 5, was_cut=was_cut)
+    left = orphans.in_lake(case.ground.spark, sink, namespace)
+    if left and was_cut:
         case.note(f"{len(left)} files in the lake that no commit names, of writers that were cut off")
         return found
     return found + left

@@ -150,6 +150,11 @@ def test_files_that_nobody_owns_are_reported_in_relay_log_and_state(tmp_path: Pa
     (state / "status.json").touch()
     assert len(orphans.in_state(state)) == 4
     assert len(orphans.in_state(state, by_force=True)) == 3
+    drafts = state / "staging" / ".penstock" / "drafts"
+    drafts.mkdir(parents=True)
+    (drafts / "1").touch()
+    assert len(orphans.in_state(state)) == 5
+    assert len(orphans.in_state(state, was_cut=True)) == 4
 
 
 @pytest.mark.parametrize("sink", ["iceberg", "delta", "parquet"])

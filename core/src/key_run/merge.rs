@@ -61,7 +61,7 @@ fn write(
 ) -> Result<u64> {
     let (file_max, row_max) = maxima(inputs);
     let mut output = RunOutput::create(to, seed, Layout::of(expected, file_max, row_max))?;
-    let entries = inputs.iter().map(|input| Entries::of(&input.run)).collect();
+    let entries = inputs.iter().map(|input| Entries::of(&input.run)).collect::<Result<_>>()?;
     sort::merge(entries, |entry, number| {
         let entry = match &inputs[number].files {
             None => entry,
@@ -92,8 +92,9 @@ fn maxima(inputs: &[Input]) -> (u32, u32) {
 
 /// Writes a run that has far fewer entries than expected once more, with fewer buckets.
 fn write_again(path: &str, seed: u64, entries: u64) -> Result<u64> {
-    let run = KeyRun::open(path)?;
-    // The run stays readable without a name.
+    // An open file stays readable without a name.
+    let file = fs::File::open(path).map_err(RunError::io(path))?;
+    let run = KeyRun::of(path, Box::new(file))?;
     fs::remove_file(path).map_err(RunError::io(path))?;
     write(&[Input { run, files: None }], path, seed, entries, &HashMap::new())
 }

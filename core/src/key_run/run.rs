@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -52,10 +53,12 @@ impl ReadAt for Vec<u8> {
     }
 }
 
-/// An open run. Of its file, the directory is in memory: a twelfth of a byte for each entry.
+/// A run. Of its file, the directory is in memory: a twelfth of a byte for each entry.
 pub struct KeyRun {
     path: String,
-    source: Box<dyn ReadAt>,
+    /// None: the file at `path`, which is opened whenever it is needed. An index of many tables has more runs
+    /// than a process may have open files.
+    source: Option<Arc<dyn ReadAt>>,
     header: Header,
     /// By bucket: where it ends, as the difference from `Header::even_end`.
     directory: Vec<i32>,
@@ -73,7 +76,9 @@ pub struct Found {
 impl KeyRun {
     pub fn open(path: &str) -> Result<Self> {
         let file = File::open(path).map_err(RunError::io(path))?;
-        Self::of(path, Box::new(file))
+        let mut run = Self::of(path, Box::new(file))?;
+        run.source = None;
+        Ok(run)
     }
 
     /// `path` is for errors.
@@ -86,7 +91,14 @@ impl KeyRun {
         source.read_exact_at(&mut bytes, 0).map_err(RunError::io(path))?;
         let header = Header::from_bytes(&bytes, size, path)?;
         let directory = read_directory(path, source.as_ref(), &header)?;
-        Ok(Self { path: path.to_owned(), source, header, directory })
+        Ok(Self { path: path.to_owned(), source: Some(source.into()), header, directory })
+    }
+
+    fn source(&self) -> Result<Arc<dyn ReadAt>> {
+        match &self.source {
+            Some(source) => Ok(source.clone()),
+            None => Ok(Arc::new(File::open(&self.path).map_err(RunError::io(&self.path))?)),
+        }
     }
 
     pub fn path(&self) -> &str {
@@ -135,23 +147,28 @@ impl KeyRun {
 
     /// Searches all groups. Several threads do it if the disk is waited for.
     fn search(&self, groups: &[Group<'_>]) -> Result<Vec<(u32, Entry)>> {
+        if groups.is_empty() {
+            return Ok(Vec::new());
+        }
+        let source = self.source()?;
+        let search = |groups: &[Group<'_>]| self.search_in_turn(&source, groups);
         let (first, rest) = groups.split_at(groups.len().min(TRIED_GROUPS));
         let began = Instant::now();
-        let mut found = self.search_in_turn(first)?;
+        let mut found = search(first)?;
         if began.elapsed() < TRIED_TIME {
-            found.extend(self.search_in_turn(rest)?);
+            found.extend(search(rest)?);
             return Ok(found);
         }
         let share = rest.len().div_ceil(THREADS).max(TRIED_GROUPS);
         let parts = std::thread::scope(|scope| {
             let started: Vec<_> = rest
                 .chunks(share)
-                .map(|part| (part, Builder::new().spawn_scoped(scope, || self.search_in_turn(part))))
+                .map(|part| (part, Builder::new().spawn_scoped(scope, || search(part))))
                 .collect();
             let ended = started.into_iter().map(|(part, thread)| match thread {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
                 // There are too many threads.
-                Err(_) => self.search_in_turn(part),
+                Err(_) => search(part),
             });
             ended.collect::<Result<Vec<_>>>()
         });
@@ -159,9 +176,9 @@ impl KeyRun {
         Ok(found)
     }
 
-    fn search_in_turn(&self, groups: &[Group<'_>]) -> Result<Vec<(u32, Entry)>> {
+    fn search_in_turn(&self, source: &Arc<dyn ReadAt>, groups: &[Group<'_>]) -> Result<Vec<(u32, Entry)>> {
         let mut found = Vec::with_capacity(groups.len());
-        let mut window = Window::new(self);
+        let mut window = Window::new(self, source.clone());
         for (at, group) in groups.iter().enumerate() {
             let later = groups[at + 1..].iter().map(|group| &group.bucket);
             let bytes = window.read(&group.bucket, later)?;
@@ -190,7 +207,7 @@ impl KeyRun {
 
     /// Reads the whole file and compares all checksums.
     pub fn verify(&self) -> Result<()> {
-        let mut entries = Entries::of(self);
+        let mut entries = Entries::of(self)?;
         while entries.next()?.is_some() {}
         Ok(())
     }
@@ -281,6 +298,7 @@ fn read_directory(path: &str, source: &dyn ReadAt, header: &Header) -> Result<Ve
 /// Reads buckets in ascending order, several at a time where they are close together.
 struct Window<'a> {
     run: &'a KeyRun,
+    source: Arc<dyn ReadAt>,
     /// `MARGIN` bytes, then those of the file from `start` to `end`.
     bytes: Vec<u8>,
     start: u64,
@@ -288,8 +306,8 @@ struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    fn new(run: &'a KeyRun) -> Self {
-        Self { run, bytes: vec![0; MARGIN], start: 0, end: 0 }
+    fn new(run: &'a KeyRun, source: Arc<dyn ReadAt>) -> Self {
+        Self { run, source, bytes: vec![0; MARGIN], start: 0, end: 0 }
     }
 
     /// Reads a bucket and compares its checksum. `later`: buckets that are needed next.
@@ -330,7 +348,7 @@ impl<'a> Window<'a> {
         // Until the bytes are there, the window is empty.
         (self.start, self.end) = (0, 0);
         let bytes = &mut self.bytes[MARGIN..MARGIN + size];
-        self.run.source.read_exact_at(bytes, start).map_err(RunError::io(&self.run.path))?;
+        self.source.read_exact_at(bytes, start).map_err(RunError::io(&self.run.path))?;
         (self.start, self.end) = (start, end);
         Ok(())
     }
@@ -347,8 +365,8 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    pub fn of(run: &'a KeyRun) -> Self {
-        Self { run, window: Window::new(run), next: 0, waiting: Vec::new() }
+    pub fn of(run: &'a KeyRun) -> Result<Self> {
+        Ok(Self { run, window: Window::new(run, run.source()?), next: 0, waiting: Vec::new() })
     }
 
     #[inline]

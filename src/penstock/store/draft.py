@@ -18,15 +18,18 @@ from penstock.store.location import RESERVED
 KEPT_SECONDS = 24 * 3600
 """A draft that nobody wrote to for so long belongs to a process that was killed."""
 
-_swept: set[Path] = set()
+_swept: dict[Path, float] = {}
+"""When this process has looked for old drafts, on the monotonic clock, by folder."""
 
 
 def drafts_folder(root: Path) -> Path:
-    """The folder of drafts, made if it is missing. The first call in a process removes old drafts."""
+    """The folder of drafts, made if it is missing. Old drafts are removed at the first call in a process, and
+    once a day."""
     folder = root / RESERVED / "drafts"
     folder.mkdir(parents=True, exist_ok=True)
-    if folder not in _swept:
-        _swept.add(folder)
+    now = time.monotonic()
+    if now - _swept.get(folder, -KEPT_SECONDS) >= KEPT_SECONDS:
+        _swept[folder] = now
         _sweep(folder)
     return folder
 

@@ -269,7 +269,8 @@ def test_any_mixture_of_ways_gives_the_same_rows(place: Make, seed: int) -> None
         else:
             made = it.latest(*rows) if way == "spark" else {"files": newer, "small": few}[way](it, *rows)
             it.sink.merge(it.table, made, it.key, it.commit(epoch))
-        assert way != "files" or by_files(it)
+        is_nothing = not model and all(deleted for *_, deleted, _ in rows)  # and needs no commit
+        assert way != "files" or is_nothing or by_files(it)
         for number, part, text, deleted, at in rows:
             model.pop((number, part), None)
             if not deleted:

@@ -80,6 +80,19 @@ def test_what_was_saved_is_there_in_the_next_process(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.run"))) == 1, "what the manifest does not name is removed"
 
 
+def test_an_index_has_no_files_open_between_its_look_ups(tmp_path: Path) -> None:
+    """A pipeline may have thousands of tables."""
+    index = opened(tmp_path)
+    for location, rows in CONTENT.items():
+        cover(index, {location: rows})
+    index.save()
+    again = opened(tmp_path)
+    for one in (index, again):
+        assert found(one.find([keys(8)], CONTENT)) == {(0, "b", 1)}
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.exists()]
+    assert not [link for link in links if str(link.readlink()).startswith(str(tmp_path))]
+
+
 def test_a_key_in_another_type_begins_a_new_index(tmp_path: Path) -> None:
     index = opened(tmp_path)
     cover(index, CONTENT)
