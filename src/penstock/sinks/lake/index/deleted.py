@@ -11,12 +11,13 @@ from penstock.sinks.lake import vectors
 from penstock.sinks.lake.vectors import Deleted
 from penstock.store.files import Files
 
-BYTES_MAX = 64 * 1024**2
-"""Serialised size of the vectors that are kept. As bitmaps they take about the same."""
+BYTES_MAX = 128 * 1024**2
+"""Serialised size of the vectors that are kept, of all tables. As bitmaps they take about the same."""
 
 
 class DeletedRows:
-    """The deleted rows of data files, by the vector that says so. A vector never changes. Thread-safe."""
+    """The deleted rows of data files of any tables, by the vector that says so. A vector never changes.
+    Thread-safe."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

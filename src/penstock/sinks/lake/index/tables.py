@@ -108,6 +108,7 @@ class Indexes(Generic[L]):
         self._threads = max(1, min(BUILD_THREADS_MAX, os.cpu_count() or 1))
         self._guard = threading.Lock()
         self._tables: dict[TableId, TableKeys[L]] = {}
+        self._deleted = DeletedRows()
         self._temporary: Path | None = None
         self._lock: FileLock | None = None
         self._background = ThreadPoolExecutor(1, thread_name_prefix="key-index")
@@ -123,7 +124,9 @@ class Indexes(Generic[L]):
             if found is None or described(found.index.fields) != described(fields):
                 place = self._place() / hashlib.sha256(str(table).encode()).hexdigest()[:32]
                 index = TableIndex(place, fields, self._memory_max // self._threads)
-                found = TableKeys(index, self._live(fields), files, self._background, self._adder)
+                found = TableKeys(
+                    index, self._live(fields), files, self._deleted, self._background, self._adder
+                )  # fmt: skip
                 found.enabled, found.threads = self.enabled, self._threads
                 self._tables[table] = found
         found.reader = reader
@@ -171,12 +174,13 @@ class TableKeys(Generic[L]):
         index: TableIndex,
         live: L,
         files: Files,
+        deleted: DeletedRows,
         background: ThreadPoolExecutor,
         adder: ThreadPoolExecutor,
     ) -> None:
         self.index = index
         self.live = live
-        self.deleted = DeletedRows()
+        self.deleted = deleted
         self.files = files
         self._background = background
         self._adder = adder
