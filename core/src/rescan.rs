@@ -95,10 +95,10 @@ pub fn digest(file: &SegmentFile, base: u64, start: u64, end: u64) -> Result<(u6
     Ok(digest.finish())
 }
 
-/// The whole statement of the event at an offset of a segment, as JSON: `{"database", "sql"}`, `sql_mode` if
-/// the event has it, and `updates`, the databases that the statement wrote to (null: the event does not list
-/// them; missing: it says nothing about them). None: the statement is longer than `length_max` bytes, or the
-/// event has none.
+/// The whole statement of the event at an offset of a segment, as JSON: `{"database", "sql"}`, `sql_mode`
+/// and `server_charset` if the event has them, and `updates`, the databases that the statement wrote to
+/// (null: the event does not list them; missing: it says nothing about them). None: the statement is longer
+/// than `length_max` bytes, or the event has none.
 pub fn whole_statement(
     file: &SegmentFile,
     base: u64,
@@ -124,6 +124,9 @@ pub fn whole_statement(
     let mut text = format!("{{\"database\":{database},\"sql\":{}", quoted(&status.text(statement.sql)));
     if let Some(mode) = status.sql_mode {
         text.push_str(&format!(",\"sql_mode\":{mode}"));
+    }
+    if let Some(charset) = status.server_charset() {
+        text.push_str(&format!(",\"server_charset\":{}", quoted(charset)));
     }
     match status.updated {
         Updated::Unsaid => {}

@@ -291,6 +291,9 @@ impl Tracker {
         if let Some(mode) = status.sql_mode.filter(|_| statement.kind.is_none()) {
             let _ = write!(text, ",\"sql_mode\":{mode}");
         }
+        if let Some(charset) = status.server_charset().filter(|_| statement.kind.is_none() && !dml) {
+            let _ = write!(text, ",\"server_charset\":{}", quoted(charset));
+        }
         if !is_definition(statement.sql) {
             if let Updated::Listed(names) = &status.updated {
                 let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();

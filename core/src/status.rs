@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use crate::charset::Charset;
+use crate::charset::{collation_charset, Charset};
 use crate::cursor::Cursor;
 use crate::error::Result;
 
@@ -38,6 +38,9 @@ pub struct Status {
     pub sql_mode: Option<u64>,
     /// Id of a collation of `character_set_client`, the statement's character set, if the event has it.
     pub client_collation: Option<u16>,
+    /// Id of the session's `collation_server`, which databases get that name no character set, if the event
+    /// has it.
+    pub server_collation: Option<u16>,
     pub updated: Updated,
 }
 
@@ -74,12 +77,18 @@ impl Status {
         }
     }
 
+    /// The character set of databases that the session creates without naming one.
+    pub fn server_charset(&self) -> Option<&'static str> {
+        self.server_collation.and_then(collation_charset)
+    }
+
     fn variable(&mut self, cursor: &mut Cursor<'_>) -> Result<bool> {
         match cursor.u8("status variable")? {
             SQL_MODE => self.sql_mode = Some(cursor.u64("sql_mode")?),
             CHARSET => {
                 self.client_collation = Some(cursor.u16("character set of the client")?);
-                cursor.skip(4, "collations of the connection and the server")?;
+                cursor.skip(2, "collation of the connection")?;
+                self.server_collation = Some(cursor.u16("collation of the server")?);
             }
             UPDATED_DB_NAMES => {
                 let said = self.updated != Updated::Unsaid;
@@ -164,6 +173,14 @@ mod tests {
         assert_eq!(status(45).text("größe".as_bytes()), "größe");
         assert_eq!(status(255).text(b"\xf6"), "\u{fffd}");
         assert_eq!(Status::parse(b"").text(b"\xf6"), "\u{fffd}");
+    }
+
+    #[test]
+    fn the_character_set_of_new_databases_is_that_of_the_session() {
+        let status = |collation: u8| Status::parse(&[4, 45, 0, 45, 0, collation, 0]);
+        assert_eq!(status(8).server_charset(), Some("latin1"));
+        assert_eq!(status(255).server_charset(), Some("utf8mb4"));
+        assert_eq!(Status::parse(b"").server_charset(), None);
     }
 
     #[test]

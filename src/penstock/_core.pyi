@@ -184,9 +184,10 @@ def take_back(path: str, base: int, start: int, end: int) -> None:
 
 def whole_statement(path: File, base: int, offset: int, length_max: int) -> str | None:
     """The complete statement of the event at an offset of a segment, as JSON: `database`, `sql`, `sql_mode`
-    if the event has it, and `updates`, the databases that the statement wrote to (null: the event does not
-    list them; missing: it says nothing about them). None: the event is longer than `length_max` bytes, or is
-    no statement. Raises `DecodeError` if the segment is damaged or does not exist."""
+    and `server_charset` if the event has them, and `updates`, the databases that the statement wrote to
+    (null: the event does not list them; missing: it says nothing about them). None: the event is longer than
+    `length_max` bytes, or is no statement. Raises `DecodeError` if the segment is damaged or does not
+    exist."""
 
 def scan_span(
     path: File,
@@ -564,7 +565,8 @@ class LogEncoder:
     def read(self, bytes: int = 1 << 20) -> EncodedMessages | list[dict[str, Any]] | None:
         """Messages, about `bytes` bytes and those of one event more; or the statements of one transaction
         that may define tables or change rows without row events: the fields of
-        `EncodedMessages.transactions`, and `{database, sql, event, timestamp, server_id, sql_mode}`. None: at
+        `EncodedMessages.transactions`, and `{database, sql, event, timestamp, server_id, sql_mode,
+        server_charset}`. None: at
 
         Rows behind a statement are not encoded before the next call. `DecodeError` is raised once, after
         everything before it."""

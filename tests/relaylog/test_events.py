@@ -109,7 +109,8 @@ def test_a_statement_is_read_in_full_from_its_event(received: Received, tmp_path
     assert whole_statement(str(segment), base, at, 1 << 20) == '{"database":"","sql":"BEGIN"}'
     at += len(begin)
     found = json.loads(whole_statement(str(segment), base, at, 1 << 20) or "")
-    assert found == {"database": "", "sql": sql, "sql_mode": 0, "updates": ["b", "a"]}
+    charset = {"server_charset": "utf8mb4"}
+    assert found == {"database": "", "sql": sql, "sql_mode": 0, **charset, "updates": ["b", "a"]}
     assert whole_statement(str(segment), base, at, len(long)) and not whole_statement(
         str(segment), base, at, 1000
     )

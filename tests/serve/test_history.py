@@ -89,6 +89,21 @@ def test_statements_that_change_rows_come_also_without_those_that_define_tables(
         assert notes(read_all(server, 1, destination="nothing")) == [row]
 
 
+def test_rows_that_a_statement_loads_come_as_the_statement(source: MySqlServer, tmp_path: Path) -> None:
+    """In statement format, the log has the file itself and an event of its own for LOAD DATA."""
+    database = Database(source)
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    rows = tmp_path / "rows.txt"
+    rows.write_text("1\n2\n")
+    source.execute("SET GLOBAL local_infile = ON")
+    with source.connect(local_infile=True) as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION binlog_format = STATEMENT")
+        cursor.execute(f"LOAD DATA LOCAL INFILE '{rows}' INTO TABLE {database.name}.t")
+    destinations = {"example": {"filter": rf"{database.name}\..*", "start": "earliest"}}
+    with serving(source, tmp_path, destinations=destinations) as server:
+        assert notes(read_all(server, 3)) == ["CREATE", "CREATE", "LOAD"]  # a database, a table, rows
+
+
 def test_a_log_from_the_sources_beginning_has_definitions_from_its_statements(
     source: MySqlServer, tmp_path: Path
 ) -> None:
@@ -145,6 +160,33 @@ def test_a_client_begins_at_a_place_of_the_source(source: MySqlServer, tmp_path:
         for name in starts:
             found = notes(read_all(server, 2, destination=name))
             assert found == ["ALTER", {"id": "2", "n": "9"}], name
+
+
+def test_a_place_at_which_no_client_can_begin_is_refused_with_the_reason(
+    source: MySqlServer, tmp_path: Path
+) -> None:
+    database = Database(source)
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY)")
+    file, position = source.position()
+    database.execute("BEGIN", "INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)", "COMMIT")
+    inside = source.query(f"SHOW BINLOG EVENTS IN '{file}' FROM {position} LIMIT 4, 1")[0][1]
+    uuid = source.variable("server_uuid")
+    starts = {
+        "inside": ({"file": file, "position": inside}, f"transaction. It begins at {file}:{position}"),
+        "behind": ({"file": "binlog.999999", "position": 4}, "before binlog.999999:4"),
+        "unknown": ({"gtid": f"{uuid}:1-99999999"}, "does not have"),
+        "early": ({"gtid": "00000000-0000-0000-0000-000000000000:1"}, "begins behind"),
+    }  # fmt: skip
+    destinations = {
+        name: {"filter": rf"{database.name}\..*", "start": start} for name, (start, _) in starts.items()
+    }
+    options = {"host": source.host, "port": source.port, "user": source.user, "password": source.password}
+    begin = {**options, "start": {"file": file, "position": position}}
+    with serving(source, tmp_path, source=begin, destinations=destinations) as server:
+        for name, (_, reason) in starts.items():
+            with RawClient(server.address, destination=name) as client, pytest.raises(Failed) as error:
+                client.subscribe()
+            assert reason in str(error.value), name
 
 
 @pytest.mark.parametrize("knows_source", [pytest.param(True, marks=pytest.mark.slow), False])

@@ -52,6 +52,18 @@ def test_a_password_that_is_the_name_is_warned_of(tmp_path: Path) -> None:
     assert "guess" in first
 
 
+def test_a_destination_that_a_user_may_read_and_that_does_not_exist_is_warned_of(tmp_path: Path) -> None:
+    user = {"password": "secret", "destinations": ["*", "exampel"]}
+    config = settings.load(document(tmp_path, users={"canal": user}))
+    assert "The user canal may read `exampel`, and there is no such destination." in warnings(config)
+
+
+def test_a_time_needs_no_quotes(tmp_path: Path) -> None:
+    path = document(tmp_path, destinations={"a": {"start": {"timestamp": "TIME"}}})
+    path.write_text(path.read_text().replace("TIME", "2026-11-25T10:00:00Z"))
+    assert settings.load(path).destinations["a"].start.timestamp == "2026-11-25T10:00:00+00:00"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -67,6 +79,14 @@ def test_a_password_that_is_the_name_is_warned_of(tmp_path: Path) -> None:
         ({"users": {"canal": {"password": ""}}}, "`password` is empty"),
         ({"tokens": {"a": {"token": ""}}}, "`token` is empty"),
         ({"http_token": ""}, "`http_token` is empty"),
+        ({"destinations": {"a": {"start": {"gtid": "1-2"}}}}, "not a GTID set"),
+        ({"destinations": {"a": {"start": {"timestamp": "now"}}}}, "`now` is no time"),
+        ({"destinations": {"a": {"exclude_columns": {"shop.*": ["email"]}}}}, "`shop.*` is a pattern"),
+        (
+            {"listen": {"http": "127.0.0.1:8191", "grpc": "127.0.0.1:8191"}},
+            "`http` and `grpc` have one address",
+        ),
+        ({"advertise": "machine"}, "host:port"),
         ({"admin_token": ""}, "`admin_token` is empty"),
     ],
 )

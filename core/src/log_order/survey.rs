@@ -27,6 +27,8 @@ pub struct LoggedStatement {
     pub timestamp: u32,
     pub server_id: u32,
     pub sql_mode: Option<u64>,
+    /// See [`Status::server_charset`].
+    pub server_charset: Option<&'static str>,
     /// The event's first byte in the source's file.
     pub position: u64,
     pub end_position: u64,
@@ -302,6 +304,7 @@ impl<'a> Surveyor<'a> {
             timestamp: header.timestamp,
             server_id: header.server_id,
             sql_mode: status.sql_mode,
+            server_charset: status.server_charset(),
             position: u64::from(header.end_position.wrapping_sub(header.size)),
             end_position: header.end_position.into(),
         });

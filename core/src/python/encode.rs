@@ -482,5 +482,6 @@ fn statement_fields<'py>(
     fields.set_item("event_position", statement.position)?;
     fields.set_item("event_bytes", statement.end_position.saturating_sub(statement.position))?;
     fields.set_item("sql_mode", statement.sql_mode)?;
+    fields.set_item("server_charset", statement.server_charset)?;
     Ok(fields)
 }

@@ -22,7 +22,7 @@ from penstock.commands.inspect import log_files, relay_log_of
 from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import say, say_json
 from penstock.encode.options import BINARY_FORMATS, check_format, options_json
-from penstock.encode.statements import statement_messages
+from penstock.encode.statements import changes_rows, statement_messages
 from penstock.errors import ConfigError
 from penstock.model.offset import LogRange
 from penstock.model.schema import TableId
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from penstock._core import LogPart
 
 _BYTES_PER_STEP = 1 << 20
-_CHANGES_ROWS = ("INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "TRUNCATE", "WITH")
-"""First words of statements that may change rows without row events."""
 
 
 def encode(
@@ -121,11 +119,11 @@ def _note(statement: Mapping[str, Any]) -> None:
     """Says which rows have no messages."""
     head = statement_head(statement["sql"])
     place = f"{statement['file']}:{statement['position']}"
-    if statement["event"] is not None:
-        say(f"Note: {place}: an event of type {statement['event']} may have changed rows.", file=sys.stderr)
-    elif head.partition(" ")[0].upper() in _CHANGES_ROWS:
+    if statement["sql"] and changes_rows(statement):
         text = f"Note: {place}: rows that a statement changed are not in the log: {head}"
         say(printable(text), file=sys.stderr)
+    elif statement["event"] is not None:
+        say(f"Note: {place}: an event of type {statement['event']} may have changed rows.", file=sys.stderr)
 
 
 def _complain(error: DecodeError, *, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from penstock._core import LogEncoder
 from penstock.commands.schema import applied, statements
 from penstock.config import Secret, TablesConfig
+from penstock.encode.statements import session_of
 from penstock.errors import ConfigError
 from penstock.model.schema import TableId
 from penstock.sources.mysql.catalog import read_tables
@@ -53,9 +54,10 @@ class OfTheLog:
 class OfSqlFiles:
     def __init__(self, files: Sequence[Path], version: str) -> None:
         try:
-            self._catalog = Catalog(Server.parse(version))
+            self._server = Server.parse(version)
         except ValueError as error:
             raise ConfigError(f"{error}.") from error
+        self._catalog = Catalog(self._server)
         for path in files:
             self._catalog.reset_session()
             for statement in statements(path):
@@ -73,6 +75,7 @@ class OfSqlFiles:
         before = dict(self._catalog.tables)
         changes = []
         self._catalog.database = statement["database"]
+        self._catalog.server = session_of(self._server, statement)
         self._catalog.execute(statement["sql"])
         for table in sorted(before.keys() | set(self._catalog.tables)):
             now = self._catalog.tables.get(table)
@@ -136,7 +139,7 @@ def changed_tables(parts: Sequence[LogPart]) -> set[TableId]:
 
 def changes_of(statement: Mapping[str, Any]) -> list[Change]:
     """What a statement does, whatever tables there are."""
-    server = Server.parse("8.0")
+    server = session_of(Server.parse("8.0"), statement)
     catalog = Catalog(server, tables=_AnyTables())
     return catalog.apply(parse(statement["sql"], statement["database"], server))
 

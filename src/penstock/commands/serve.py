@@ -71,6 +71,12 @@ def warnings(config: settings.ServerConfig) -> list[str]:
                 f"The user {name} has `password_sha256` alone. Java clients from Canal 1.1.3 on scramble the "
                 "password, which needs `password_sha1_sha1` or `password`; they will be refused."
             )
+    for kind, readers in (("user", config.users), ("token", config.tokens)):
+        for name, reader in readers.items():
+            if unknown := set(reader.destinations) - config.destinations.keys() - {"*"}:
+                found.append(
+                    f"The {kind} {name} may read `{min(unknown)}`, and there is no such destination."
+                )
     tokens = bool(config.http_token or config.tokens)
     protected = {"canal": bool(config.users), "http": tokens, "grpc": tokens or bool(config.users)}
     encrypted = config.tls.listeners if config.tls is not None else []

@@ -18,6 +18,23 @@ from penstock.sources.mysql.messages.schema_changes import TableChange, debezium
 _SERVER = Server.parse("8.0")
 
 
+def session_of(server: Server, statement: Mapping[str, Any]) -> Server:
+    """The server as the session of a statement in the log has it."""
+    return server.in_session(statement["sql_mode"], statement["server_charset"])
+
+
+def _parsed(statement: Mapping[str, Any]) -> syntax.Statement:
+    return parse(statement["sql"], statement["database"], session_of(_SERVER, statement))
+
+
+def changes_rows(statement: Mapping[str, Any]) -> bool:
+    """Whether a statement in the log changed rows, of which the log has no row events."""
+    parsed = _parsed(statement)
+    if isinstance(parsed, syntax.AlterTable):
+        return any(isinstance(action, syntax.LosesRows | syntax.ExchangeRows) for action in parsed.actions)
+    return isinstance(parsed, syntax.RowStatement | syntax.TruncateTable)
+
+
 def statement_messages(
     format: str, options: str, statement: Mapping[str, Any], changes: Sequence[TableChange]
 ) -> list[tuple[bytes, bytes]]:
@@ -26,7 +43,7 @@ def statement_messages(
     chosen = json.loads(options)
     if statement["event"] is not None:
         return []
-    parsed = parse(statement["sql"], statement["database"], _SERVER)
+    parsed = _parsed(statement)
     match format:
         case "canal" | "canal-entry":
             return [(b"", value) for _, value in _canal_messages(format, statement, parsed)]
@@ -48,8 +65,7 @@ def definition_messages(
     changes = [TableChange(one.schema.table, one.before, one.after) for one in definitions]
     changed = {change.table for change in changes}
     if format == "canal":
-        parsed = parse(statement["sql"], statement["database"], _SERVER)
-        found = _canal_messages(format, statement, parsed)
+        found = _canal_messages(format, statement, _parsed(statement))
         return [(TableId(*table), None, value) for table, value in found if TableId(*table) in changed]
     if format == "maxwell":
         messages = maxwell_messages(statement, changes)

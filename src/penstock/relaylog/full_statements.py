@@ -37,6 +37,7 @@ def in_full(log: RelayLog, statement: Statement) -> Statement | None:
         sql=found["sql"],
         truncated=False,
         sql_mode=found.get("sql_mode"),
+        server_charset=found.get("server_charset"),
         updates=found.get("updates"),
         unsaid="updates" not in found,
     )

@@ -32,7 +32,8 @@ class Statement:
     Only the source reads what it says (`sources.statements.Statements`). `event`: the type code of an event
     that is no statement, but may have changed rows without row events. `truncated`: `sql` is cut; the event
     at `offset` has all of it (`relaylog/full_statements.py`). `sql_mode`: settings of the session that change
-    how the text reads.
+    how the text reads. `server_charset`: the character set of databases that the session creates without
+    naming one.
 
     `updates`: databases that the statement wrote to, as its event lists them; None: unknown. `unsaid`: the
     event was read and lists no databases. `alone`: it changes rows outside of an explicit transaction."""
@@ -45,6 +46,7 @@ class Statement:
     event: int | None = None
     truncated: bool = False
     sql_mode: int | None = None
+    server_charset: str | None = None
     updates: Sequence[str] | None = None
     unsaid: bool = False
     alone: bool = False

@@ -31,7 +31,7 @@ from penstock.serve import definitions, source_places
 from penstock.serve.batches import Place
 from penstock.serve.definitions import Definitions, EveryTable, Redefined
 from penstock.serve.filters import Filter
-from penstock.serve.mysql import StartAt, offset_of, statement_of
+from penstock.serve.mysql import StartAt, has_sql, offset_of, statement_of
 from penstock.serve.positions import make_folder
 from penstock.serve.settings import ServerConfig
 from penstock.serve.source_places import SourcePlace
@@ -215,7 +215,7 @@ class ServedLog:
                 raise ConfigError(f"A typed stream has one table, and not {', '.join(map(str, names))}.")
             splits = self._log.splits(reach, names[0], bytes_aim=PART_BYTES) if names else []
             schema = known.get(names[0]) if names else None
-            told = (statement_of(one.sql, one.database, lambda table: table in tables) for one in statements)
+            told = (statement_of(one, lambda table: table in tables) for one in statements)
             return TypedPart(reach, schema, tuple(splits), tuple(one for one in told if one is not None))
 
     def _up_to_statement(self, reach: LogRange, tables: Filter) -> tuple[LogRange, list[Statement]]:
@@ -225,7 +225,7 @@ class ServedLog:
         about = [
             one
             for one in map(self._in_full, self._log.statements(reach))
-            if one.event is None and statement_of(one.sql, one.database, lambda table: table in tables)
+            if has_sql(one.event) and statement_of(one, lambda table: table in tables)
         ]
         changes = [one.offset for one in self._definitions.changes(reach) if one.table in tables]
         first = min([one.end for one in about] + changes, default=None)

@@ -9,19 +9,29 @@ from datetime import datetime, timezone
 from typing import Any
 
 from penstock._core import GtidSet, transactions_of
+from penstock.encode.statements import session_of
 from penstock.errors import ConfigError
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableId
 from penstock.relaylog import segment_format
 from penstock.relaylog.log_parts import parts_of
-from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.reader import RelayLog, Statement
 from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.messages.canal import canal_entry, canal_type
 from penstock.sources.mysql.options import StartAt
+from penstock.sources.mysql.statements import EXECUTE_LOAD_QUERY
 
-__all__ = ["UNREADABLE_HINT", "StartAt", "offset_of", "statement_entries", "unreadable"]
+__all__ = [
+    "UNREADABLE_HINT",
+    "StartAt",
+    "check_start",
+    "has_sql",
+    "offset_of",
+    "statement_entries",
+    "unreadable",
+]
 
 UNREADABLE_HINT = (
     "Leave the table out with the destination's `exclude`, or begin behind it (`start`). With "
@@ -30,6 +40,8 @@ UNREADABLE_HINT = (
 """For rows that do not fit what is known of their table."""
 
 _SERVER = Server.parse("8.0")
+_LATER = "Use a later `start`."
+_EARLIER = "Use an earlier `start`, or wait until the receiver has got there."
 _STEP_BYTES = 64 * 1024**2
 """Bytes of log that are searched at once for the first transaction: a search ends soon after the place that
 the index of the log gives."""
@@ -46,7 +58,7 @@ def statement_entries(
     """The entries of a statement in the log (`LogEncoder.read`), one for each table that is wanted. `ddl`:
     those of statements that define tables. `row_statements`: those of statements that change rows and have no
     row events. `format`: `canal-entry`, or `json`."""
-    if statement["event"] is not None:
+    if not has_sql(statement["event"]):
         return []
     kind, defines, tables = _about(statement, wanted)
     if not (ddl if defines else row_statements):
@@ -56,19 +68,24 @@ def statement_entries(
     return [canal_entry(statement, kind, table.database, table.table, defines=defines) for table in tables]
 
 
-def statement_of(sql: str, database: str, wanted: Callable[[TableId], bool]) -> dict[str, Any] | None:
+def has_sql(event: int | None) -> bool:
+    """Whether a statement in the log has its SQL. `event`: its type, if it is no ordinary statement."""
+    return event is None or event == EXECUTE_LOAD_QUERY
+
+
+def statement_of(statement: Statement, wanted: Callable[[TableId], bool]) -> dict[str, Any] | None:
     """What clients are told of a statement, for one of the wanted tables. None: it is about none of them."""
-    kind, _, tables = _about({"sql": sql, "database": database}, wanted)
+    kind, _, tables = _about(vars(statement), wanted)
     if not tables:
         return None
-    return {"kind": kind, "database": tables[0].database, "table": tables[0].table, "sql": sql}
+    return {"kind": kind, "database": tables[0].database, "table": tables[0].table, "sql": statement.sql}
 
 
 def _about(
     statement: Mapping[str, Any], wanted: Callable[[TableId], bool]
 ) -> tuple[str, bool, list[TableId]]:
     """Canal's type of a statement, whether it is DDL, and the wanted tables that it is about."""
-    parsed = parse(statement["sql"], statement["database"], _SERVER)
+    parsed = parse(statement["sql"], statement["database"], session_of(_SERVER, statement))
     if isinstance(parsed, syntax.RowStatement):
         return "QUERY", False, [table for table in parsed.tables if wanted(table)]
     kind, names = canal_type(parsed, statement["sql"])
@@ -93,24 +110,68 @@ def unreadable(reason: str) -> str:
     return reason.partition("; give its definition by")[0]
 
 
+def check_start(start: StartAt) -> None:
+    """Raises `ConfigError` for what can be no place of any log."""
+    if start.gtid is not None:
+        _transactions(start.gtid)
+    if start.timestamp is not None:
+        _microseconds(start.timestamp)
+
+
 def offset_of(log: RelayLog, start: StartAt) -> Offset:
     """Where a new subscription begins. Raises `ConfigError` for a place that the log does not have."""
     if start.at is not None:
         return log.end if start.at == "latest" else log.start
     if start.file is not None and start.position is not None:
-        wanted = segment_format.position(start.file, start.position)
-        near = log.offset_within(wanted) or log.start
-        if log.position_at(log.start).order > wanted.order:
-            raise ConfigError(f"The relay log begins behind {wanted}.", hint="Use a later `start`.")
-        order = wanted.order
-        return _first(log, near, lambda _, file, place, __: _order(file, place) >= order)
+        return _at_position(log, start.file, start.position)
     if start.gtid is not None:
-        executed = GtidSet(start.gtid)
-        near = log.window_start(executed, not_after=log.end)
-        return _first(log, near, lambda gtid, *_: gtid is not None and not GtidSet(gtid).issubset(executed))
+        return _behind_transactions(log, start.gtid)
     assert start.timestamp is not None
     at_us = _microseconds(start.timestamp)
     return _first(log, _before(log, at_us), lambda *fields: fields[3] >= at_us)
+
+
+def _at_position(log: RelayLog, file: str, position: int) -> Offset:
+    wanted = segment_format.position(file, position)
+    if log.position_at(log.start).order > wanted.order:
+        raise ConfigError(f"The relay log begins behind {wanted}.", hint=_LATER)
+    if not log.reached(wanted):
+        end = log.position_at(log.end)
+        raise ConfigError(f"The relay log ends at {end}, before {wanted}.", hint=_EARLIER)
+    before: list[int] = []
+
+    def finds(_: str | None, found: str, place: int, __: int) -> bool:
+        if _order(found, place) >= wanted.order:
+            return True
+        before[:] = [place] if found == file else []
+        return False
+
+    offset = _first(log, log.offset_within(wanted) or log.start, finds)
+    if before and log.position_at(offset).order > wanted.order:
+        begins, ends = segment_format.position(file, before[0]), log.position_at(offset)
+        raise ConfigError(
+            f"{wanted} is inside of a transaction.", hint=f"It begins at {begins} and ends at {ends}."
+        )
+    return offset
+
+
+def _behind_transactions(log: RelayLog, text: str) -> Offset:
+    executed = _transactions(text)
+    if not log.executed_at(log.start).issubset(executed):
+        raise ConfigError(f"The relay log begins behind `start.gtid` {text}.", hint=_LATER)
+    if not executed.issubset(log.executed_at(log.end)):
+        raise ConfigError(
+            f"`start.gtid` names transactions that the relay log does not have: {text}.", hint=_EARLIER
+        )
+    near = log.window_start(executed, not_after=log.end)
+    return _first(log, near, lambda gtid, *_: gtid is not None and not GtidSet(gtid).issubset(executed))
+
+
+def _transactions(text: str) -> GtidSet:
+    try:
+        return GtidSet(text)
+    except ValueError as error:
+        raise ConfigError(f"`start.gtid`: {error}.") from None
 
 
 Finds = Callable[[str | None, str, int, int], bool]

@@ -17,7 +17,7 @@ from penstock.model.section import Section
 from penstock.model.units import Milliseconds
 from penstock.serve.batches import SOURCES_MAX
 from penstock.serve.filters import BadFilter, Filter
-from penstock.serve.mysql import StartAt
+from penstock.serve.mysql import StartAt, check_start
 from penstock.serve.passwords import Account, known
 
 NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")
@@ -26,6 +26,14 @@ NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")
 
 MERGED_HEARTBEAT_MS = 1000
 """An idle source holds those up that it is merged with, until its next heartbeat."""
+
+
+def _address(value: str | None) -> str | None:
+    if value is not None:
+        host, _, port = value.rpartition(":")
+        if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+            raise ValueError(f"{value!r} is not an address; write it as host:port")
+    return value
 
 
 class ListenSection(Section):
@@ -44,14 +52,15 @@ class ListenSection(Section):
         others = {"http": self.http, "grpc": self.grpc}
         return {"canal": self.canal} | {name: one for name, one in others.items() if one is not None}
 
-    @field_validator("canal", "http", "grpc")
-    @classmethod
-    def _address(cls, value: str | None) -> str | None:
-        if value is not None:
-            host, _, port = value.rpartition(":")
-            if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
-                raise ValueError(f"{value!r} is not an address; write it as host:port")
-        return value
+    _are_addresses = field_validator("canal", "http", "grpc")(_address)
+
+    @model_validator(mode="after")
+    def _differ(self) -> ListenSection:
+        used: dict[str, str] = {}
+        for name, address in self.addresses.items():
+            if not address.endswith(":0") and (other := used.setdefault(address, name)) != name:
+                raise ValueError(f"`{other}` and `{name}` have one address; each needs its own")
+        return self
 
 
 Listener = Literal["canal", "http", "grpc"]
@@ -110,11 +119,16 @@ class DestinationSection(Section):
     def _usable(self) -> DestinationSection:
         try:
             Filter((self.filter,), self.exclude)
-        except BadFilter as error:
-            raise ValueError(str(error)) from None
+            check_start(self.start)
+        except (BadFilter, ConfigError) as error:
+            raise ValueError(str(error).rstrip(".")) from None
         for name in (*self.columns, *self.exclude_columns):
             if "." not in name:
                 raise ValueError(f"`{name}` is no table; write it as database.table")
+            if set(name) & set("*?\\"):
+                raise ValueError(
+                    f"`{name}` is a pattern; `columns` and `exclude_columns` name one table each"
+                )
         if len(set(self.sources)) < len(self.sources):
             raise ValueError("`sources` has a name twice")
         if both := self.columns.keys() & self.exclude_columns.keys():
@@ -278,6 +292,8 @@ class ServerConfig(Section):
     protocol, which have no answer, do not count. 0: there is no limit."""
     failed_logins_per_minute_max: int = Field(60, ge=1)
     """Logins of one address that may fail within a minute. Then it is refused for the rest of that minute."""
+
+    _advertises_address = field_validator("advertise")(_address)
 
     @model_validator(mode="after")
     def _named(self) -> ServerConfig:

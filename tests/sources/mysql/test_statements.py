@@ -84,12 +84,14 @@ class Pipeline:
         unsaid: bool = False,
         alone: bool = False,
         lost: bool = False,
+        server_charset: str | None = None,
     ) -> list[TableEffect]:
         """What it comes to; the planner then holds what the effects say. `kept`: characters that the index
         keeps. `unsaid`, `updates`: what the event says of databases; the index does not hold it. `lost`:
         the event cannot be read."""
         offset = self.log[-1].end if self.log else Offset(100)
         whole = Statement(offset, Offset(offset + 100), database, sql, 0, sql_mode=mode, alone=alone)
+        whole = replace(whole, server_charset=server_charset)
         statement = whole
         if kept is not None:
             statement = replace(whole, sql=sql[:kept], truncated=True)

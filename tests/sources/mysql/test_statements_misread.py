@@ -114,3 +114,17 @@ def test_a_char_that_is_read_with_its_spaces_is_another_value_in_a_varchar() -> 
     mode = STRICT | SQL_MODE_BITS["PAD_CHAR_TO_FULL_LENGTH"]
     [effect] = shop.run("ALTER TABLE t MODIFY c VARCHAR(5)", mode)
     assert effect.rereads
+
+
+@pytest.mark.parametrize(
+    ("charset", "expected"), [("utf8mb4", "utf8mb4"), ("latin1", "latin1"), (None, "latin1")]
+)
+def test_a_new_database_has_the_character_set_of_the_session_that_creates_it(
+    charset: str | None, expected: str
+) -> None:
+    """Before MySQL 8.0, and in MariaDB, the log does not say which one a column has."""
+    pipeline = Pipeline("new.*", server=replace(SERVER, version=(5, 7, 22), charset="latin1"))
+    pipeline.run("CREATE DATABASE new", server_charset=charset)
+    pipeline.run("CREATE TABLE new.t (v TEXT)", server_charset="gbk")
+    [column] = pipeline.live[TableId("new", "t")].columns
+    assert column.charset == expected

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, WithJsonSchema, model_validator
+from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from penstock.config import PipelineConfig, Secret
 from penstock.config.sections import check_addresses
@@ -38,6 +39,12 @@ class StartAt(Section):
     @classmethod
     def _from_word(cls, value: Any) -> Any:
         return {"at": value} if isinstance(value, str) else value
+
+    @field_validator("timestamp", mode="before")
+    @classmethod
+    def _from_time(cls, value: Any) -> Any:
+        """YAML reads a time without quotes as a time."""
+        return value.isoformat() if isinstance(value, date) else value
 
     @model_validator(mode="after")
     def _one_way(self) -> StartAt:

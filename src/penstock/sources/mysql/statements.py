@@ -54,7 +54,7 @@ from penstock.sources.mysql.ddl.change import (
 from penstock.sources.mysql.ddl.conversion import form, other_form
 from penstock.sources.mysql.ddl.definition import ColumnDefinition, TableDefinition
 from penstock.sources.mysql.ddl.parse import parse
-from penstock.sources.mysql.ddl.server import Server, sql_mode
+from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.foreign_key_statements import ADDED, children_of_changed, keys_after
 from penstock.sources.mysql.merge_tables import is_merge, merge_reason, union_of
 from penstock.sources.mysql.online_schema_change import is_copy_of
@@ -340,9 +340,8 @@ class MySqlStatements:
 
 
 def statement_server(server: Server, statement: Statement) -> Server:
-    """The server with the sql_mode of the statement's session, as far as the log has it."""
-    mode = statement.sql_mode
-    return replace(server, sql_mode=None if mode is None else sql_mode(mode))
+    """The server as the statement's session has it."""
+    return server.in_session(statement.sql_mode, statement.server_charset)
 
 
 def touched(server: Server, statement: Statement, tables: set[TableId]) -> set[TableId]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.sources.mysql.ddl import charsets
 
@@ -76,6 +76,14 @@ class Server:
         property."""
         wanted = mariadb if self.mariadb else mysql
         return wanted is not None and self.version >= wanted
+
+    def in_session(self, mode: int | None, charset: str | None) -> Server:
+        """The server as a session in its log has it. `mode`: the session's sql_mode. `charset`: the character
+        set of databases that it creates without naming one. None: the log does not say."""
+        server = replace(self, sql_mode=None if mode is None else sql_mode(mode))
+        if charset is None or charsets.canonical(self, charset) == self.default_charset[0]:
+            return server
+        return replace(server, charset=charset, collation=None)
 
     @property
     def strict(self) -> bool:
