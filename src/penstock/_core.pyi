@@ -566,7 +566,7 @@ class LogEncoder:
         """Messages, about `bytes` bytes and those of one event more; or the statements of one transaction
         that may define tables or change rows without row events: the fields of
         `EncodedMessages.transactions`, and `{database, sql, event, timestamp, server_id, sql_mode,
-        server_charset}`. None: at
+        server_charset}`. None: at the end.
 
         Rows behind a statement are not encoded before the next call. `DecodeError` is raised once, after
         everything before it."""
