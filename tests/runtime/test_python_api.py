@@ -64,6 +64,18 @@ def test_mistakes_in_options_are_named(tmp_path: Path, shop: Database) -> None:
         Pipeline(**options(shop, tmp_path)).status()
 
 
+def test_a_stop_ends_one_run_and_not_the_next(
+    shop: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline, ended = Pipeline(**options(shop, tmp_path)), []
+    monkeypatch.setattr(pipeline, "_run", lambda **_: ended.append(pipeline._stopping.is_set()))
+    pipeline.stop()  # as by a signal that comes early
+    for _ in range(2):
+        pipeline.run()
+        pipeline.stop()
+    assert ended == [True, False]
+
+
 @pytest.mark.slow
 def test_a_pipeline_runs_in_a_session_of_the_caller_and_leaves_it_as_it_was(
     shop: Database, tmp_path: Path, spark: SparkSession
@@ -82,6 +94,9 @@ def test_a_pipeline_runs_in_a_session_of_the_caller_and_leaves_it_as_it_was(
         status = pipeline.status()
         assert isinstance(status, Status) and status["running"] and "orders" in status._repr_html_()
     assert not pipeline.status()["running"]
+    shop.execute("INSERT INTO orders VALUES (9, 'later', 9)")
+    pipeline.run(once=True, spark=spark)
+    assert target(spark, shop, tmp_path) == oracle.rows_of(shop, f"{shop.name}.orders")
     assert pipeline.history()[0]["table"] == f"{shop.name}.orders"
     assert spark.range(3).count() == 3
     assert before == (

@@ -77,6 +77,7 @@ class Pipeline:
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._stopping = threading.Event()
+        self._has_run = False
         self.exits = False
         """Whether this process may exit to keep `stop_timeout`, because it only runs this pipeline."""
         self.end_screen: Callable[[], None] = lambda: None
@@ -90,7 +91,7 @@ class Pipeline:
 
     def stop(self) -> None:
         """Asks a running pipeline to end after the current epoch. Returns at once. May be called from a
-        signal handler."""
+        signal handler. One that has not run yet ends as soon as it runs; later runs are not concerned."""
         self._stopping.set()
 
     def signal(self, kind: str, data: dict[str, Any], *, signal_id: str | None = None) -> str:
@@ -155,11 +156,13 @@ class Pipeline:
         background: bool = False,
     ) -> Progress | Pipeline:
         """Runs the pipeline: see the class. `on_progress` is called about once a second."""
-        if not background:
-            return self._run(once=once, on_progress=on_progress, spark=spark)
         if self._thread is not None and self._thread.is_alive():
             raise ConfigError("This pipeline runs in the background already.", hint="Call `stop()` first.")
-        self._stopping.clear()
+        if self._has_run or background:
+            self._stopping.clear()
+        self._has_run = True
+        if not background:
+            return self._run(once=once, on_progress=on_progress, spark=spark)
         self._failure = None
 
         def work() -> None:
