@@ -46,6 +46,11 @@ def test_what_is_wrong_is_named(options: dict[str, str], named: str) -> None:
     assert named in str(found.value)
 
 
+def test_a_server_needs_a_state() -> None:
+    with pytest.raises(ConfigError, match="`state`"):
+        parse(SERVER).pipeline()
+
+
 def test_patterns_are_divided_by_commas_outside_of_backticks(tmp_path: Path) -> None:
     made = parse(
         {"host": "h", "user": "u", "tables": "shop.*, `a,b`.c , x.y", "state": str(tmp_path)}

@@ -52,6 +52,9 @@ def test_a_part_of_the_past_is_a_table(
         assert rows(*columns, start=int(middle)) == then
         assert rows(*columns, start=between.isoformat()) == then
         assert rows(*columns, to=between.isoformat()) == first
+        many = spark.read.format("mysql_cdc").options(relayLog=str(receiver.log_path), tables="shop.*")
+        quiet = {"from": str(int(middle)), "to": str(int(middle))}
+        assert many.options(**quiet).load().count() == 0
         executed = server.query("SELECT @@gtid_executed")[0][0]
         gtids = [row[0] for row in rows("_gtid")]
         assert gtids[0] == gtids[1] != gtids[2] == gtids[3]

@@ -99,6 +99,7 @@ class CdcOptions(Section):
 
     def pipeline(self) -> PipelineConfig:
         """The same as a pipeline whose target is the query."""
+        needs_state(self)
         assert self.state is not None
         state = self.state.absolute()
         return parse_config(
@@ -184,8 +185,9 @@ def _checked(options: CdcOptions) -> CdcOptions:
 def needs_state(options: CdcOptions) -> Path:
     if options.state is None:
         raise ConfigError(
-            f"A stream of {NAME} needs the option `state`.",
-            hint="Give a folder on a local disk that no other stream has.",
+            f"{NAME} needs the option `state`.",
+            hint="Give a folder on a local disk that no other stream has. A batch query (`spark.read`) needs "
+            "the `state` of a stream, or `relay_log`.",
         )
     return options.state
 

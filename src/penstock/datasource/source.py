@@ -167,7 +167,9 @@ def _definition(options: CdcOptions) -> TableSchema:
     return definition(options)
 
 
-def _read(partition: InputPartition, options: CdcOptions) -> Iterator[pa.RecordBatch]:
+def _read(partition: InputPartition | None, options: CdcOptions) -> Iterator[pa.RecordBatch]:
+    if partition is None:
+        return iter(())  # Spark asks for this if there are no partitions
     if options.is_envelope:
         from penstock.datasource.envelope import read_enveloped
 
