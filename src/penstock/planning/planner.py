@@ -391,7 +391,8 @@ class Planner:
             if not state.planned:
                 continue
             verdict = verdicts.get(state.table)
-            steps = first_steps(state)
+            # A table that was created again ended the rows of the earlier one. One that is read did not.
+            steps = first_steps(state) if state.reading else self._timed(first_steps(state), state.start)
             if not is_read_whole(state):
                 if state.table in touched and state.start < reach.end:
                     steps += self._event_steps(state, reach, touched, alone)
@@ -411,9 +412,9 @@ class Planner:
                 plans.append(TablePlan(state.schema, tuple(steps), state.start, state.kept_columns))
         return plans
 
-    def _timed(self, steps: tuple[Step, ...], end: Offset) -> list[Step]:
-        """Adds the time to steps that empty a table, for change logs. The statement that ends at `end` did
-        it."""
+    def _timed(self, steps: Iterable[Step], end: Offset) -> list[Step]:
+        """Adds the time to steps that empty a table, for targets with a history. The statement that ends at
+        `end` did it."""
         return [
             replace(step, timestamp_us=self._log.commit_time_us_at(end))
             if isinstance(step, TruncateTarget)
