@@ -210,6 +210,7 @@ def test_rows_that_fail_are_listed_and_all_others_go_on(case: Case) -> None:
     assert ids and not any(id % 8 == 0 for id in ids)
     [listed] = letters._rows.values()
     assert {one["change"] for one in listed.values()} >= {"insert", "update_preimage", "update_postimage"}
+    assert all(one["key"].keys() == {"id"} and one["key"]["id"] % 8 == 0 for one in listed.values())
     places = [(one["offset"], one["change"]) for one in listed.values()]
     assert len(set(places)) == len(places) and HIDDEN not in str(listed)
 

@@ -159,6 +159,27 @@ def test_a_row_that_fails_parks_its_table_or_is_listed(
     }  # fmt: skip
 
 
+def test_a_row_of_a_snapshot_or_a_change_log_is_listed_with_its_key(place: Make, tmp_path: Path) -> None:
+    rule = {"cast": {"price": "int"}, "rename": {"id": "number"}, "on_error": "dead_letter"}
+    bad = (7, "a", "secret")
+    for kind in ("iceberg", "parquet"):
+        it = place(kind, arrow=ARROW)
+        (tmp_path / kind).mkdir()
+        sink = behind(it, tmp_path / kind, rule)
+        sink.create(schema(), ARROW)
+        for number in (1, 2):
+            if number == 2:  # the next start
+                sink = behind(it, tmp_path / kind, rule)
+                sink.knows(schema())
+            if kind == "iceberg":
+                sink.append(it.table, it.latest((*bad, False, 1)), it.commit(number))
+            else:
+                sink.write_changes(it.table, it.changelog((*bad, "read", 1)), it.commit(number))
+            [file] = (tmp_path / kind / "letters").glob("*/*.jsonl")
+            assert json.loads(file.read_text())["key"] == {"id": 7}, (kind, number)
+            file.unlink()
+
+
 def test_a_change_log_has_the_changes_of_the_rows_that_match(place: Make, tmp_path: Path) -> None:
     it = place("parquet", arrow=ARROW, config={"before_images": False})
     sink = behind(it, tmp_path, {"where": "price = 'open'", "hash": ["id"], "select": ["id", "price"]})
@@ -203,6 +224,12 @@ def test_sql_that_is_no_function_of_the_row_is_refused(
 ) -> None:
     with pytest.raises(TableError, match=why):
         behind(place("iceberg", arrow=ARROW), tmp_path, {"columns": {"x": sql}}).fits(schema(), ARROW)
+
+
+@pytest.mark.parametrize("condition", ["id", "NULL", "name"])
+def test_a_where_that_is_no_condition_is_refused(place: Make, tmp_path: Path, condition: str) -> None:
+    with pytest.raises(TableError, match="no condition"):
+        behind(place("iceberg", arrow=ARROW), tmp_path, {"where": condition}).fits(schema(), ARROW)
 
 
 # functions that rules name --------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tests.sinks.conftest import place as place  # a fixture
 from penstock.errors import ConfigError
 from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.model.table import Reading, Streaming, TableState
+from penstock.model.table import Parked, Reading, Streaming, TableState
 from penstock.model.views import ViewRule, view_table
 from penstock.sinks.base import Commit
 from penstock.spark.dimensions import Dimensions
@@ -248,10 +248,50 @@ def test_a_view_waits_for_its_tables_and_is_made_again_with_another_query(
     it.views.refresh()
     assert it.found("sums") == [(1, 11)]
 
+    it.put(Parked(Offset(4), "it has no key"))
+    it.views.refresh()
+    assert "shop.orders" in (it.state.meta("view.sums.error") or "") and it.found("sums") == [(1, 11)]
+
+
+@iceberg_first
+def test_rows_that_share_a_key_are_all_there(
+    lake: Callable[..., Lake], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = lake(kind)
+    sql = "SELECT id, word FROM shop.customers LATERAL VIEW explode(split(tags, ',')) AS word"
+    monkeypatch.setitem(ALL, "each", ViewRule(sql=sql, key=("id", "word")))
+    monkeypatch.setattr(it.views, "_rules", {"each": ALL["each"]})
+    for tags in ("x,y", "x,x,y", "x,y,y", "y"):  # unique, not unique, again, unique
+        it.epoch += 1
+        it.write(CUSTOMERS, {1: (1, "a", tags), 2: (2, "b", "z")})
+        it.put()
+        it.views.refresh()
+        it.check("each")
+
+
+@iceberg_first
+def test_a_view_follows_a_table_that_is_created_again(
+    lake: Callable[..., Lake], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = lake(kind)
+    monkeypatch.setattr(it.views, "_rules", {"of_one": ALL["of_one"]})
+    for amount in (5, 6):  # the second target has as many versions as the first one
+        it.epoch += 1
+        it.write(ORDERS, {1: (1, 1, amount), amount: (amount, 2, amount)})
+        it.put()
+        it.views.refresh()
+        it.check("of_one")
+        it.sink.clear(ORDERS)
+        it.sink.create(it.schema(ORDERS), FIELDS[ORDERS])
+        it.rows[ORDERS].clear()
+
 
 @pytest.mark.parametrize(
     ("sql", "why"),
     [
+        ("DROP TABLE shop.orders", "no query"),
+        ("INSERT INTO shop.orders SELECT 1, 2, 3", "no query"),
+        ("SELECT id, INTERVAL 1 DAY AS span FROM shop.orders", "`span` interval day"),
         ("SELECT id, current_timestamp() AS at FROM shop.orders", "time"),
         ("SELECT id, rand() AS r FROM shop.orders", "chance"),
         ("SELECT nothing FROM shop.orders", "Spark refuses"),

@@ -128,6 +128,11 @@ def test_updates_that_enter_and_leave_are_inserts_and_deletes() -> None:
         assert made == ["insert", "update_preimage", "update_postimage", "delete", "insert", "delete"], cuts
 
 
+def test_sql_makes_no_column_of_ours() -> None:
+    with pytest.raises(TableError, match="column `_sequence`"):
+        stage().columns(latest((1, "a", False), **{RESULT + "c__sequence": [5]}).schema)
+
+
 def test_computed_columns_take_the_place_of_those_they_replace() -> None:
     batch = latest((1, "a", False), **{RESULT + "c_NAME": ["A"], RESULT + "c_new": [2]})
     assert list(one(stage()([batch]))) == ["id", "name", "new", "_deleted", "_sequence"]
@@ -143,6 +148,8 @@ def test_computed_columns_take_the_place_of_those_they_replace() -> None:
         ({"hash": ["id"]}, "changes `id`"),
         ({"exclude": ["nothing"]}, "names the column `nothing`"),
         ({"rename": {"name": "ID"}}, "two columns of one name"),
+        ({"rename": {"name": "_Sequence"}}, "column `_Sequence`"),
+        ({"python": f"{__name__}:makes_own_column"}, "column `_deleted`"),
         ({"mask": {"id2": {"keep_last": 1}}}, "only a text"),
         ({"python": "no.module:function"}, "cannot be imported"),
         ({"python": f"{__name__}:loses_rows"}, "as many rows"),
@@ -239,6 +246,10 @@ def fails(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def loses_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.slice(1)
+
+
+def makes_own_column(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.append_column("_deleted", pa.array([True] * batch.num_rows))
 
 
 def changes_key(batch: pa.RecordBatch) -> pa.RecordBatch:

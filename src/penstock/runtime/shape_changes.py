@@ -59,10 +59,12 @@ def check(
 
 
 def check_new(sink: Sink, state: StateStore, *, types: TypeOptions) -> None:
-    """Raises `ConfigError` if rules cannot be applied to a table that has no target yet."""
+    """Raises `ConfigError` if rules cannot be applied to a table that has no target yet. Tells the sink the
+    keys of all tables."""
     if not isinstance(sink, TransformedSink):
         return
     for table in state.tables().values():
+        sink.knows(table.schema)
         if table.status == "live" and not table.last_epoch:
             try:
                 sink.fits(table.schema, arrow_schema(table.schema.to_json(), "rows", types.to_json()))

@@ -359,6 +359,15 @@ class Readable(Protocol):
         """The target's rows, now or at a version."""
 
 
+@runtime_checkable
+class Lasting(Readable, Protocol):
+    """A sink that tells a target from an earlier one of the same name. `views` need it."""
+
+    def target_id(self, table: TableId) -> str:
+        """An identifier that the target keeps for its life. One that is created again has another one, even
+        if its versions have the names of earlier ones."""
+
+
 class Scan(Protocol):
     """Reads targets as they are when it begins. It takes memory for some thousand rows."""
 
@@ -428,6 +437,13 @@ def readable(sink: Sink) -> Readable:
         raise ConfigError(
             "The targets of this sink cannot be read back.", hint="Use a sink with tables or files."
         )
+    return sink
+
+
+def lasting(sink: Sink | Readable) -> Lasting:
+    """The sink as a `Lasting`. The configuration refuses `views` for other sinks."""
+    if not isinstance(sink, Lasting):
+        raise InternalError("The sink of views cannot tell a target from an earlier one.")
     return sink
 
 

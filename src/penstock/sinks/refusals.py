@@ -40,8 +40,9 @@ def shared_target(table: TableId, place: str, source: str) -> TableError:
     """The error for a table whose target was created for another one (`source`): their rows would mix."""
     return TableError(
         f"The target of {table}, {place}, is that of {source} already.",
-        hint="Give each its own target by `{database}` in `sink.namespace`, or let both share one by "
-        f"`merge_shards` (docs/shards.md). Then run `penstock resnapshot FILE {argument(table)}`.",
+        hint="Give each its own target by `{database}` in `sink.namespace` or in `to` of `transforms`, or "
+        "let both share one by `merge_shards` (docs/shards.md). "
+        f"Then run `penstock resnapshot FILE {argument(table)}`.",
         table=str(table),
     )
 

@@ -42,16 +42,16 @@ class Sifted:
     letters: list[dict[str, Any]] = field(default_factory=list)
 
 
-def sift(chain: Chain, batches: Iterable[pa.RecordBatch]) -> Sifted:
-    """Transforms what can be transformed."""
+def sift(chain: Chain, batches: Iterable[pa.RecordBatch], key: tuple[str, ...]) -> Sifted:
+    """Transforms what can be transformed. `key`: the columns that say at the source which row it is."""
     found = Sifted()
     for batch in _whole_pairs(batches):
         for start in _starts(batch, ROWS_AT_ONCE):
-            _sift(chain, batch.slice(*start), found)
+            _sift(chain, batch.slice(*start), key, found)
     return found
 
 
-def _sift(chain: Chain, batch: pa.RecordBatch, found: Sifted) -> None:
+def _sift(chain: Chain, batch: pa.RecordBatch, key: tuple[str, ...], found: Sifted) -> None:
     try:
         found.good += list(chain.in_driver([batch]))
         return
@@ -62,19 +62,19 @@ def _sift(chain: Chain, batch: pa.RecordBatch, found: Sifted) -> None:
     parts = _starts(batch, max(1, batch.num_rows // 2))
     if len(parts) > 1:
         for part in parts:
-            _sift(chain, batch.slice(*part), found)
+            _sift(chain, batch.slice(*part), key, found)
         return
-    found.letters += [_letter(chain, row, failure.message) for row in batch.to_pylist()]
+    found.letters += [_letter(chain, row, key, failure.message) for row in batch.to_pylist()]
     if DELETED in batch.schema.names:
         place = batch.schema.get_field_index(DELETED)
         gone = batch.set_column(place, DELETED, pa.repeat(True, batch.num_rows))
         found.good += list(chain.in_driver([gone]))
 
 
-def _letter(chain: Chain, row: dict[str, Any], reason: str) -> dict[str, Any]:
+def _letter(chain: Chain, row: dict[str, Any], key: tuple[str, ...], reason: str) -> dict[str, Any]:
     return {
         "table": str(chain.table),
-        "key": {name: row[name] for name in chain.key if name in row},
+        "key": {name: row[name] for name in key if name in row},
         "reason": reason,
         "offset": row.get(SEQUENCE),
         **({"change": row[CHANGE_TYPE]} if CHANGE_TYPE in row else {}),

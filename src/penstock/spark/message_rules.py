@@ -105,7 +105,7 @@ class MessageRules:
                 raise
             if not self._chain.lists_failures or lacks_columns:
                 raise failure from error
-            sifted = dead_letters.sift(self._chain, [whole])
+            sifted = dead_letters.sift(self._chain, [whole], self.schema.key)
             found, letters = sifted.good, sifted.letters
         return self._columns(found), letters
 

@@ -9,7 +9,7 @@ from penstock.config import PipelineConfig
 from penstock.model.history import History
 from penstock.model.transforms import Transforms
 from penstock.sinks import registry
-from penstock.sinks.base import LogSink, Sink, readable
+from penstock.sinks.base import LogSink, Sink, lasting
 from penstock.sinks.lake.history import HistorySink
 from penstock.sinks.lake.sink import LakeSink
 from penstock.spark.dead_letters import FOLDER
@@ -46,4 +46,4 @@ def open_views(config: PipelineConfig, spark: SparkSession, sink: Sink, state: S
     assert isinstance(lake, LakeSink), "the configuration refuses other sinks"
     lake.begin(state.generation)
     dimensions = Dimensions(spark, state, config.dimensions, config.state / COPIES)
-    return Views(spark, readable(sink), lake, state, config.views, dimensions)
+    return Views(spark, lasting(sink), lake, state, config.views, dimensions)

@@ -15,6 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import BooleanType
 
 from penstock.errors import TableError
 from penstock.failures.messages import first_line
@@ -49,17 +50,24 @@ def selected(frame: DataFrame, stage: SqlStage, *, only_results: bool = False) -
 
 def columns(spark: SparkSession, schema: pa.Schema, stage: SqlStage) -> pa.Schema:
     """The columns after the stage."""
-    kinds = from_arrow_schema(schema, prefer_timestamp_ntz=True)
-    found = selected(spark.createDataFrame([], kinds), stage, only_results=True)
+    found = _without_rows(spark, schema, stage)
     return pa.schema([*schema, *to_arrow_schema(found.schema)])
 
 
 def needed(spark: SparkSession, schema: pa.Schema, stage: SqlStage) -> set[str]:
     """The columns that the stage's expressions look at."""
+    attributes = _without_rows(spark, schema, stage)._jdf.queryExecution().analyzed().references().toSeq()
+    return {str(attributes.apply(place).name()) for place in range(attributes.size())}
+
+
+def _without_rows(spark: SparkSession, schema: pa.Schema, stage: SqlStage) -> DataFrame:
+    """The results for no rows. Raises `TableError` also if `where` is no condition."""
     kinds = from_arrow_schema(schema, prefer_timestamp_ntz=True)
     found = selected(spark.createDataFrame([], kinds), stage, only_results=True)
-    attributes = found._jdf.queryExecution().analyzed().references().toSeq()
-    return {str(attributes.apply(place).name()) for place in range(attributes.size())}
+    if MATCHES in found.columns and not isinstance(found.schema[MATCHES].dataType, BooleanType):
+        kind = found.schema[MATCHES].dataType.simpleString()
+        raise unfit(stage.table, f"has a `where` that is no condition: its type is {kind}")
+    return found
 
 
 def evaluated(

@@ -49,6 +49,7 @@ from penstock.sinks.base import (
     VersionSink,
     adopting,
     change_sink,
+    lasting,
     readable,
     table_sink,
     version_sink,
@@ -84,6 +85,7 @@ class TransformedSink:
         self._secret = secret
         self._letters = letters
         self._untouched = frozenset(untouched)
+        self._keys: dict[TableId, tuple[str, ...]] = {}
 
     def check(self) -> None:
         self._inner.check()
@@ -97,6 +99,11 @@ class TransformedSink:
             return replace(found, adoptable=False)  # its rows were not transformed
         return found
 
+    def knows(self, schema: TableSchema) -> None:
+        """Says by which columns the source identifies the rows of a table. Lists of rows that failed show
+        them."""
+        self._keys[schema.table] = schema.key
+
     def fits(self, schema: TableSchema, arrow: pa.Schema) -> None:
         """Raises `TableError` if the rules for a table cannot be applied to it."""
         self._chain(schema.table, self._key(schema.key)).columns(arrow)
@@ -105,6 +112,7 @@ class TransformedSink:
         if not self._rules(schema.table):
             self._inner.create(replace(schema, table=self._target(schema.table)), arrow)
             return
+        self.knows(schema)
         chain = self._chain(schema.table, self._key(schema.key))
         fields = chain.columns(arrow)
         known = {chain.name_after(one.name): one for one in schema.columns}
@@ -133,7 +141,8 @@ class TransformedSink:
 
     def _evolved(self, table: TableId, columns: Sequence[EvolvedColumn]) -> list[EvolvedColumn]:
         """The target's columns after a change of its table."""
-        chain = self._chain(table, self._key(tuple(one.field.name for one in columns if one.key)))
+        self._keys[table] = tuple(one.field.name for one in columns if one.key)
+        chain = self._chain(table, self._key(self._keys[table]))
         fields = chain.columns(pa.schema([one.field for one in columns]))
         found = self._inner.open(self._target(table))
         present = set(found.columns) if isinstance(found, Ours) else set()
@@ -184,7 +193,8 @@ class TransformedSink:
                 raise
             if not chain.lists_failures or rows.incomplete is not None:
                 raise failure from error
-        sifted = dead_letters.sift(chain, _in_driver(rows))
+        key = chain.key or self._keys.get(chain.table, ())
+        sifted = dead_letters.sift(chain, _in_driver(rows), key)
         dead_letters.write(self._letters, chain.table, commit, sifted.letters)
         return write(finish(self._good(chain, rows, sifted.good)))
 
@@ -211,6 +221,9 @@ class ReadBack(TransformedSink):
 
     def version(self, table: TableId) -> str | None:
         return readable(self._inner).version(self._target(table))
+
+    def target_id(self, table: TableId) -> str:
+        return lasting(self._inner).target_id(self._target(table))
 
     def hold(self, table: TableId) -> str | None:
         return readable(self._inner).hold(self._target(table))

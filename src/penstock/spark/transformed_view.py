@@ -133,6 +133,6 @@ def _live(chain: Chain, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         ],
         [*batch.schema.names, DELETED, SEQUENCE, COMMIT_TIMESTAMP],
     )
-    made = sift(chain, [whole]).good if chain.lists_failures else chain.in_driver([whole])
+    made = sift(chain, [whole], chain.key).good if chain.lists_failures else chain.in_driver([whole])
     for one in made:
         yield one.filter(pc.invert(one.column(DELETED)))

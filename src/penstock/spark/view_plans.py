@@ -29,10 +29,12 @@ _PASSING = {"Project", "Filter", "SubqueryAlias"}
 @dataclass(frozen=True)
 class ByKeys:
     """The result can be maintained by keys. `key`: the columns of the result. `made_as`: their names in the
-    rows that `rows_before_having` returns."""
+    rows that `rows_before_having` returns. `unique`: the query itself makes sure that no two rows of the
+    result have one key. Otherwise only the user says so."""
 
     key: tuple[str, ...]
     made_as: tuple[str, ...]
+    unique: bool = True
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def _joined(
         if missing := [name for name in wanted if name.lower() not in known]:
             raise ConfigError(f"Its result has no column `{missing[0]}`, which `key` names.")
         key = tuple(known[name.lower()] for name in wanted)
-        return ByKeys(key, key)
+        return ByKeys(key, key, unique=False)
     if any(node.nodeName() == "Generate" for node in nodes):
         return Whole("it makes several rows of one, and `key` does not say what identifies them")
     results = _results(plan)

@@ -7,7 +7,10 @@ says now.
 
 `spark/view_plans.py` says for which queries only some keys are computed, and why that is right. The result of
 every other query is computed whole and replaces the view in one commit. So is that of a query whose tables
-have got other columns, or whose earlier versions cannot be read any more.
+have got other columns, or were created again, or whose earlier versions cannot be read any more.
+
+If the user's `key` does not identify the rows of the result, a MERGE could not replace them one by one. So
+each result is checked, and the view is computed whole as long as two of its rows have one key.
 
 No epoch is applied meanwhile, so all tables show the same place of the log. While a table is read for the
 first time, read again, parked or catching up, its views stay as they are.
@@ -23,8 +26,9 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from py4j.java_gateway import is_instance_of
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.udtf import UserDefinedTableFunction
@@ -35,9 +39,9 @@ from penstock.failures.messages import first_line, one_sentence
 from penstock.model.change import SEQUENCE
 from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.model.table import Streaming, TableState
+from penstock.model.table import Parked, Streaming, TableState
 from penstock.model.views import VIEW_ERROR, ViewRule, view_table
-from penstock.sinks.base import Commit, Missing, Readable
+from penstock.sinks.base import Commit, Lasting, Missing
 from penstock.sinks.lake.sessions import shared_view
 from penstock.sinks.lake.sink import LakeSink
 from penstock.sinks.spark_sql import quoted
@@ -51,6 +55,8 @@ log = logging.getLogger(__name__)
 VIEW = "view."
 """Prefix of keys of the state."""
 _PRESENT = "_penstock_present"
+_COMMANDS = [f"org.apache.spark.sql.catalyst.plans.logical.{name}" for name in ("Command", "ParsedStatement")]
+_SAME_KEY = "two rows have one key"
 
 Versions = dict[str, str | None]
 
@@ -75,7 +81,7 @@ class Views:
     def __init__(
         self,
         spark: SparkSession,
-        sink: Readable,
+        sink: Lasting,
         lake: LakeSink,
         state: StateStore,
         rules: Mapping[str, ViewRule],
@@ -125,7 +131,7 @@ class Views:
             self._state.set_meta(key, reason)
 
     def _refresh(self, name: str, rule: ViewRule) -> str:
-        """Returns what is wrong although the view is what it can be: a dimension cannot be read any more."""
+        """Returns why the view is not what it could be: a table is parked, or a dimension cannot be read."""
         known = self._state.tables()
         rules = {dimension_table(one): (one, rule) for one, rule in self._dimensions.rules.items()}
         sql, read = tables_in(rule.sql, [*known, *rules])
@@ -138,7 +144,7 @@ class Views:
                     hint="Write tables as database.table, as the source has them. "
                     "A target of `merge_shards` cannot be in a view.",
                 )
-            return ""
+            return _waits_for(states)
         keys = {
             table.table: rules[table][1].key if table in rules else known[table].schema.key for table in read
         }
@@ -149,35 +155,43 @@ class Views:
         versions: Versions = {str(table): self._sink.version(table) for table in tables}
         versions |= {str(table): self._dimensions.version(one) for table, one in dimensions.items()}
         wrong = " ".join(filter(None, map(self._dimensions.errors.get, dimensions.values())))
+        targets = {str(table): self._sink.target_id(table) for table in tables}
         before = json.loads(self._state.meta(VIEW + name) or "{}")
         made_by = f"{rule.digest}/{self._dimensions.round}" if dimensions else rule.digest
-        if before == (now := {"rule": made_by, "versions": versions}):
+        now = {"rule": made_by, "versions": versions, "targets": targets}
+        if {key: before.get(key) for key in now} == now:
             return wrong
         epoch = max(state.last_epoch for state in states)
         commit = Commit(self._state.uuid, epoch, self._dimensions.count if dimensions else 0)
         at = self._state.applied_offset() or Offset(0)
-        self._write(view, before, now, commit, at)
-        self._state.set_meta(VIEW + name, json.dumps(now))
+        unique = self._write(view, before, now, commit, at)
+        self._state.set_meta(VIEW + name, json.dumps({**now, "unique": unique}))
         return wrong
 
     def _write(
         self, view: _View, before: dict[str, Any], now: dict[str, Any], commit: Commit, at: Offset
-    ) -> None:
+    ) -> bool:
+        """Returns whether no two rows of the result have one key."""
         versions: Versions = now["versions"]
         result = self._query(view, self._frames(view, versions))
         way = way_of(result, view.keys, view.rule.key)
         fits = before.get("rule") == now["rule"] and self._fits(view, result)
         if not fits:
             self._make(view, result)
-        elif isinstance(way, ByKeys):
+        elif (
+            isinstance(way, ByKeys)
+            and before.get("targets") == now["targets"]
+            and (way.unique or before.get("unique"))
+        ):
             try:
                 concerned = self._concerned(view, way, before["versions"], versions)
                 if concerned is not None:
                     self._merge(view, result, way, concerned, commit, at)
-                    return
+                    return True
             except Exception as error:
                 log.info("the view %s is computed whole: %s", view.name, one_sentence(error))
         self._replace(view, result, commit, at)
+        return not isinstance(way, ByKeys) or way.unique or self._is_unique(view, way)
 
     # what the query says ------------------------------------------------------------------------------------
 
@@ -193,6 +207,7 @@ class Views:
         """The result over these rows of the tables. The plan keeps them, so names may be used again."""
         self._register(view.rule.functions)
         try:
+            _refuse_commands(self._spark, view.sql)
             for table, frame in frames.items():
                 frame.drop(SEQUENCE).createOrReplaceTempView(quoted(table.table))
             return self._spark.sql(view.sql)
@@ -254,7 +269,15 @@ class Views:
         """Creates the view's table, empty. An earlier one is removed."""
         self._lake.clear(view.table)
         columns = tuple(Column(name, "text") for name in result.columns)
-        self._lake.create(TableSchema(view.table, columns), to_arrow_schema(result.schema))
+        try:
+            self._lake.create(TableSchema(view.table, columns), to_arrow_schema(result.schema))
+        except PenstockError:
+            raise
+        except Exception as error:
+            shown = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in result.schema)
+            raise ConfigError(
+                f"Its table cannot be created with the columns {shown}: {one_sentence(error)}"
+            ) from error
 
     def _replace(self, view: _View, result: DataFrame, commit: Commit, at: Offset) -> None:
         def run(session: SparkSession, target: str) -> None:
@@ -275,7 +298,10 @@ class Views:
         ]
         found = result.withColumn(_PRESENT, f.lit(True)).alias("r")
         values = [name for name in result.columns if name not in way.key]
-        rows = concerned.join(found, reduce(lambda one, other: one & other, same), "left").select(
+        rows = concerned.join(found, reduce(lambda one, other: one & other, same), "left")
+        if not way.unique:
+            rows = _refusing_equal(rows, numbered)
+        rows = rows.select(
             *[f.col(other).alias(name) for other, name in zip(numbered, way.key, strict=True)],
             *[f.col(f"r.{quoted(name)}").alias(name) for name in values],
             f.lit(int(at)).cast("long").alias(SEQUENCE),
@@ -287,6 +313,35 @@ class Views:
                 session.sql(_merge_sql(target, made, way.key, [*way.key, *values, SEQUENCE]))
 
         self._lake.write_by_sql(view.table, commit, run)
+
+    def _is_unique(self, view: _View, way: ByKeys) -> bool:
+        """Whether no two rows of the view have one key."""
+        keys = self._lake.read(view.table).select(*[f.col(quoted(name)) for name in way.key])
+        if keys.groupBy(*keys.columns).count().where("count > 1").isEmpty():
+            return True
+        log.info("the view %s is computed whole: %s", view.name, _SAME_KEY)
+        return False
+
+
+def _refuse_commands(spark: SparkSession, sql: str) -> None:
+    """Raises `ConfigError` for a statement that is no query. Spark runs such statements at once."""
+    plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(sql)
+    if any(is_instance_of(spark.sparkContext._gateway, plan, kind) for kind in _COMMANDS):
+        raise ConfigError("It is no query. Write a SELECT.")
+
+
+def _refusing_equal(rows: DataFrame, key: list[str]) -> DataFrame:
+    """The rows. Reading them fails if two have one key."""
+    count = f.count("*").over(Window.partitionBy(*key))
+    return rows.withColumn("_penstock_count", count).where(
+        f.when(f.col("_penstock_count") > 1, f.raise_error(f.lit(_SAME_KEY)).cast("boolean")).otherwise(True)
+    )
+
+
+def _waits_for(states: Iterable[TableState]) -> str:
+    """Why a view stays as it is. Empty: its tables are being read, or there are none."""
+    parked = [str(state.table) for state in states if isinstance(state.phase, Parked)]
+    return f"It stays as it is, because a table is parked: {', '.join(parked)}." if parked else ""
 
 
 def _merge_sql(target: str, made: str, key: Iterable[str], columns: Iterable[str]) -> str:

@@ -88,6 +88,9 @@ class ArrowStage:
         names = [one.name for one in body.schema]
         if len({name.lower() for name in names}) < len(names):
             raise self._unfit(f"makes two columns of one name: {', '.join(names)}")
+        for name in names:
+            if name.lower() in OWN or name.lower().startswith(RESULT):
+                raise self._unfit(f"makes a column `{name}`. Only Penstock makes columns with this name")
         for name in self.key_after:
             if name not in names:
                 raise self._unfit(f"leaves out `{name}`, {OF_THE_KEY}")

@@ -74,6 +74,9 @@ class LakeFormat(Protocol):
     def version(self, target: Any) -> str | None:
         """See `Readable.version`."""
 
+    def target_id(self, target: Any) -> str:
+        """See `Lasting.target_id`."""
+
     # writes -------------------------------------------------------------------------------------------------
 
     def exclusive(self, table: TableId) -> AbstractContextManager[None]:

@@ -137,6 +137,9 @@ class HistorySink:
     def version(self, table: TableId) -> str | None:
         return self._lake.version(table)
 
+    def target_id(self, table: TableId) -> str:
+        return self._lake.target_id(table)
+
     def hold(self, table: TableId) -> str | None:
         return self._lake.hold(table)
 

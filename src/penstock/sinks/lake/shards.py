@@ -242,6 +242,10 @@ class ShardedSink:
         part = self._part(table)
         return self._lake.version(table if part is None else part.target)
 
+    def target_id(self, table: TableId) -> str:
+        part = self._part(table)
+        return self._lake.target_id(table if part is None else part.target)
+
     def hold(self, table: TableId) -> str | None:
         part = self._part(table)
         return self._lake.hold(table if part is None else part.target)

@@ -389,6 +389,9 @@ class LakeSink:
     def version(self, table: TableId) -> str | None:
         return self.format.version(self.format.load(table))
 
+    def target_id(self, table: TableId) -> str:
+        return self.format.target_id(self.format.load(table))
+
     def hold(self, table: TableId) -> str | None:
         return self.format.hold(table)
 

@@ -208,6 +208,9 @@ class DeltaFormat:
     def version(self, target: Any) -> str | None:
         return str(target.version())
 
+    def target_id(self, target: Any) -> str:
+        return str(target.metadata().id())
+
     # writes -------------------------------------------------------------------------------------------------
 
     def exclusive(self, table: TableId) -> AbstractContextManager[None]:

@@ -43,7 +43,7 @@ class LocalDelta(DeltaFormat):
             shutil.rmtree(place)
 
     def identity(self, table: TableId) -> str:
-        return str(self.load(table).metadata().id())
+        return self.target_id(self.load(table))
 
     def move(
         self,

@@ -242,6 +242,9 @@ class IcebergFormat:
         snapshot = target.currentSnapshot()
         return None if snapshot is None else str(snapshot.snapshotId())
 
+    def target_id(self, target: Any) -> str:
+        return str(target.uuid())
+
     # writes -------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -421,8 +424,7 @@ class IcebergFormat:
         with suppress(Py4JJavaError):  # somebody else changes the table: then reading it only takes longer
             self._maintenance.fold(table)
         target = self.load(table)
-        snapshot = target.currentSnapshot()
-        if snapshot is None:
+        if (snapshot := target.currentSnapshot()) is None:
             return None
         number = snapshot.snapshotId()
         name = f"penstock_{number}"
