@@ -102,7 +102,9 @@ def test_only_health_needs_no_token_and_what_is_not_known_is_refused(served: Ser
         assert ask(served, path, token="wrong").status == 401
     assert ask(served, "/destinations/nothing").status == 404
     assert ask(served, "/destinations/example/events?nonsense=1").status == 400
-    assert ask(served, "/destinations/example/events?start=nonsense").status == 400
+    refused = ask(served, "/destinations/example/events?start=nonsense")
+    reason = "`start` cannot be 'nonsense': Input should be 'latest' or 'earliest'."
+    assert (refused.status, json.load(refused)["message"]) == (400, reason)
     assert ask(served, "/destinations/example/events", **{"Last-Event-ID": "1.x"}).status == 400
     connection = http.client.HTTPConnection(served.listening["http"], timeout=20)
     connection.request("POST", "/destinations", body="x" * 100_000)

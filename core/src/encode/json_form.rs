@@ -420,6 +420,9 @@ pub fn write_old<F: Form>(
 #[cold]
 pub fn whole_images_needed(table: &Table, offset: u64) -> DecodeError {
     let name = table.schema.name();
-    let reason = format!("row images of {name} lack columns; this format needs binlog_row_image = FULL");
+    let reason = format!(
+        "row images of {name} lack columns; this format needs binlog_row_image = FULL, and no generated \
+         columns in MariaDB, which leaves them out of updates"
+    );
     DecodeError::of_table(name, reason, offset)
 }

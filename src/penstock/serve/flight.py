@@ -34,7 +34,7 @@ from penstock.serve.batches import Block
 from penstock.serve.destination import OF_ARROW, OF_FLIGHT, Destination, Destinations
 from penstock.serve.events import READ_BYTES
 from penstock.serve.filters import BadFilter
-from penstock.serve.mysql import StartAt
+from penstock.serve.mysql import start_of
 from penstock.serve.origin import AnyReader
 from penstock.serve.rates import TooMany
 from penstock.serve.subscription import Refused, Subscription
@@ -359,7 +359,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         start, filter = asked.get("start", "latest"), str(asked.get("filter", ""))
         if isinstance(start, str) and start[:1].isdigit():
             return destination.reader(filter, self._destinations.place_of(start), "json")
-        return destination.reader(filter, StartAt.model_validate(start), "json")
+        return destination.reader(filter, start_of(start), "json")
 
     async def _next(self, destination: Destination, changes: AnyReader) -> list[Block]:
         """What follows; nothing if there is none for a second."""

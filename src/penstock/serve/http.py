@@ -25,7 +25,7 @@ from penstock.serve.access import EVERYTHING, Access, Denied, Rights
 from penstock.serve.admin import Admin, Forbidden
 from penstock.serve.destination import Destinations
 from penstock.serve.filters import BadFilter
-from penstock.serve.mysql import StartAt
+from penstock.serve.mysql import start_of
 from penstock.serve.origin import AnyReader
 from penstock.serve.rates import TooMany
 from penstock.serve.subscription import Refused
@@ -162,11 +162,7 @@ class Http:
         if unknown or query.get("format", "json") != "json":
             raise _Refusal(400, "Known parameters: start, after, filter, format=json.")
         last = last or query.get("after", "")
-        start = (
-            self._destinations.place_of(last)
-            if last
-            else StartAt.model_validate(query.get("start", "latest"))
-        )
+        start = self._destinations.place_of(last) if last else start_of(query.get("start", "latest"))
         return self._destinations[name].reader(query.get("filter", ""), start, "json")
 
 

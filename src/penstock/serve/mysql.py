@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from pydantic import ValidationError
+
 from penstock._core import GtidSet, transactions_of
 from penstock.encode.statements import session_of
 from penstock.errors import ConfigError
@@ -29,6 +31,7 @@ __all__ = [
     "check_start",
     "has_sql",
     "offset_of",
+    "start_of",
     "statement_entries",
     "unreadable",
 ]
@@ -108,6 +111,15 @@ def _json(statement: Mapping[str, Any], kind: str, table: TableId) -> bytes:
 def unreadable(reason: str) -> str:
     """Why rows cannot be decoded, without what only helps users of `penstock encode`."""
     return reason.partition("; give its definition by")[0]
+
+
+def start_of(asked: Any) -> StartAt:
+    """The `start` that a client asks for. Raises `ConfigError`."""
+    try:
+        return StartAt.model_validate(asked)
+    except ValidationError as error:
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"`start` cannot be {str(asked)[:100]!r}: {reason}.") from None
 
 
 def check_start(start: StartAt) -> None:

@@ -8,8 +8,10 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
+from penstock.errors import START_OVER, PenstockError
 from penstock.model.offset import Offset
 from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.files import LogPlace
@@ -19,6 +21,13 @@ from penstock.serve.origin import Clients, MergedLogs, OneLog, Origin
 from penstock.serve.settings import ServerConfig
 from penstock.serve.tails import Tails
 from penstock.sources.supervisor import Supervisor
+
+NEW_LOG = (
+    "begin with a new log: move the relay log and the positions away, and start the server again. Its "
+    "clients then begin at the destination's `start`. They do not get the changes in between, so they must "
+    "load their tables again."
+)
+"""For losses that cannot be repaired."""
 
 
 class SourceLog:
@@ -35,7 +44,7 @@ class SourceLog:
     def check(self) -> None:
         """Raises the error that ended the receiver for good."""
         if self._supervisor is not None:
-            self._supervisor.check()
+            check_receiver(self._supervisor)
 
     def register(self, name: str, needs: Offset) -> Consumer:
         """From now on the log is kept from there on."""
@@ -49,6 +58,15 @@ class SourceLog:
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         self.tails.begin(loop)
         self.served.start_following(self.tails.advance)
+
+
+def check_receiver(supervisor: Supervisor) -> None:
+    """Raises the error that ended the receiver for good, with the cure for a server, which has no tables."""
+    try:
+        supervisor.check()
+    except PenstockError as error:
+        error.hint = error.hint.replace(START_OVER, NEW_LOG)
+        raise
 
 
 class SourceLogs:
@@ -68,7 +86,7 @@ class SourceLogs:
         meanwhile."""
         supervisors = {name: self._receiver(name, start_file) for name in self._config.logs}
         for name, supervisor in supervisors.items():
-            check = supervisor.check if supervisor is not None else lambda: None
+            check = (lambda: None) if supervisor is None else partial(check_receiver, supervisor)
             pipeline = self._config.pipeline_of(name)
             wait = wait_until(check, self._stopping, pipeline.relay_log.catch_up_timeout / 1000)
             # A receiver restores the log from its archive, and says so in the folder.

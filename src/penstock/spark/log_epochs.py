@@ -29,7 +29,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock._core import DecodeError, EncodedMessages, LogEncoder, RowEncoder
+from penstock._core import DecodeError, EncodedMessages, LogEncoder, RowEncoder, arrow_schema
 from penstock.encode.bootstrap import Phase, bootstrap_message
 from penstock.errors import RelayLogCorrupt, TableError, rebuilt
 from penstock.model.offset import LogRange, Offset
@@ -39,6 +39,7 @@ from penstock.model.plan import (
     EpochPlan,
     Park,
     PlaceChunks,
+    Step,
     TablePlan,
     TruncateTarget,
 )
@@ -155,7 +156,8 @@ class LogEpochs:
         plan, tables = attempt.plan, attempt.tables
         at = self._at(plan.range.end)
         for table in tables:
-            yield from self._statements(table, at, before_rows=True)
+            if first := _before_rows(table):
+                yield from self._statements(table, first, self._beginning(table, plan.range, at))
         wanted = {
             table.table: _Wanted(
                 table.schema, max(table.start, plan.range.start), self._rules_of(table.schema)
@@ -169,7 +171,7 @@ class LogEpochs:
         for table in tables:
             yield from self._rows(table, read, attempt.letters)
         for table in tables:
-            yield from self._statements(table, at, before_rows=False)
+            yield from self._statements(table, table.steps[len(_before_rows(table)) :], at)
         changes = attempt.changes
         yield from log_definitions.messages(changes, self._sink, self._opened(plan.range.end), plan.range)
         if isinstance(self._sink, TransformedLog):
@@ -217,13 +219,15 @@ class LogEpochs:
             self._log.refresh()
         return self._log
 
-    def _statements(self, table: TablePlan, at: At, *, before_rows: bool) -> Iterator[Messages]:
-        first = list(takewhile(lambda step: not isinstance(step, ApplyEvents | PlaceChunks), table.steps))
-        has_rows = len(first) < len(table.steps)
-        steps = first if before_rows and has_rows else [] if before_rows else table.steps
-        if not before_rows and has_rows:
-            steps = table.steps[len(first) :]
-        prefix = json.loads(self._sink.format_options).get("topic_prefix", "")
+    def _beginning(self, table: TablePlan, reach: LogRange, end: At) -> At:
+        """The place before the table's rows in an epoch. A consumer that compares places must not take rows
+        of the epoch for older than what comes before them."""
+        at = self._at(max(table.start, reach.start))
+        return at if at.commit_us else replace(at, commit_us=end.commit_us)
+
+    def _statements(self, table: TablePlan, steps: Sequence[Step], at: At) -> Iterator[Messages]:
+        options = json.loads(self._sink.format_options)
+        prefix = options.get("topic_prefix", "")
         for step in steps:
             if isinstance(step, Park):
                 return
@@ -232,6 +236,8 @@ class LogEpochs:
                 place = At(offset, step.timestamp_us or at.commit_us, at.file, at.position)
                 name = self._name(table.table)
                 value = log_statements.truncated(self._sink.format, prefix, name, place)
+                if value is not None and self._sink.format == "debezium" and options.get("schemas"):
+                    value = b'{"schema":%s,"payload":%s}' % (self._envelope(table.schema), value)
                 if value is not None:
                     yield [(name, None, value, offset)]
                 else:
@@ -239,6 +245,15 @@ class LogEpochs:
                         "%s was emptied at offset %d, and the format %s has no message for that",
                         table.table, offset, self._sink.format,
                     )  # fmt: skip
+
+    def _envelope(self, schema: TableSchema) -> bytes:
+        """Connect's schema of the table's messages: that of any row."""
+        shown = self._shown(schema)
+        fields = arrow_schema(shown.to_json(), "rows", self._types.to_json())
+        row = pa.RecordBatch.from_pydict({field.name: pa.nulls(1, field.type) for field in fields})
+        encoder = self._row_encoder(shown)
+        found = encoder.encode(row, at_us=0, file="", position=0, sequence=0, first_row=0)
+        return json.dumps(json.loads(found.lines(False))["schema"], separators=(",", ":")).encode()
 
     # events
 
@@ -348,6 +363,12 @@ class LogEpochs:
             options, id = self._sink.format_options, str(at.offset)
             message = bootstrap_message(schema, phase, at_us=at.commit_us, options=options, id=id)
             yield [(schema.table, *message, at.offset)]
+
+
+def _before_rows(table: TablePlan) -> Sequence[Step]:
+    """The steps before the first rows of the epoch; none if it has no rows of the table."""
+    first = tuple(takewhile(lambda step: not isinstance(step, ApplyEvents | PlaceChunks), table.steps))
+    return first if len(first) < len(table.steps) else ()
 
 
 def _has_messages(table: TablePlan) -> bool:

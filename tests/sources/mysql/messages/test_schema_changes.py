@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.commands.encode import encode
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.sources.mysql.messages.schema_changes import TableChange, debezium_message
 from penstock.testing.servers import MySqlServer
 
 TABLE = (
@@ -72,6 +74,21 @@ def test_maxwell_writes_definitions_before_and_after_statements(
     assert alter["old"] == create["def"]
     assert alter["def"]["columns"][2] == {"type": "bigint", "name": "torvalds", "signed": False}
     assert list(drop) == ["type", "database", "table", "ts", "sql", "position", "gtid"]
+
+
+def test_a_table_that_a_statement_drops_and_creates_is_named_once() -> None:
+    """As in Debezium, where the names are a set."""
+    t = TableSchema(TableId("shop", "t"), (Column("id", "int", nullable=False),), ("id",))
+    statement: dict[str, Any] = {
+        "database": "shop", "sql": "RENAME TABLE t TO old, new TO t", "commit_us": 1, "timestamp": 1,
+        "server_id": 1, "id": None, "file": "binlog.000001", "position": 4, "event_position": 4,
+        "thread_id": 1,
+    }  # fmt: skip
+    changes = [TableChange(t.table, t, None), TableChange(t.table, None, t)]
+    _, value = debezium_message(statement, changes, topic_prefix="p", version="1")
+    found = json.loads(value)
+    assert found["source"]["table"] == "t"
+    assert [one["type"] for one in found["tableChanges"]] == ["DROP", "CREATE"]
 
 
 def test_debezium_writes_what_a_statement_changed(messages: Callable[..., list[tuple[str, Any]]]) -> None:

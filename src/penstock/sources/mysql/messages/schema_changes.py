@@ -113,7 +113,7 @@ def debezium_message(
         "sequence": None,
         "ts_us": statement["commit_us"],
         "ts_ns": statement["commit_us"] * 1000,
-        "table": ",".join(change.table.table for change in changes),
+        "table": ",".join(dict.fromkeys(change.table.table for change in changes)),
         "server_id": statement["server_id"],
         "gtid": statement["id"],
         "file": statement["file"],
