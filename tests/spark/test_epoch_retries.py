@@ -101,6 +101,38 @@ def test_a_passing_fault_is_waited_out_however_long_it_takes(state: StateStore) 
     assert epochs.retries.to_json("epoch") == [], "nothing is tried any more"
 
 
+class RecordedViews:
+    is_due = False
+
+    def __init__(self) -> None:
+        self.refreshed = 0
+        self.is_behind = False
+
+    def refresh(self) -> None:
+        self.refreshed += 1
+
+
+def test_views_are_refreshed_at_the_start_and_never_between_the_targets_of_an_epoch(
+    state: StateStore,
+) -> None:
+    epochs, views = runner(state, Sink(ConfigError("the disk is full"))), RecordedViews()
+    epochs._views, epochs._on_applied = views, lambda *_: None
+    assert not epochs.views_follow
+    epochs.begin()
+    epochs._run_pending()
+    assert epochs.views_follow and views.refreshed == 1, "without an epoch"
+    views.is_behind = True
+    assert not epochs.views_follow
+    views.is_behind = False
+    state.put_table(new_table(SCHEMA, Offset(0), reads=False, append_only=False))
+    state.plan(PLAN)
+    with pytest.raises(ConfigError):
+        epochs._run_pending()
+    assert not epochs.views_follow and views.refreshed == 1
+    epochs._run_pending()
+    assert epochs.views_follow and views.refreshed == 2
+
+
 def test_an_error_that_says_who_must_act_is_not_tried_again(state: StateStore) -> None:
     sink = Sink(ConfigError("the disk is full"))
     with pytest.raises(ConfigError):

@@ -449,6 +449,8 @@ class Run:
             return False
         if self.state.has_pending() or self.state.signals("accepted"):
             return False
+        if not self.runner.views_follow:
+            return False
         if only and not self.once:
             return True
         assert self.goal is not None

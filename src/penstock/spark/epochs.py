@@ -99,6 +99,10 @@ class Refreshed(Protocol):
     def is_due(self) -> bool:
         """Whether it needs a refresh although no epoch was applied."""
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether it waited for targets that are ready now."""
+
     def refresh(self) -> None: ...
 
 
@@ -134,7 +138,7 @@ class EpochRunner:
         self._schedule = settings.retries.schedule(RETRY_FIRST_S)
         self._on_applied = on_applied
         self._may_write = may_write
-        self._views, self._has_refreshed = views, False
+        self._views, self._views_follow = views, False
         self._begun = state.last_epoch()
         """The newest epoch that may have been executed before, in this run or an earlier one."""
         rows = StepRows(
@@ -207,6 +211,7 @@ class EpochRunner:
                 if self._started and not self._ended:
                     self._refresh_without_epoch(waits=bool(plans))
                 for plan in plans:
+                    self._views_follow = False
                     self._on_applied(plan, self._run(plan))
                     self._refresh_views()
             except Exception as error:
@@ -214,16 +219,21 @@ class EpochRunner:
                 raise
             return bool(plans)
 
+    @property
+    def views_follow(self) -> bool:
+        """Whether views show what the targets have, as far as they can."""
+        return self._views is None or (self._views_follow and not self._views.is_behind)
+
     def _refresh_without_epoch(self, *, waits: bool) -> None:
         """Brings views up to date after the start, since an earlier run may have been killed before it did,
-        and when they are due while no epoch `waits`."""
-        if self._views is not None and (not self._has_refreshed or (not waits and self._views.is_due)):
+        and when they are due. Not while an epoch `waits`: some targets may have it already."""
+        if self._views is not None and not waits and (not self._views_follow or self._views.is_due):
             self._refresh_views()
-            self._has_refreshed = True
 
     def _refresh_views(self) -> None:
         if self._views is not None:
             self._views.refresh()
+        self._views_follow = True
 
     def _run(self, plan: EpochPlan) -> list[TableOutcome]:
         self._wait_until_ours()

@@ -94,16 +94,29 @@ class Views:
         self._rules = rules
         self._dimensions = dimensions
         self._registered: set[tuple[str, str]] = set()
+        self._waiting: dict[str, tuple[TableId, ...]] = {}
+        """The tables of views that stayed as they were, because a target was not whole."""
 
     @property
     def is_due(self) -> bool:
         """Whether they need a refresh although no epoch was applied."""
-        return self._dimensions.is_due
+        return self._dimensions.is_due or self.is_behind
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a view waited for tables whose targets are whole now. A table that catches up becomes so
+        without an epoch."""
+        known = self._state.tables() if self._waiting else {}
+        return any(
+            all(table in known and _is_whole(known[table]) for table in tables)
+            for tables in self._waiting.values()
+        )
 
     def refresh(self) -> None:
         """Brings all views to what the targets have now. A view that fails stays as it is. The state says
         why, and it is tried again after the next epoch."""
         self._dimensions.refresh()
+        self._waiting = {}
         for name, rule in self._rules.items():
             try:
                 self._note(name, self._refresh(name, rule))
@@ -144,6 +157,7 @@ class Views:
                     hint="Write tables as database.table, as the source has them. "
                     "A target of `merge_shards` cannot be in a view.",
                 )
+            self._waiting[name] = tuple(tables)
             return _waits_for(states)
         keys = {
             table.table: rules[table][1].key if table in rules else known[table].schema.key for table in read
@@ -340,8 +354,11 @@ def _refusing_equal(rows: DataFrame, key: list[str]) -> DataFrame:
 
 def _waits_for(states: Iterable[TableState]) -> str:
     """Why a view stays as it is. Empty: its tables are being read, or there are none."""
-    parked = [str(state.table) for state in states if isinstance(state.phase, Parked)]
-    return f"It stays as it is, because a table is parked: {', '.join(parked)}." if parked else ""
+    for state in states:
+        if state.gone or isinstance(state.phase, Parked):
+            why = "it was dropped, or is not captured any more" if state.gone else "it is parked"
+            return f"The view stays as it is because of {state.table}: {why}."
+    return ""
 
 
 def _merge_sql(target: str, made: str, key: Iterable[str], columns: Iterable[str]) -> str:
