@@ -22,7 +22,11 @@ pytestmark = pytest.mark.slow
 STATEMENTS = (
     "CREATE TABLE shop.ddl (id INT PRIMARY KEY)", "ALTER TABLE shop.ddl ADD name VARCHAR(9)",
     "RENAME TABLE shop.ddl TO shop.ddl2", "TRUNCATE TABLE shop.ddl2", "CREATE INDEX i ON shop.ddl2 (name)",
-    "DROP INDEX i ON shop.ddl2", "DROP TABLE shop.ddl2",
+    "DROP INDEX i ON shop.ddl2", "ALTER TABLE shop.ddl2 RENAME TO shop.ddl3",
+    "ALTER TABLE shop.ddl3 ADD INDEX i (name)", "ALTER TABLE shop.ddl3 DROP INDEX i",
+    "ALTER TABLE shop.ddl3 ADD CONSTRAINT c UNIQUE (name)", "ALTER TABLE shop.ddl3 DROP KEY c",
+    "ALTER TABLE shop.ddl3 DROP PRIMARY KEY", "ALTER TABLE shop.ddl3 ADD PRIMARY KEY (id)",
+    "ALTER TABLE shop.ddl3 ADD q INT, RENAME TO shop.ddl4", "DROP TABLE shop.ddl4",
 )  # fmt: skip
 
 

@@ -74,3 +74,11 @@ def test_canals_messages_have_nothing_but_the_statement_so_there_are_none() -> N
 def test_a_definition_that_rules_do_not_fit_is_not_told() -> None:
     gone = replace(AFTER, columns=(BEFORE.columns[0],))
     assert shown([DefinitionChange(BEFORE, gone)], rules_of) == []
+
+
+@pytest.mark.parametrize("sql", ["RENAME TABLE people TO old", "ALTER TABLE people RENAME TO old"])
+def test_canals_message_of_a_table_that_is_renamed_away_is_among_those_of_the_table(sql: str) -> None:
+    statement = {**STATEMENT, "sql": sql, "sql_mode": None, "server_charset": None}
+    [(table, _, value)] = definition_messages("canal", "{}", statement, [DefinitionChange(BEFORE, None)])
+    assert table == BEFORE.table
+    assert (json.loads(value)["type"], json.loads(value)["table"]) == ("RENAME", "old")

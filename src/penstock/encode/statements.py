@@ -12,7 +12,7 @@ from penstock.model.schema import TableId
 from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
-from penstock.sources.mysql.messages.canal import canal_entry, canal_type
+from penstock.sources.mysql.messages.canal import canal_entry, canal_type, renamed
 from penstock.sources.mysql.messages.schema_changes import TableChange, debezium_message, maxwell_messages
 
 _SERVER = Server.parse("8.0")
@@ -65,8 +65,16 @@ def definition_messages(
     changes = [TableChange(one.schema.table, one.before, one.after) for one in definitions]
     changed = {change.table for change in changes}
     if format == "canal":
-        found = _canal_messages(format, statement, _parsed(statement))
-        return [(TableId(*table), None, value) for table, value in found if TableId(*table) in changed]
+        parsed = _parsed(statement)
+        before = renamed(parsed)
+        found: list[tuple[TableId, bytes | None, bytes]] = []
+        for names, value in _canal_messages(format, statement, parsed):
+            # Whoever reads a table learns that it has another name now.
+            table = next(
+                (one for one in (TableId(*names), before.get(TableId(*names))) if one in changed), None
+            )
+            found += [] if table is None else [(table, None, value)]
+        return found
     if format == "maxwell":
         messages = maxwell_messages(statement, changes)
         return [(change.table, *one) for change, one in zip(changes, messages, strict=True)]

@@ -21,7 +21,7 @@ from penstock.relaylog.reader import RelayLog, Statement
 from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
-from penstock.sources.mysql.messages.canal import canal_entry, canal_type
+from penstock.sources.mysql.messages.canal import canal_entry, canal_type, renamed
 from penstock.sources.mysql.options import StartAt
 from penstock.sources.mysql.statements import EXECUTE_LOAD_QUERY
 
@@ -93,10 +93,8 @@ def _about(
         return "QUERY", False, [table for table in parsed.tables if wanted(table)]
     kind, names = canal_type(parsed, statement["sql"])
     tables = [TableId(*name) for name in names]
-    if isinstance(parsed, syntax.RenameTables):
-        moved = {after: before for before, after in parsed.pairs}
-        return kind, True, [table for table in tables if wanted(table) or wanted(moved[table])]
-    return kind, True, [table for table in tables if wanted(table)]
+    before = renamed(parsed)
+    return kind, True, [one for one in tables if wanted(one) or (one in before and wanted(before[one]))]
 
 
 def _json(statement: Mapping[str, Any], kind: str, table: TableId) -> bytes:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from penstock.model.schema import TableId
 from penstock.sources.mysql.ddl import statement as syntax
+from penstock.sources.mysql.ddl.column import IndexSpec
 
 EVENT_TYPES = {
     "CREATE": 4, "ALTER": 5, "ERASE": 6, "QUERY": 7, "TRUNCATE": 8, "RENAME": 9, "CINDEX": 10, "DINDEX": 11,
@@ -46,8 +48,10 @@ def canal_type(parsed: syntax.Statement, sql: str) -> tuple[str, list[tuple[str,
     match parsed:
         case syntax.CreateTable(table=table, temporary=False):
             return "CREATE", [(table.database, table.table)]
-        case syntax.AlterTable(table=table):
-            kind = {"CREATE": "CINDEX", "DROP": "DINDEX"}.get(words[0], "ALTER")
+        case syntax.AlterTable(table=table, actions=(syntax.RenameTo(table=new), *_)):
+            return "RENAME", [(new.database, new.table)]
+        case syntax.AlterTable(table=table, actions=actions):
+            kind = {"CREATE": "CINDEX", "DROP": "DINDEX"}.get(words[0]) or _alter_type(actions)
             return kind, [(table.database, table.table)]
         case syntax.DropTables(tables=dropped, temporary=False):
             return "ERASE", [(table.database, table.table) for table in dropped]
@@ -58,6 +62,28 @@ def canal_type(parsed: syntax.Statement, sql: str) -> tuple[str, list[tuple[str,
         case syntax.SetDatabase(name=name) | syntax.DropDatabase(name=name):
             return "QUERY", [(name, "")]
     return "", []
+
+
+def _alter_type(actions: Sequence[syntax.Action]) -> str:
+    """The first action decides, as in Canal 1.1.7."""
+    match actions:
+        case (syntax.AddElement(element=IndexSpec()), *_):
+            return "CINDEX"
+        case (syntax.DropKey(name=name, kinds=kinds), *_) if kinds == {"key"} and name != "PRIMARY":
+            return "DINDEX"
+        case _:
+            return "ALTER"
+
+
+def renamed(parsed: syntax.Statement) -> Mapping[TableId, TableId]:
+    """The old names of the tables that a statement renames, by the new ones."""
+    match parsed:
+        case syntax.RenameTables(pairs=pairs):
+            return {after: before for before, after in pairs}
+        case syntax.AlterTable(table=table, actions=actions):
+            return {one.table: table for one in actions if isinstance(one, syntax.RenameTo)}
+        case _:
+            return {}
 
 
 def _varint(value: int) -> bytes:
