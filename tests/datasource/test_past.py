@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.sources.mysql.receiving import receiving
 
-from penstock.testing.servers import MySqlServer
+from penstock.datasource.definitions import Definitions, Known
+from penstock.model.offset import LogRange, Offset
+from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
+from penstock.testing.servers import Database, MySqlServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,3 +72,31 @@ def test_a_part_of_the_past_is_a_table(
             rows("id", table="shop.nothing")
         with pytest.raises(Exception, match="not the end of a transaction"):
             rows("id", to=int(middle) - 1)
+
+
+def test_a_definition_that_is_known_now_was_true_since_the_columns_last_changed(
+    mysql_server: MySqlServer, mysql: Database, tmp_path: Path
+) -> None:
+    """Without names in the log: `binlog_row_metadata=MINIMAL`."""
+    with receiving(mysql_server, tmp_path) as receiver:
+        mysql.execute("CREATE TABLE u (id INT KEY)")
+        receiver.wait_until_level()
+        created = receiver.log.end
+        changes = ("INSERT INTO u VALUES (1)", "TRUNCATE TABLE u")
+        mysql.execute(*changes, *changes, "INSERT INTO u VALUES (2)")
+        receiver.wait_until_level()
+        table = TableId(mysql.name, "u")
+        present = TableSchema(table, (Column("id", "int"),), ("id",))
+
+        def found(end: Offset) -> list[tuple[Offset, TableSchema | None]]:
+            known = Known(receiver.log.end, present)
+            definitions = Definitions(receiver.log, table, DEFAULT_TYPES, known)
+            return [(one.range.end, one.schema) for one in definitions.along(LogRange(created, end))]
+
+        level = receiver.log.end
+        whole = found(level)
+        assert [schema for _, schema in whole] == [present] * 3
+        assert found(whole[0][0])[-1][1] == present, "a part that ends before the offset at which it is known"
+        mysql.execute("ALTER TABLE u MODIFY id INT", *changes)
+        receiver.wait_until_level()
+        assert [schema for _, schema in found(level)] == [None] * 3, "before columns have changed"

@@ -63,11 +63,24 @@ class Definitions:
         """The stretches of a part of the log. The first one may be after the part's start, where a definition
         that is known before it is needed."""
         known = self._known
+        if known is not None and known.at > reach.start:
+            known = self._earliest(known, reach.start)
         if known is not None and known.at < reach.start:
             for stretch in self._along(LogRange(known.at, reach.start), known):
                 schema = stretch.schema if stretch.ends_with is None else stretch.after
                 known = None if schema is None else Known(stretch.range.end, schema)
         yield from self._along(reach, known)
+
+    def _earliest(self, known: Known, start: Offset) -> Known:
+        """The same definition at the earliest offset, from `start` on, at which it is certainly true: only
+        TRUNCATE leaves a definition as it is."""
+        at = known.at
+        for statement in reversed([*self._log.statements(LogRange(start, known.at))]):
+            if self._touches(statement):
+                if not _only_truncate(self._effects(statement, known.schema)):
+                    return Known(at, known.schema)
+                at = statement.offset
+        return Known(start, known.schema)
 
     def _along(self, reach: LogRange, known: Known | None) -> Iterator[Stretch]:
         start, schema = reach.start, None if known is None or known.at > reach.start else known.schema
@@ -101,6 +114,14 @@ class Definitions:
     def _effects(self, statement: Statement, schema: TableSchema | None) -> list[TableEffect]:
         live = {} if schema is None else {self._table: schema}
         return [one for one in self._statements.effects(statement, live) if one.table == self._table]
+
+
+def _only_truncate(effects: list[TableEffect]) -> bool:
+    """Whether these are the effects of a TRUNCATE. Without effects, the definition before may have been
+    another one."""
+    steps = [step for effect in effects for step in effect.steps]
+    others = any(one.created or one.dropped or one.renamed or one.rereads for one in effects)
+    return bool(steps) and not others and all(isinstance(step, TruncateTarget) for step in steps)
 
 
 def _unseen(effects: list[TableEffect]) -> str:
