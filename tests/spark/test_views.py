@@ -28,6 +28,8 @@ from penstock.spark.view_sql import tables_in
 from penstock.spark.views import Views
 from penstock.state import StateStore
 
+pytestmark = pytest.mark.timeout(1800)  # all queries after random changes, on a busy machine
+
 Make = Callable[..., Place]
 ORDERS, CUSTOMERS = TableId("shop", "orders"), TableId("shop", "customers")
 FIELDS = {

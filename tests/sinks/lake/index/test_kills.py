@@ -19,6 +19,8 @@ from penstock.model.history import History
 from penstock.sinks.lake.history import HistorySink
 from penstock.sinks.lake.index import replaced
 
+pytestmark = pytest.mark.timeout(1800)  # forty kills of one case on a busy machine
+
 Make = Callable[..., Place]
 FEW = (0.4, 0.75, 0.97)
 MANY = tuple(number / 40 for number in range(40))
