@@ -89,7 +89,7 @@ def test_a_port_that_is_taken_is_named(case: Scenario) -> None:
         ({"name": "no good"}, ["`name`"]),
         ({"source": {"user": "u", "port": 70000}}, ["`source.port`", "65535"]),
         ({"source": {"host": "h"}}, ["`source.user`", "missing"]),
-        ({"spark": {"conf": {"spark.ui.enabled": False}}}, ["`spark.conf.spark.ui.enabled`", "string"]),
+        ({"spark": {"conf": {"spark.ui.enabled": False}}}, ["`spark.conf.spark.ui.enabled`", "in quotes"]),
     ),
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
