@@ -91,8 +91,10 @@ def _at_start(
     captured.set(config.tables, removed)
     schemas = catalog.read_tables(captured)
     unfollowable = catalog.unfollowable(schemas, cascades=config.cascades == "park")
-    reason, logs_cascades = catalog.cascade_reason, catalog.logs_cascades
-    return at_start(known, schemas, unfollowable, config, reason, logs_cascades=logs_cascades)
+    return at_start(
+        known, schemas, unfollowable, config, catalog.cascade_reason,
+        logs_cascades=catalog.logs_cascades, add_key=catalog.add_key,
+    )  # fmt: skip
 
 
 def with_parked(

@@ -17,7 +17,7 @@ from penstock.errors import TableError
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import Shards
-from penstock.model.table import TableState, new_table
+from penstock.model.table import AddKey, TableState, new_table, plain_add_key
 from penstock.model.transforms import Transforms
 from penstock.sinks.names import own_name
 from penstock.sinks.refusals import other_key, same_key, shared_target
@@ -38,15 +38,16 @@ def at_start(
     cascade_reason: CascadeReason,
     *,
     logs_cascades: bool,
+    add_key: AddKey = plain_add_key,
 ) -> dict[TableId, TableState]:
     """The tables as they will be when the pipeline starts to plan. `known`: those of its state. `schemas`:
-    those that it captures now. `unfollowable`: `sources.catalog.Catalog.unfollowable`."""
+    those that it captures now. `unfollowable`, `add_key`: of `sources.catalog.Catalog`."""
     tables = dict(known)
     for state, parked in reconfigured(known, schemas, config, cascade_reason):
         tables[state.table] = state if parked is None else _parked(state, *parked)
     append_only = not config.sink_kind.keeps_tables
     new = [
-        new_table(schema, Offset(0), reads=False, append_only=append_only)
+        new_table(schema, Offset(0), reads=False, append_only=append_only, add_key=add_key)
         for name, schema in schemas.items()
         if name not in known
     ]

@@ -33,8 +33,9 @@ def plan(config: PipelineConfig) -> Plan:
             schemas = catalog.read_tables(TableFilter(config.tables, fold_case=catalog.fold_case))
             unfollowable = catalog.unfollowable(schemas, cascades=config.cascades == "park")
             parked = at_start(
-                {}, schemas, unfollowable, config, catalog.cascade_reason, logs_cascades=catalog.logs_cascades
-            )
+                {}, schemas, unfollowable, config, catalog.cascade_reason,
+                logs_cascades=catalog.logs_cascades, add_key=catalog.add_key,
+            )  # fmt: skip
         tables = [_table(config, source, schema) for schema in schemas.values()]
     for one in tables:
         found = next((state.parked for name, state in parked.items() if str(name) == one["table"]), None)
