@@ -410,9 +410,9 @@ class KeyRunWriter:
         one can take the file for a run."""
 
 class KeyRun:
-    """A run, open for look-ups. Thread-safe. Raises `ValueError` with the file's name if it is damaged or of
-    another version, as soon as the damaged bytes are read. Of the file, a twelfth of a byte for each entry is
-    in memory."""
+    """A run, for look-ups. Thread-safe. Its file is opened for each of them. Raises `ValueError` with the
+    file's name if it is damaged or of another version, as soon as the damaged bytes are read, and `OSError`
+    if it cannot be read. Of the file, a twelfth of a byte for each entry is in memory."""
 
     def __init__(self, path: str) -> None: ...
     @property

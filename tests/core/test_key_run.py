@@ -148,10 +148,19 @@ def test_what_cannot_be_indexed_is_refused(tmp_path: Path) -> None:
         merge_key_runs([path], path + "2", [])
 
 
-def test_threads_may_search_at_once_also_after_the_file_is_gone(tmp_path: Path) -> None:
+def test_threads_may_search_at_once(tmp_path: Path) -> None:
     run = KeyRun(write(tmp_path / "run", ids(*range(0, 100_000, 2))))
-    (tmp_path / "run").unlink()
     keys = ids(*range(100_000))
     with ThreadPoolExecutor(4) as pool:
         counts = list(pool.map(lambda _: len(run.find(keys)[0]), range(20)))
     assert counts == [50_000] * 20 and len(run) == 50_000 and run.seed == SEED
+
+
+def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "run", ids(1))
+    run = KeyRun(path)
+    (tmp_path / "run").unlink()
+    for use in (lambda: run.find(ids(1)), run.verify):
+        with pytest.raises(FileNotFoundError) as error:
+            use()
+        assert error.value.filename == path

@@ -93,6 +93,18 @@ def test_an_index_has_no_files_open_between_its_look_ups(tmp_path: Path) -> None
     assert not [link for link in links if str(link.readlink()).startswith(str(tmp_path))]
 
 
+def test_a_run_that_somebody_removed_is_read_again(tmp_path: Path) -> None:
+    index = opened(tmp_path)
+    cover(index, {"a": CONTENT["a"]})
+    [run] = tmp_path.glob("*.run")
+    cover(index, {"b": CONTENT["b"]})
+    run.unlink()
+    with pytest.raises(DamagedRun, match=run.name):
+        index.find([keys(7)], CONTENT)
+    assert [one.location for one in index.uncovered(files({"a": [], "b": []}))] == ["a"]
+    assert found(index.find([keys(7)], CONTENT)) == {(0, "b", 0)}
+
+
 def test_a_key_in_another_type_begins_a_new_index(tmp_path: Path) -> None:
     index = opened(tmp_path)
     cover(index, CONTENT)

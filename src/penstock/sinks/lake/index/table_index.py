@@ -181,7 +181,7 @@ class TableIndex:
             return opened.find(keys)
         except (ValueError, OSError) as error:
             self._forget(run)
-            raise DamagedRun(one_sentence(error)) from error
+            raise DamagedRun(f"{self._directory / run.name}: {one_sentence(error)}") from error
 
     def _forget(self, run: RunOf) -> None:
         """Leaves out a damaged run."""
