@@ -18,6 +18,7 @@ import psutil
 from penstock import config as configuration
 from penstock.relaylog import segment_format
 from penstock.relaylog.reader import RelayLog
+from penstock.testing.memory import peak_bytes
 
 _FIRST_POLL_S = 0.002
 _POLL_S = 0.003
@@ -59,17 +60,12 @@ def main() -> None:
     report = {
         "wall_s": time.monotonic() - began,
         "cpu_s": cpu_s(process) - cpu_began,
-        "rss_mb": _peak_mb(receiver.pid),
+        "rss_mb": peak_bytes(receiver.pid) / 1e6,
         "bytes": log.end - log.start,
     }
     receiver.terminate()
     receiver.wait(30)
     print(json.dumps(report), flush=True)
-
-
-def _peak_mb(pid: int) -> float:
-    with open(f"/proc/{pid}/status") as lines:
-        return next(int(line.split()[1]) * 1024 / 1e6 for line in lines if line.startswith("VmHWM"))
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ from penstock.config import PipelineConfig
 from penstock.config import parse as parse_config
 from penstock.model.offset import Offset
 from penstock.model.schema import CascadingKey, Column, TableId, TableSchema
-from penstock.model.table import TableState
+from penstock.model.table import TableState, plain_add_key
 from penstock.planning import parking
 from penstock.sources.mysql.statements import cascade_reason
 from penstock.sources.preflight import Finding
 
-at_start = partial(parking.at_start, cascade_reason=cascade_reason)
+at_start = partial(parking.at_start, cascade_reason=cascade_reason, add_key=plain_add_key)
 ID = Column("id", "int", nullable=False)
 
 

@@ -6,8 +6,8 @@ import contextlib
 import resource
 
 OPEN_MAX = 65_536
-"""More than a server needs for its connections. Some hard limits are a thousand million, which makes programs
-slow that close all files they might have."""
+"""Enough for the connections of a server. Not more, though the hard limit may be 1,000,000,000: some programs
+close, when they start, each file that they could have open, one by one."""
 
 
 def allow_more() -> None:

@@ -28,7 +28,7 @@ def _parsed(statement: Mapping[str, Any]) -> syntax.Statement:
 
 
 def changes_rows(statement: Mapping[str, Any]) -> bool:
-    """Whether a statement in the log changed rows, of which the log has no row events."""
+    """Whether a statement changed rows for which the log has no row events."""
     parsed = _parsed(statement)
     if isinstance(parsed, syntax.AlterTable):
         return any(isinstance(action, syntax.LosesRows | syntax.ExchangeRows) for action in parsed.actions)
@@ -69,7 +69,7 @@ def definition_messages(
         before = renamed(parsed)
         found: list[tuple[TableId, bytes | None, bytes]] = []
         for names, value in _canal_messages(format, statement, parsed):
-            # Whoever reads a table learns that it has another name now.
+            # Consumers of the old name are told the new one.
             table = next(
                 (one for one in (TableId(*names), before.get(TableId(*names))) if one in changed), None
             )

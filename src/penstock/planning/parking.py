@@ -17,7 +17,7 @@ from penstock.errors import TableError
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import Shards
-from penstock.model.table import AddKey, TableState, new_table, plain_add_key
+from penstock.model.table import AddKey, TableState, new_table
 from penstock.model.transforms import Transforms
 from penstock.sinks.names import own_name
 from penstock.sinks.refusals import other_key, same_key, shared_target
@@ -38,7 +38,7 @@ def at_start(
     cascade_reason: CascadeReason,
     *,
     logs_cascades: bool,
-    add_key: AddKey = plain_add_key,
+    add_key: AddKey,
 ) -> dict[TableId, TableState]:
     """The tables as they will be when the pipeline starts to plan. `known`: those of its state. `schemas`:
     those that it captures now. `unfollowable`, `add_key`: of `sources.catalog.Catalog`."""

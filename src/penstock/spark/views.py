@@ -185,7 +185,7 @@ class Views:
     def _write(
         self, view: _View, before: dict[str, Any], now: dict[str, Any], commit: Commit, at: Offset
     ) -> bool:
-        """Returns whether no two rows of the result have one key."""
+        """Returns whether each row of the result has a key of its own."""
         versions: Versions = now["versions"]
         result = self._query(view, self._frames(view, versions))
         way = way_of(result, view.keys, view.rule.key)
@@ -329,7 +329,7 @@ class Views:
         self._lake.write_by_sql(view.table, commit, run)
 
     def _is_unique(self, view: _View, way: ByKeys) -> bool:
-        """Whether no two rows of the view have one key."""
+        """Whether each row of the view has a key of its own."""
         keys = self._lake.read(view.table).select(*[f.col(quoted(name)) for name in way.key])
         if keys.groupBy(*keys.columns).count().where("count > 1").isEmpty():
             return True

@@ -205,11 +205,6 @@ class RunningPipeline:
         assert self._process is not None
         return self._process.pid
 
-    def peak_bytes(self) -> int:
-        """The most memory that the driver's Python process has had since it started."""
-        status = Path(f"/proc/{self.pid}/status").read_text("ascii")
-        return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
-
     def processes(self) -> dict[str, list[psutil.Process]]:
         """Returns the running processes by their roles."""
         found: dict[str, list[psutil.Process]] = {"driver": [], "jvm": [], "receiver": [], "workers": []}
