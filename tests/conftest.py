@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
-from tests import cpu, lake_catalogs, side_by_side
+from tests import cpu, jvm_calls, lake_catalogs, side_by_side
 from tests.parts import PARTS, parts_of
 
 from penstock.testing import servers
@@ -86,6 +86,11 @@ def pytest_collection_finish() -> None:
     it again and again for garbage."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    if call.excinfo is not None and "from pytest-timeout" in str(call.excinfo.value):
+        jvm_calls.forget_connection()
 
 
 def spark_jobs(spark: SparkSession) -> int:
