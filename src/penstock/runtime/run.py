@@ -144,7 +144,7 @@ class Run:
             query = aside.submit(self.query.start)
             self._discover(partial(self._wait_for, seconds=config.relay_log.catch_up_timeout / 1000))
             shape_changes.check_new(self.sink, self.state, types=config.types)
-            adopted = targets.check_new(self.sink, self.state, types=config.types)
+            adopted = targets.check_new(self.sink, config, self.state)
             self.progress = Progress(config, self.state, self.log, self.receiver, rest=self.rest,
                                      gate=self.chunks.gate.to_json, retrying=self._retrying)  # fmt: skip
             self.ending.report, self.ending.beat = self.progress.ending, self.progress.beat
@@ -186,7 +186,7 @@ class Run:
         if config.sink_kind.durable:
             wanted = to_resnapshot(config, self.state)
             shape_changes.check(self.sink, config, self.state, **wanted, types=config.types)
-            targets.check(self.sink, self.state, **wanted, types=config.types)
+            targets.check(self.sink, config, self.state, **wanted)
 
     def _get_session(self) -> None:
         """Starts Spark, or takes the caller's, whose jobs and lifetime are not this run's."""

@@ -26,8 +26,10 @@ from penstock.relaylog.index import recovered_end
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import RELAY_FILE
 from penstock.runtime.driver_lease import DriverLease
+from penstock.signals.settings import apply_patterns
 from penstock.sinks.base import Fencing, Foreign, Missing, Ours, Sink, TargetState, adopting, table_sink
 from penstock.sinks.refusals import check_directory, unfit_target
+from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -122,13 +124,13 @@ def fence(sink: Sink, state: StateStore, lease: DriverLease | None, history: Tab
 
 def check(
     sink: Sink,
+    config: PipelineConfig,
     state: StateStore,
     asked: Collection[TableId] = (),
     renewed: Collection[TableId] = (),
-    *,
-    types: TypeOptions,
 ) -> None:
-    """Raises `ConfigError` for a target that somebody else has changed or removed.
+    """Raises `ConfigError` for a target that somebody else has changed or removed. The targets of tables that
+    the pipeline does not follow any more are no matter.
 
     A rollback shows in Iceberg's snapshots, and a RESTORE in Delta's log, as far back as that reaches. A
     removed part of a change log does not show.
@@ -140,7 +142,7 @@ def check(
     """
     newest = state.last_epoch()
     moving = {table for plan in state.pending() for table in plan.moved}
-    tables = list(state.tables().values())
+    tables = _followed(config, state)
     targets = _opened(sink, [table.table for table in tables if table.table not in renewed])
     for table in tables:
         target = _renewed(sink, state, table) if table.table in renewed else targets[table.table]
@@ -159,7 +161,19 @@ def check(
         if not table.resnapshot_pending and table.table not in asked and table.table not in renewed:
             check_not_rolled_back(table, target, state)
         elif isinstance(target, Missing):
-            sink.create(table.schema, arrow_schema(table.schema.to_json(), "rows", types.to_json()))
+            sink.create(table.schema, arrow_schema(table.schema.to_json(), "rows", config.types.to_json()))
+
+
+def _followed(config: PipelineConfig, state: StateStore) -> list[TableState]:
+    """The tables that `tables` names, and those that a pending plan still writes. Letter case does not count
+    here: whether it counts at the source is not known yet."""
+    captured = TableFilter(config.tables, fold_case=True)
+    apply_patterns(captured, config.tables, state)
+    written = {one.table for plan in state.pending() for one in plan.tables}
+    return [
+        one for one in state.tables().values()
+        if one.table in written or (one.table in captured and one.status != "dropped")
+    ]  # fmt: skip
 
 
 def _opened(sink: Sink, tables: Iterable[TableId]) -> dict[TableId, TargetState]:
@@ -185,16 +199,16 @@ def _renewed(sink: Sink, state: StateStore, table: TableState) -> TargetState:
         return Missing()
 
 
-def check_new(sink: Sink, state: StateStore, *, types: TypeOptions) -> bool:
+def check_new(sink: Sink, config: PipelineConfig, state: StateStore) -> bool:
     """Raises `ConfigError` if something else already has the name of a target that is still to be created,
     unless it can be adopted. Returns whether one will be."""
-    tables = state.tables()
+    tables = {one.table: one for one in _followed(config, state)}
     new = [one.table for one in tables.values() if not one.last_epoch and one.status == "live"]
     adopted = False
     for name, target in _opened(sink, new).items():
         if isinstance(target, Foreign):
             table = tables[name]
-            if (error := _not_adopted(sink, table, target, types)) is not None:
+            if (error := _not_adopted(sink, table, target, config.types)) is not None:
                 raise error
             if table.target_reset != "adopt":
                 state.put_table(table.adopts())

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.errors import InternalError
+from penstock.errors import TableError
 from penstock.model.change import DELETED
 from penstock.sinks.names import source_columns
 from penstock.sinks.rows import Batches
@@ -273,7 +273,7 @@ class FileWriter:
             if pc.any(deleted).as_py():
                 batch = batch.filter(pc.invert(deleted))
         if self.strict and (missing := set(source_columns(batch.schema.names)) - set(self.columns)):
-            raise InternalError(f"The target lacks the column {min(missing)}, which the rows have.")
+            raise _changed(f"The target lacks the column {min(missing)}")
         arrays = [
             self._column(batch, name, field.type)
             for name, field in zip(self.columns, self.fields, strict=True)
@@ -286,7 +286,15 @@ class FileWriter:
             return _cast(batch.column(place), kind)
         if name in self.optional:
             return pa.nulls(batch.num_rows, kind)
-        raise InternalError(f"The rows lack the column {name}, which their target has.")
+        raise _changed(f"The target has the column {name}, which must not be NULL")
+
+
+def _changed(what: str) -> TableError:
+    return TableError(
+        f"{what}: somebody has changed the target's columns.",
+        hint="Undo that by ALTER TABLE and run `penstock unpark FILE TABLE`, or create the target again: "
+        "`penstock resnapshot FILE TABLE --recreate`.",
+    )
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tests.sinks.conftest import SEEDS, Place, column
 from tests.sinks.lake.iceberg.test_small_commit import few
 from tests.sinks.lake.test_file_merge import by_files, files_of, merge_from, newer, seen
 
-from penstock.errors import InternalError
+from penstock.errors import InternalError, TableError
 from penstock.sinks.base import Commit
 from penstock.sinks.files import WrittenFile
 from penstock.sinks.lake.delta import format as delta_format
@@ -177,7 +177,7 @@ def test_no_column_of_the_rows_is_left_out_silently(place: Make) -> None:
     it.arrow = pa.schema([*it.arrow, pa.field("more", pa.int32())])
     with pytest.raises(Exception, match="lacks the column more") as caught:
         it.sink.append(it.table, few(it, (1, "a", 7, False, 1)), it.commit(1))
-    assert isinstance(caught.value, InternalError)
+    assert isinstance(caught.value, TableError)
 
 
 def test_a_target_may_have_wider_types_than_the_rows(place: Make) -> None:

@@ -161,6 +161,17 @@ def test_columns_change_around_partitions(place: Make) -> None:
     assert "partitions" in str(refused.value.hint)
 
 
+def test_another_column_may_not_get_the_name_of_a_partition_by_value(place: Make) -> None:
+    """Iceberg raises another class than for a dropped column, which PySpark replaces by its own."""
+    it = shaped(place, partition_by=["region"]).create()
+    same = {one.name: column(one.name, one.type, one.name) for one in ARROW}
+    same["region"] = column("area", pa.string(), "region")
+    same["code"] = column("region", pa.string(), "code")
+    with pytest.raises(TableError, match=r"cannot be changed.*identity partition.*: region") as refused:
+        it.evolve(1, *same.values())
+    assert "--recreate" in refused.value.hint
+
+
 @pytest.mark.parametrize("name", WRITES)
 def test_partitions_that_a_user_changes_during_a_commit_are_not_those_of_its_files(
     place: Make, name: str

@@ -17,6 +17,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from tests.sinks.conftest import NOW, SEEDS, Place, column
 
+from penstock.errors import TableError
 from penstock.model.schema import TableId
 from penstock.sinks.files import field_id
 from penstock.sinks.lake import vectors
@@ -131,6 +132,26 @@ def test_a_file_that_cannot_be_written_is_in_no_commit(place: Make, monkeypatch:
     assert files(it) == before and it.rows() == [(1, "a", 1), (2, "b", 2)]
     assert it.sink.merge(it.table, changed, it.key, it.commit(2))
     assert it.rows() == [(1, "A", 3), (2, "b", 2), (3, "c", 4)]
+
+
+def test_a_column_of_the_users_own_is_null_in_new_rows(place: Make) -> None:
+    it = place("iceberg").create()
+    it.sink.append(it.table, few(it, (1, "a", False, 1), (2, "b", False, 2)), it.commit(1))
+    it.spark.sql(f"ALTER TABLE {iceberg(it).name(it.table)} ADD COLUMN remark STRING")
+    it.sink.merge(it.table, few(it, (1, "A", False, 3)), it.key, it.commit(2))
+    it.sink.append(it.table, it.latest((3, "c", False, 4)), it.commit(3))
+    assert it.rows() == [(1, "A", 3, None), (2, "b", 2, None), (3, "c", 4, None)]
+
+
+@pytest.mark.parametrize("change", ["DROP COLUMN name", "RENAME COLUMN name TO other"])
+def test_a_column_that_somebody_takes_away_stops_the_table(place: Make, change: str) -> None:
+    """Otherwise its values would be left out, and nobody would know."""
+    it = place("iceberg").create()
+    it.sink.append(it.table, few(it, (1, "a", False, 1)), it.commit(1))
+    it.spark.sql(f"ALTER TABLE {iceberg(it).name(it.table)} {change}")
+    with pytest.raises(TableError, match="lacks the column name") as refused:
+        it.sink.merge(it.table, few(it, (1, "A", False, 3)), it.key, it.commit(2))
+    assert "--recreate" in refused.value.hint
 
 
 def test_turned_off_every_commit_has_a_spark_job(place: Make) -> None:

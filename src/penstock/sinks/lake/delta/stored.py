@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
@@ -17,6 +16,7 @@ from penstock.failures.messages import advice_of, text_of
 from penstock.sinks.lake.delta.format import LOG, DeltaFormat, Held
 from penstock.sinks.lake.delta.location import hadoop_url
 from penstock.sinks.lake.delta.registration import DeltaOptions
+from penstock.sinks.lake.java_errors import JAVA_ERRORS
 from penstock.store.base import Store
 from penstock.store.options import Retries
 from penstock.store.probe import check_conditions
@@ -99,7 +99,7 @@ def _explained(root: str) -> Iterator[None]:
     """Turns Spark's errors about the root into `ConfigError`."""
     try:
         yield
-    except Py4JJavaError as error:
+    except JAVA_ERRORS as error:
         advice = advice_of(text_of(error), rows=False)
         said = advice.message if advice is not None else f"{type(error).__name__}."
         cure = (advice.hint if advice is not None else "") or "Check `sink.path` and `spark.conf`."

@@ -1,4 +1,4 @@
-"""The error for a catalog that cannot be used, with what to change in the pipeline file."""
+"""Errors for what Iceberg refuses, with what to change: in the pipeline file or in the target."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, TableError
 from penstock.failures.advice import Advice
 from penstock.failures.messages import advice_of, text_of
+from penstock.model.schema import TableId
+from penstock.printable import argument
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.java_errors import JAVA_ERRORS, class_of, message_of
 
 
 @contextmanager
@@ -35,3 +38,21 @@ def cure(advice: Advice | None, options: IcebergOptions) -> str:
         place = f"Check `sink.catalog` and spark.sql.catalog.{options.catalog}* in `spark.conf`."
         return f"{hint} {place}".strip()
     return hint or "Check the section `sink.catalog`."
+
+
+@contextmanager
+def columns_refused(table: TableId) -> Iterator[None]:
+    """Turns Iceberg's refusal to change a table's columns into a `TableError`."""
+    try:
+        yield
+    except JAVA_ERRORS as error:
+        if class_of(error) not in ("ValidationException", "IllegalArgumentException"):
+            raise
+        again = f"`penstock resnapshot FILE {argument(table)}"
+        raise TableError(
+            f"The columns of the target of {table} cannot be changed: {message_of(error)}.",
+            hint="Take the columns concerned out of the target's partitions and sort order, then run "
+            f"{again}`. If Iceberg refuses it again, because of partitions that the target had earlier, run "
+            f"{again} --recreate`.",
+            table=str(table),
+        ) from error

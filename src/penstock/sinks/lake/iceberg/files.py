@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from penstock.sinks.files import FIELD_ID, FileWriter, Value, WrittenFile, field_id
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.iceberg.layout import layout_of
+from penstock.sinks.lake.java_errors import JAVA_ERRORS, JavaError, class_of
 from penstock.sinks.lake.java_loops import Handle, JavaLoops
 from penstock.sinks.lake.terms import Term
 from penstock.store.files import Files, Folder, remove_quietly
@@ -50,13 +51,15 @@ def file_writer(classes: Classes, target: Any) -> FileWriter | None:
     folder = classes.folder(target)
     if folder is None or wanted not in (None, "parquet"):
         return None
-    fields, names = [], {}
+    fields, names, optional = [], {}, set()
     for column in schema_fields(classes, target):
         kind = _arrow_type(column["type"]) if isinstance(column["type"], str) else None
         if kind is None:
             return None
         fields.append(pa.field(column["name"], kind, metadata={FIELD_ID: str(column["id"])}))
         names[column["id"]] = column["name"]
+        if not column["required"]:
+            optional.add(column["name"])
     layout = layout_of(*classes.layout_json(target), pa.schema(fields), names)
     if layout is None:
         return None
@@ -64,7 +67,9 @@ def file_writer(classes: Classes, target: Any) -> FileWriter | None:
         codec = "zstd"
     elif codec not in ("zstd", "gzip", "snappy", "lz4"):
         codec = "none"
-    return FileWriter(folder, pa.schema(fields), codec, layout=layout if layout else None)
+    return FileWriter(
+        folder, pa.schema(fields), codec, frozenset(optional), strict=True, layout=layout if layout else None
+    )
 
 
 def key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
@@ -80,7 +85,7 @@ def key_writer(writer: FileWriter, key: tuple[str, ...]) -> FileWriter | None:
 
 
 def schema_fields(classes: Classes, target: Any) -> list[dict[str, Any]]:
-    """The columns of a table (`id`, `name`, `type`), read from the JVM in one call."""
+    """The columns of a table (`id`, `name`, `required`, `type`), read from the JVM in one call."""
     fields: list[dict[str, Any]] = json.loads(classes.schema_json(target.schema()))["fields"]
     return fields
 
@@ -135,9 +140,9 @@ _SNAPSHOTS_MAX = 100
 _REFUSALS = ("ValidationException", "CommitFailedException")
 
 
-def is_refused(error: Py4JJavaError) -> bool:
+def is_refused(error: JavaError) -> bool:
     """Whether Iceberg has refused a commit: it certainly failed."""
-    return error.java_exception.getClass().getSimpleName() in _REFUSALS
+    return class_of(error) in _REFUSALS
 
 
 @contextmanager
@@ -153,7 +158,7 @@ def removed_if_refused(target: Any, files: Files, locations: Iterable[str]) -> I
     try:
         yield
     except Exception as error:
-        if isinstance(error, Py4JJavaError):
+        if isinstance(error, JAVA_ERRORS):
             refused = is_refused(error) and not _has_any(target, set(locations), since)
         else:
             refused = not isinstance(error, Py4JError | OSError)

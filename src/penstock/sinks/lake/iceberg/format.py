@@ -38,7 +38,6 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from penstock.errors import TableError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.base import Commit, Compacted, Foreign, Missing
@@ -48,7 +47,7 @@ from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.iceberg import adoption, fence
 from penstock.sinks.lake.iceberg.branch import OnBranch
 from penstock.sinks.lake.iceberg.catalog import LOCAL_PROPERTIES, PROPERTIES, Catalog
-from penstock.sinks.lake.iceberg.catalog_errors import catalog_explained
+from penstock.sinks.lake.iceberg.catalog_errors import catalog_explained, columns_refused
 from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
 from penstock.sinks.lake.iceberg.files import (
     Classes,
@@ -191,7 +190,7 @@ class IcebergFormat:
         return present == kind or holds(present, kind) or self.widens(present, kind)
 
     def adopt(self, table: TableId, target: Any, key: Sequence[str], properties: Mapping[str, str]) -> None:
-        with _refused(table):
+        with columns_refused(table):
             adoption.adopt(self._spark, self._classes, target, key, properties)
 
     def remove(self, table: TableId) -> None:
@@ -340,7 +339,7 @@ class IcebergFormat:
         return change.how == "convert"
 
     def compute(self, table: TableId, present: StructType, computed: list[Change]) -> None:
-        with _refused(table):
+        with columns_refused(table):
             self._compute(table, present, computed)
 
     def _compute(self, table: TableId, present: StructType, computed: list[Change]) -> None:
@@ -362,7 +361,7 @@ class IcebergFormat:
         commit: Commit | None,
         properties: Mapping[str, str | None],
     ) -> None:
-        with _refused(table):
+        with columns_refused(table):
             self._change_columns(table, present, changed, computed, commit, properties)
 
     def _change_columns(
@@ -481,20 +480,3 @@ class IcebergFormat:
             return None
         literal = self._jvm.org.apache.iceberg.expressions.Expressions.lit(literal_form(value, change.kind))
         return literal.to(self._type(change.kind))
-
-
-@contextmanager
-def _refused(table: TableId) -> Iterator[None]:
-    """Turns Iceberg's refusal to change a table's columns into a `TableError`."""
-    try:
-        yield
-    except Py4JJavaError as error:
-        kind = error.java_exception.getClass().getSimpleName()
-        if kind not in ("ValidationException", "IllegalArgumentException"):
-            raise
-        raise TableError(
-            f"The columns of the target of {table} cannot be changed: {error.java_exception.getMessage()}.",
-            hint="Take the columns concerned out of the target's partitions and sort order, then run "
-            f"`penstock resnapshot FILE {argument(table)}`.",
-            table=str(table),
-        ) from error

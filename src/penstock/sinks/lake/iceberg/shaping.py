@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -33,6 +32,7 @@ from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.lake.iceberg.files import Classes, schema_fields
 from penstock.sinks.lake.iceberg.table_options import TableShape
+from penstock.sinks.lake.java_errors import JAVA_ERRORS, message_of
 from penstock.sinks.lake.terms import Order, Term
 from penstock.sinks.names import source_columns
 
@@ -98,10 +98,10 @@ class Shaped:
         if Iceberg refuses them."""
         try:
             self._apply(classes, target)
-        except Py4JJavaError as error:
+        except JAVA_ERRORS as error:
             raise TableError(
                 f"Iceberg refuses the partitions or the sort order of the target of {table}: "
-                f"{error.java_exception.getMessage()}.",
+                f"{message_of(error)}.",
                 hint="Correct `sink.tables`. Then restart the pipeline and run "
                 f"`penstock resnapshot FILE {argument(table)}`.",
                 table=str(table),

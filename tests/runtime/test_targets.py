@@ -1,0 +1,68 @@
+"""Which targets may keep a pipeline from starting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.phases import DROPPED, READ, READING
+
+from penstock.config import PipelineConfig
+from penstock.errors import ConfigError
+from penstock.model.offset import Offset
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.table import TableState
+from penstock.runtime import targets
+from penstock.sinks.base import Foreign, Missing, TargetState
+from penstock.state import StateStore
+
+T = TableId("shop", "orders")
+NEW = TableState(TableSchema(T, (Column("id", "int"),), ("id",)), Offset(4), READING)
+WRITTEN = replace(NEW, phase=READ, written=True, last_epoch=1)
+TAKEN = Foreign("lake.shop.orders", "a table that Penstock did not create", "Drop it.")
+
+
+@dataclass
+class Target:
+    found: TargetState
+
+    def open(self, table: TableId) -> TargetState:
+        return self.found
+
+
+def start(folder: Path, table: TableState, found: TargetState, *captured: str) -> None:
+    config = PipelineConfig.model_validate(
+        {
+            "name": "shop",
+            "source": {"host": "db", "user": "u", "password": "p"},
+            "tables": list(captured),
+            "sink": {"type": "iceberg", "path": str(folder / "lake")},
+            "state": str(folder / "state"),
+        }
+    )
+    state = StateStore(folder)
+    state.put_table(table)
+    sink: Any = Target(found)
+    targets.check(sink, config, state)
+    targets.check_new(sink, config, state)
+
+
+@pytest.mark.parametrize(
+    ("table", "found", "words"),
+    [(NEW, TAKEN, "is taken"), (WRITTEN, TAKEN, "is taken"), (WRITTEN, Missing(), "is gone")],
+)
+def test_the_target_of_a_table_counts_only_while_the_file_names_the_table(
+    tmp_path: Path, table: TableState, found: TargetState, words: str
+) -> None:
+    """A user whose start was refused may leave the table out."""
+    with pytest.raises(ConfigError, match=words):
+        start(tmp_path, table, found, "shop.*")
+    with pytest.raises(ConfigError, match=words):
+        start(tmp_path, table, found, "Shop.ORDERS")  # whether letter case counts is known later
+    start(tmp_path, table, found, "shop.customers")
+
+
+def test_the_name_of_a_dropped_table_may_be_used_by_others(tmp_path: Path) -> None:
+    start(tmp_path, replace(WRITTEN, phase=DROPPED), TAKEN, "shop.*")
