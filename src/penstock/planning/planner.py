@@ -285,8 +285,12 @@ class Planner:
         def concerns(effect: TableEffect, statement: Statement) -> bool:
             return (alone is None or effect.table == alone) and self._concerns(effect, statement, tables)
 
+        def follows(table: TableId, statement: Statement) -> bool:
+            # The definition of a table with a later start was read after this statement.
+            return tables[table].start < statement.end
+
         live = {name: state.schema for name, state in tables.items() if state.planned}
-        for statement, found in effects_in(self._log, reach, self._statements, live, concerns):
+        for statement, found in effects_in(self._log, reach, self._statements, live, concerns, follows):
             for effect in found:
                 if voids := effect.voids or effect.rereads:
                     self._placing.voids(effect.table, Break(statement.end, voids))

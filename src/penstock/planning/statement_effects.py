@@ -44,6 +44,12 @@ def definition_changes(
 
 
 Concerns = Callable[[TableEffect, Statement], bool]
+Follows = Callable[[TableId, Statement], bool]
+
+
+def follows_all(table: TableId, statement: Statement) -> bool:
+    """For a caller whose definitions are those before each statement."""
+    return True
 
 
 def effects_in(
@@ -52,11 +58,14 @@ def effects_in(
     reader: Statements,
     live: Mapping[TableId, TableSchema],
     concerns: Concerns,
+    follows: Follows = follows_all,
 ) -> Iterator[tuple[Statement, list[TableEffect]]]:
     """Yields statements in the order of the log, each with the effects that matter to the caller.
     Statements without such effects are skipped. `live` is read at each statement: a caller that tracks
-    definitions updates it before asking for the next one."""
+    definitions updates it before asking for the next one. `follows`: whether the definition in `live` is the
+    one that the table has before the statement. Otherwise the table counts as not followed."""
     for statement in log.statements(range_):
-        found = [effect for effect in reader.effects(statement, dict(live)) if concerns(effect, statement)]
+        known = {table: schema for table, schema in live.items() if follows(table, statement)}
+        found = [effect for effect in reader.effects(statement, known) if concerns(effect, statement)]
         if found:
             yield statement, found

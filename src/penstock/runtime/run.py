@@ -27,6 +27,7 @@ from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.plan import EpochPlan
 from penstock.model.table import TableState
 from penstock.planning.discovery import Wait, discover
+from penstock.planning.drift import Drift
 from penstock.planning.resnapshots import Resnapshots
 from penstock.planning.source_end import SourceEnd
 from penstock.relaylog.archive import Archive
@@ -153,6 +154,7 @@ class Run:
                 applies_cascades=self._applies_cascades,
             )  # fmt: skip
             self.planning = Planning(self.state, self.log, planner)
+            self.drift = Drift(self.state, self.log, self.source, config.rereads_max)
             self.renewal = Renewal(self.log, self.receiver.renew)
             if adopted:  # rows are placed only after the start of their tables
                 self.renewal.ask()
@@ -411,6 +413,7 @@ class Run:
             rested = self.last_plan + self.config.epoch.interval / 1000
             may_plan = time.monotonic() >= max(rested, self.requests.no_plan_before)
             if may_plan:
+                self.drift.work(self.chunks.misfits())
                 self.resnapshots.work()
             if (may_plan or cuts) and self.planning.next(cuts):
                 self.runner.wake()

@@ -125,6 +125,7 @@ class SnapshotReader:
         self.error: BaseException | None = None
         self.retries = Retries()
         """Tables that wait because the source does not answer."""
+        self._misfits: dict[TableId, TableState] = {}
         self._started = False
         self._threads: list[threading.Thread] = []
         self._begin(self._split_loop)
@@ -163,6 +164,20 @@ class SnapshotReader:
         with self._lock:
             while parallel is not None and len(self._threads) <= parallel and not self._stopping.is_set():
                 self._begin(self._read_loop)
+
+    def misfits(self) -> list[TableState]:
+        """The tables whose columns at the source are not those of their definition, each as it was when a chunk
+        of it was read. May be called from any thread."""
+        with self._lock:
+            return list(self._misfits.values())
+
+    def _note_misfit(self, state: TableState, error: TransientError | None) -> None:
+        """Remembers that the table does not fit its definition, or (None) that it fits again."""
+        with self._lock:
+            if isinstance(error, ChunkOutdated):
+                self._misfits[state.table] = state
+            else:
+                self._misfits.pop(state.table, None)
 
     def _remove_outdated(self) -> bool:
         """Removes chunks of ended snapshots. False: some must stay for now."""
@@ -260,11 +275,14 @@ class SnapshotReader:
             # The source does not answer, or a later statement in the log explains the failure.
             log.warning("splitting %s: %s", state.table, error)
             self.retries.failed(state.table, error)
+            if partial is None:
+                self._note_misfit(state, error)
             self._stopping.wait(CATCH_UP_SECONDS)
         except PenstockError as error:
             self._give_up(state, partial.number if partial else 0, _as_table_error(error, state.table))
         else:
             self.retries.ended(state.table)
+            self._note_misfit(state, None)
 
     def _find_all(self, state: TableState) -> None:
         """Stores chunks while more are being found, so that reading can start. Each chunk is durable before
@@ -396,6 +414,7 @@ class SnapshotReader:
             try:
                 self._state.chunk_staged(self._read_once(state, chunk, permit))
                 self.retries.ended(state.table)
+                self._note_misfit(state, None)
                 return
             except Exception as error:
                 if self._stopping.is_set():
@@ -410,7 +429,10 @@ class SnapshotReader:
                     if self._outdated[chunk.snapshot] > OUTDATED_MAX:
                         self._give_up(state, chunk.snapshot, _as_table_error(found, state.table))
                         return
-                    # A later statement in the log explains this. The chunk waits for it.
+                    # A later statement in the log explains this. The chunk waits for it. If there is none,
+                    # `planning/drift.py` has the table read again.
+                    if not chunk.snapshot:
+                        self._note_misfit(state, found)
                     if permit.host.is_replica:
                         log.warning("read from %s: %s", permit.host.address, found.message)
                     self._stopping.wait(CATCH_UP_SECONDS)

@@ -223,11 +223,18 @@ class UncapturedTables:
                 del self._temporary[next(iter(self._temporary))]
         for change in changes:
             match change:
-                case Created(table=table) if table not in live:
+                case (
+                    Created(table=table) | Altered(table=table) | Dropped(table=table)
+                    | Doubtful(table=TableId() as table)
+                ) if table in live:  # fmt: skip
+                    # If the table is not followed any more later, what was known before is too old.
+                    if table in self._histories:
+                        self._put(table, UncapturedTable(since, None))
+                case Created():
                     self._created(since, change, live, tables_before)
-                case Altered(table=table) if table not in live:
+                case Altered():
                     self._altered(since, change, tables_before)
-                case Dropped(table=table) | Doubtful(table=TableId() as table) if table not in live:
+                case Dropped(table=table) | Doubtful(table=TableId() as table):
                     self._put(table, UncapturedTable(since, None))
                 case Moved(names=names, left=left):
                     kept = {
