@@ -1,4 +1,5 @@
-"""A table that is being read, whose columns at the source no statement of the log explains."""
+"""Definitions of tables that are being read: those that no statement of the log explains, and those that are
+later than a statement."""
 
 from __future__ import annotations
 
@@ -9,10 +10,13 @@ from typing import Any, cast
 
 import pytest
 from tests.phases import READING
-from tests.planning.test_planner import A, B, live
+from tests.planning.test_planner import RENAME, A, B, Log, live, make
 
 from penstock.model.offset import Offset, SourcePosition
+from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema_change import TableEffect
 from penstock.planning.drift import Drift
+from penstock.relaylog.index import Statement
 from penstock.relaylog.segment_format import position
 from penstock.state import StateStore
 
@@ -83,3 +87,19 @@ def test_it_stays_parked_if_reading_it_again_does_not_help(tmp_path: Path) -> No
             drift.work([live(A, phase=READING)])
             assert bool(state.tables()[A].resnapshot_pending) == (reads < 2)
         assert state.tables()[A].status == "parked"
+
+
+def test_the_definition_of_a_table_with_a_later_start_is_not_taken_for_that_at_a_statement(
+    tmp_path: Path,
+) -> None:
+    asked: list[set[TableId]] = []
+
+    class Asked(Log):
+        def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
+            asked.append(set(live))
+            return super().effects(statement, live)
+
+    log = Asked(Offset(300), [], {100: [RENAME], 200: [RENAME]})
+    planner, _ = make(tmp_path, log, live(A, start=Offset(150)), live(B))
+    planner.plan_next()
+    assert asked == [{B}, {A, B}], "A was read again, with the definition of offset 150"

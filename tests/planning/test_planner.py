@@ -216,22 +216,6 @@ def test_one_statement_may_drop_several_tables_and_let_another_take_a_name(tmp_p
     assert isinstance(evolves, Evolve) and evolves.refills
 
 
-def test_the_definition_of_a_table_with_a_later_start_is_not_taken_for_that_at_a_statement(
-    tmp_path: Path,
-) -> None:
-    asked: list[set[TableId]] = []
-
-    class Asked(Log):
-        def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
-            asked.append(set(live))
-            return super().effects(statement, live)
-
-    log = Asked(Offset(300), [], {100: [RENAME], 200: [RENAME]})
-    planner, _ = make(tmp_path, log, live(A, start=Offset(150)), live(B))
-    planner.plan_next()
-    assert asked == [{B}, {A, B}], "A was read again, with the definition of offset 150"
-
-
 def test_a_table_that_is_to_be_read_again_is_left_out_until_it_begins_anew(tmp_path: Path) -> None:
     log = Log(Offset(300), [(50, A), (200, A), (210, B)], {100: [TableEffect(A, rereads="a partition went")]})
     planner, state = make(tmp_path, log, live(A, phase=READ), live(B))

@@ -166,8 +166,8 @@ class SnapshotReader:
                 self._begin(self._read_loop)
 
     def misfits(self) -> list[TableState]:
-        """The tables whose columns at the source are not those of their definition, each as it was when a chunk
-        of it was read. May be called from any thread."""
+        """The tables whose columns at the source are not those of their definition. Each is as it was when a
+        chunk of it was read. May be called from any thread."""
         with self._lock:
             return list(self._misfits.values())
 

@@ -310,16 +310,6 @@ def test_tables_that_change_names_change_rows(shop: Pipeline) -> None:
     assert all(effect.fills for effect in effects)
 
 
-def test_a_table_that_is_not_followed_any_more_gives_no_old_definition_to_the_name_that_it_takes() -> None:
-    now = TableSchema(U, (), ("id",))
-    shop = Pipeline(catalog=lambda table: now if table == U else None)
-    shop.run(MADE)
-    shop.run("ALTER TABLE t ADD z INT")
-    del shop.live[T]  # it is parked
-    [begun] = shop.run("RENAME TABLE t TO u")
-    assert begun.created == now and set(shop.asked) == {U}
-
-
 TOOLS = {
     "gh-ost": (
         "create /* gh-ost */ table `shop`.`_t_gho` like `shop`.`t`",

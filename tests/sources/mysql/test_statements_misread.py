@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.sources.mysql.test_statements import MADE, SERVER, STRICT, Pipeline, T, evolved, names
+from tests.sources.mysql.test_statements import MADE, SERVER, STRICT, Pipeline, T, U, evolved, names
 
 from penstock.model.plan import TruncateTarget
 from penstock.model.schema import TableId, TableSchema
@@ -128,3 +128,13 @@ def test_a_new_database_has_the_character_set_of_the_session_that_creates_it(
     pipeline.run("CREATE TABLE new.t (v TEXT)", server_charset="gbk")
     [column] = pipeline.live[TableId("new", "t")].columns
     assert column.charset == expected
+
+
+def test_a_table_that_is_not_followed_any_more_gives_no_old_definition_to_the_name_that_it_takes() -> None:
+    now = TableSchema(U, (), ("id",))
+    shop = Pipeline(catalog=lambda table: now if table == U else None)
+    shop.run(MADE)
+    shop.run("ALTER TABLE t ADD z INT")
+    del shop.live[T]  # it is parked
+    [begun] = shop.run("RENAME TABLE t TO u")
+    assert begun.created == now and set(shop.asked) == {U}
