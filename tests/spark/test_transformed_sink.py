@@ -21,6 +21,8 @@ from penstock.secret import Secret
 from penstock.sinks.base import ChangeSink, Fencing, Ours, Readable, TableSink
 from penstock.sinks.rows import Newer, Rows
 from penstock.spark.transformed_sink import transformed
+from penstock.store.folder import StoreFolder
+from penstock.store.opening import open_store
 
 Make = Callable[..., Place]
 ARROW = pa.schema([("id", pa.int64()), ("name", pa.string()), ("price", pa.string())])
@@ -32,7 +34,8 @@ def behind(it: Place, tmp_path: Path, *rules: dict[str, Any]) -> Any:
     key = tmp_path / "key"  # as `secret.lent` lends it
     key.write_text("k" * 16)
     secret = Secret("k" * 16, file=key)
-    return transformed(it.sink, made, it.spark, secret, letters=tmp_path / "letters")
+    scratch = StoreFolder(open_store(tmp_path.as_uri()), "scratch")
+    return transformed(it.sink, made, it.spark, secret, letters=tmp_path / "letters", scratch=scratch)
 
 
 def schema(arrow: pa.Schema = ARROW) -> TableSchema:
@@ -154,6 +157,7 @@ def test_a_row_that_fails_parks_its_table_or_is_listed(
     assert {row["id"]: row["price"] for row in read(it, lists)} == {0: 7, 2: 2, 3: 3, 4: 4, 9: 8}
     [file] = (tmp_path / "letters").glob("*/*.jsonl")
     [letter] = [json.loads(line) for line in file.read_text().splitlines()]
+    assert not [one for one in tmp_path.glob("scratch/**/*") if one.is_file()], "removed with the commit"
     assert {**letter, "reason": ""} == {
         "table": "shop.orders", "key": {"id": 1}, "reason": "", "offset": 2, "epoch": 2,
     }  # fmt: skip

@@ -180,7 +180,8 @@ class Run:
         if not config.spark.is_local:
             check_staging(self.spark, StoreFolder(self.store, f"{SCRATCH}/check"))
         warm_up(self.spark)
-        self.sink = open_sink(config, self.spark, self.state.uuid)
+        scratch = StoreFolder(self.store, f"{SCRATCH}/transforms")
+        self.sink = open_sink(config, self.spark, self.state.uuid, scratch)
         self.closing.callback(self.sink.close)
         self.sink.check()
         targets.fence(self.sink, self.state, self.lease, config.history_table)

@@ -1,8 +1,8 @@
 """Lists rows that cannot be transformed: `transforms` with `on_error: dead_letter`.
 
-After a write has failed because of a row, the rows are transformed once more, in the driver. What fails is
-halved until only the rows remain that fail by themselves. They are written to a file of the commit before
-the others are written to the target. A commit that is repeated writes the same file again.
+After a write has failed because of a row, the rows are transformed once more, in the driver, some at a time.
+What fails is halved until only the rows remain that fail by themselves. They are written to a file of the
+commit before the others are written to the target. A commit that is repeated writes the same file again.
 
 A target must not keep an earlier version of such a row, so the row counts as deleted there. In a change log,
 both rows of an update are left out if one of them fails.
@@ -10,16 +10,17 @@ both rows of an update are left out if one of them fails.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 
 from penstock.disk import directory
-from penstock.disk.replace import replace_file
+from penstock.disk.replace import PRIVATE, replace_by
 from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit
@@ -29,49 +30,54 @@ from penstock.spark.transform_chain import Chain
 from penstock.transforms.stages import BEFORE, last_before
 
 FOLDER = "dead_letters"
-ROWS_AT_ONCE = 4096
+ROWS_AT_ONCE = 65_536
 """Rows that are tried together first. A failing row among them takes twice as many attempts as this number
 has binary digits."""
 
 
-@dataclass
-class Sifted:
-    """Rows after the chain, and those that failed."""
-
-    good: list[pa.RecordBatch] = field(default_factory=list)
-    letters: list[dict[str, Any]] = field(default_factory=list)
+Letter = dict[str, Any]
+"""What the list says of one row."""
 
 
-def sift(chain: Chain, batches: Iterable[pa.RecordBatch], key: tuple[str, ...]) -> Sifted:
-    """Transforms what can be transformed. `key`: the columns that say at the source which row it is."""
-    found = Sifted()
+def sift(
+    chain: Chain,
+    batches: Iterable[pa.RecordBatch],
+    key: tuple[str, ...],
+    add: Callable[[Letter], None],
+) -> Iterator[pa.RecordBatch]:
+    """The rows after the chain, without those that fail. These are passed to `add`. `key`: the columns that
+    say at the source which row it is."""
     for batch in _whole_pairs(batches):
         for start in _starts(batch, ROWS_AT_ONCE):
-            _sift(chain, batch.slice(*start), key, found)
-    return found
+            yield from _sift(chain, batch.slice(*start), key, add)
 
 
-def _sift(chain: Chain, batch: pa.RecordBatch, key: tuple[str, ...], found: Sifted) -> None:
+def _sift(
+    chain: Chain, batch: pa.RecordBatch, key: tuple[str, ...], add: Callable[[Letter], None]
+) -> Iterator[pa.RecordBatch]:
     try:
-        found.good += list(chain.in_driver([batch]))
-        return
+        found = list(chain.in_driver([batch]))
     except Exception as error:
         failure = row_failure(chain.table, error)
         if failure is None:
             raise
+    else:
+        yield from found
+        return
     parts = _starts(batch, max(1, batch.num_rows // 2))
     if len(parts) > 1:
         for part in parts:
-            _sift(chain, batch.slice(*part), key, found)
+            yield from _sift(chain, batch.slice(*part), key, add)
         return
-    found.letters += [_letter(chain, row, key, failure.message) for row in batch.to_pylist()]
+    for row in batch.to_pylist():
+        add(_letter(chain, row, key, failure.message))
     if DELETED in batch.schema.names:
         place = batch.schema.get_field_index(DELETED)
         gone = batch.set_column(place, DELETED, pa.repeat(True, batch.num_rows))
-        found.good += list(chain.in_driver([gone]))
+        yield from chain.in_driver([gone])
 
 
-def _letter(chain: Chain, row: dict[str, Any], key: tuple[str, ...], reason: str) -> dict[str, Any]:
+def _letter(chain: Chain, row: dict[str, Any], key: tuple[str, ...], reason: str) -> Letter:
     return {
         "table": str(chain.table),
         "key": {name: row[name] for name in key if name in row},
@@ -105,13 +111,38 @@ def _whole_pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield held
 
 
-def write(folder: Path, table: TableId, commit: Commit, letters: list[dict[str, Any]]) -> None:
-    """Makes the list of a commit durable, as JSON lines."""
-    if not letters:
-        return
+@contextlib.contextmanager
+def listing(folder: Path, table: TableId, commit: Commit) -> Iterator[Callable[[Letter], None]]:
+    """Takes the rows for the list of a commit, which is durable when the context ends. Lines of JSON. Without
+    rows, there is no list."""
     target = folder / directory_name(str(table))
-    directory.make(folder, "state")
-    directory.make(target, "state")
-    lines = [json.dumps({**one, "epoch": commit.epoch}, default=str, ensure_ascii=False) for one in letters]
-    name = f"e{commit.epoch:012d}s{commit.step:04d}.jsonl"
-    replace_file(target / name, ("\n".join(lines) + "\n").encode(), durable=True)
+    path = target / f"e{commit.epoch:012d}s{commit.step:04d}.jsonl"
+    draft = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with contextlib.ExitStack() as stack:
+        file: IO[str] | None = None
+
+        def add(letter: Letter) -> None:
+            nonlocal file
+            if file is None:
+                directory.make(folder, "state")
+                directory.make(target, "state")
+                stack.callback(draft.unlink, missing_ok=True)
+                file = stack.enter_context(open(draft, "w", encoding="utf-8", opener=_private))
+            line = json.dumps({**letter, "epoch": commit.epoch}, default=str, ensure_ascii=False)
+            file.write(f"{line}\n")
+
+        yield add
+        if file is not None:
+            file.flush()
+            replace_by(path, draft)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, PRIVATE)
+
+
+def write(folder: Path, table: TableId, commit: Commit, letters: Iterable[Letter]) -> None:
+    """Makes the list of a commit durable."""
+    with listing(folder, table, commit) as add:
+        for one in letters:
+            add(one)

@@ -105,8 +105,7 @@ class MessageRules:
                 raise
             if not self._chain.lists_failures or lacks_columns:
                 raise failure from error
-            sifted = dead_letters.sift(self._chain, [whole], self.schema.key)
-            found, letters = sifted.good, sifted.letters
+            found = list(dead_letters.sift(self._chain, [whole], self.schema.key, letters.append))
         return self._columns(found), letters
 
     def _whole(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -185,4 +184,4 @@ class Letters:
     def write(self, folder: Path, commit: Commit) -> None:
         """Makes the list durable. Before the epoch is."""
         for table, rows in self._rows.items():
-            dead_letters.write(folder, table, commit, list(rows.values()))
+            dead_letters.write(folder, table, commit, rows.values())

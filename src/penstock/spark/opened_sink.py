@@ -19,10 +19,13 @@ from penstock.spark.transformed_log import TransformedLog
 from penstock.spark.transformed_sink import transformed
 from penstock.spark.views import Views
 from penstock.state import StateStore
+from penstock.store.folder import StoreFolder
 
 
-def open_sink(config: PipelineConfig, spark: SparkSession, pipeline: str) -> Sink:
-    """See `sinks.registry.open_sink`. `pipeline`: the uuid of its state."""
+def open_sink(
+    config: PipelineConfig, spark: SparkSession, pipeline: str, scratch: StoreFolder | None = None
+) -> Sink:
+    """See `sinks.registry.open_sink`. `pipeline`: the uuid of its state. `scratch`: see `TransformedSink`."""
     sink = registry.open_sink(config.sink, spark, pipeline, config.merge_shards)
     own = config.own_tables
     transforms = Transforms(config.transforms)
@@ -34,8 +37,9 @@ def open_sink(config: PipelineConfig, spark: SparkSession, pipeline: str) -> Sin
             sink, transforms, spark, config.transform_key, letters=config.state / FOLDER, untouched=own
         )
     return transformed(
-        sink, transforms, spark, config.transform_key, letters=config.state / FOLDER, untouched=own
-    )
+        sink, transforms, spark, config.transform_key,
+        letters=config.state / FOLDER, scratch=scratch, untouched=own,
+    )  # fmt: skip
 
 
 def open_views(config: PipelineConfig, spark: SparkSession, sink: Sink, state: StateStore) -> Views | None:

@@ -54,6 +54,10 @@ class FrameFiles:
         files = StoreFiles(self.store)
         return pa.concat_tables([pq.read_table(files.source(one.key, one.size)) for one in self.files])
 
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, batch by batch, in this process."""
+        return _read(self.store, self.files)
+
     def frame(self, spark: SparkSession, schema: StructType | None = None) -> DataFrame:
         """The rows, read by tasks. `schema`: needed if there are no files."""
         if schema is None:
@@ -82,14 +86,18 @@ class FrameFiles:
 
 def _reading(store: Store, shares: Sequence[Sequence[FrameFile]]) -> Any:
     def body(indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files = StoreFiles(store)
         for batch in indexes:
             for share in batch.column(0).to_pylist():
-                for one in shares[share]:
-                    with pq.ParquetFile(files.source(one.key, one.size)) as file:
-                        yield from file.iter_batches(BATCH_ROWS)
+                yield from _read(store, shares[share])
 
     return body
+
+
+def _read(store: Store, found: Iterable[FrameFile]) -> Iterator[pa.RecordBatch]:
+    files = StoreFiles(store)
+    for one in found:
+        with pq.ParquetFile(files.source(one.key, one.size)) as file:
+            yield from file.iter_batches(BATCH_ROWS)
 
 
 def save(rows: DataFrame | pa.Table, folder: StoreFolder) -> FrameFiles:
@@ -112,6 +120,15 @@ class Scratch:
         """The frame, to be read from its files, and its number of rows."""
         found = save(frame, self._folder)
         return found.frame(self._spark, frame.schema), found.rows
+
+    def keep_batches(self, batches: Iterable[pa.RecordBatch], fields: pa.Schema) -> DataFrame:
+        """Rows that this process makes, to be read from their files. At most one batch is in memory."""
+        found = FrameFiles.of(self._folder.store, FileWriter(self._folder.files, fields).files(batches))
+        return found.frame(self._spark, from_arrow_schema(fields, prefer_timestamp_ntz=True))
+
+    def batches(self, frame: DataFrame) -> Iterator[pa.RecordBatch]:
+        """The rows of a frame, computed by tasks, batch by batch in this process."""
+        return save(frame, self._folder).batches()
 
     def remove(self) -> None:
         """What cannot be removed now is removed when the pipeline starts the next time."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from penstock.errors import InternalError, TableError
 from penstock.model.change import CHANGE_TYPE
@@ -57,8 +57,10 @@ from penstock.sinks.base import (
 from penstock.sinks.names import source_columns
 from penstock.sinks.rows import Batches, Newer, Rows
 from penstock.spark import dead_letters
+from penstock.spark.scratch import Scratch
 from penstock.spark.sql_stages import row_failure
 from penstock.spark.transform_chain import Chain
+from penstock.store.folder import StoreFolder
 from penstock.transforms.stages import BEFORE
 
 if TYPE_CHECKING:
@@ -67,7 +69,8 @@ if TYPE_CHECKING:
 
 class TransformedSink:
     """What tables and change logs have in common. `untouched`: tables of the pipeline's own, which no rule is
-    applied to. `letters`: the folder for rows that fail."""
+    applied to. `letters`: the folder for lists of rows that fail. `scratch`: for rows that are transformed
+    without them; None: no rows are written."""
 
     def __init__(
         self,
@@ -77,6 +80,7 @@ class TransformedSink:
         secret: Secret,
         *,
         letters: Path,
+        scratch: StoreFolder | None = None,
         untouched: Collection[TableId] = (),
     ) -> None:
         self._inner = inner
@@ -84,6 +88,7 @@ class TransformedSink:
         self._spark = spark
         self._secret = secret
         self._letters = letters
+        self._scratch = scratch
         self._untouched = frozenset(untouched)
         self._keys: dict[TableId, tuple[str, ...]] = {}
 
@@ -194,26 +199,33 @@ class TransformedSink:
             if not chain.lists_failures or rows.incomplete is not None:
                 raise failure from error
         key = chain.key or self._keys.get(chain.table, ())
-        sifted = dead_letters.sift(chain, _in_driver(rows), key)
-        dead_letters.write(self._letters, chain.table, commit, sifted.letters)
-        return write(finish(self._good(chain, rows, sifted.good)))
+        with contextlib.ExitStack() as stack:
+            with dead_letters.listing(self._letters, chain.table, commit) as add:
+                if rows.driver_side is not None:
+                    good = list(dead_letters.sift(chain, rows.driver_side(), key, add))
+                    made = self._few(chain, rows, good)
+                elif self._scratch is None:
+                    raise InternalError("Rows were written through a sink that was opened without `scratch`.")
+                else:
+                    scratch = Scratch(self._spark, self._scratch)
+                    stack.callback(scratch.remove)
+                    batches = scratch.batches(rows.frame)
+                    made = self._many(chain, rows, dead_letters.sift(chain, batches, key, add), scratch)
+            return write(finish(made))
 
-    def _good(self, chain: Chain, rows: Rows, good: list[pa.RecordBatch]) -> Rows:
+    def _few(self, chain: Chain, rows: Rows, good: list[pa.RecordBatch]) -> Rows:
         def frame() -> DataFrame:
             if not good:
                 return chain.frame(rows.frame).limit(0)
             kinds = from_arrow_schema(good[0].schema, prefer_timestamp_ntz=True)
             return self._spark.createDataFrame(pa.Table.from_batches(good), kinds)
 
-        kind = Newer(lambda: iter(good)) if isinstance(rows.kind, Newer) else rows.kind
-        return Rows(frame, kind, shard=rows.shard)
+        return Rows(frame, Newer(lambda: iter(good)), shard=rows.shard)
 
-
-def _in_driver(rows: Rows) -> Batches:
-    if rows.driver_side is not None:
-        yield from rows.driver_side()
-    else:
-        yield from rows.frame.toArrow().to_batches()
+    def _many(self, chain: Chain, rows: Rows, good: Batches, scratch: Scratch) -> Rows:
+        """The rows in files: they may be more than the driver has memory for."""
+        fields = chain.columns(to_arrow_schema(rows.frame.schema))
+        return Rows(scratch.keep_batches(good, fields), rows.kind, shard=rows.shard)
 
 
 class ReadBack(TransformedSink):
@@ -357,7 +369,8 @@ class ReadableChanges(TransformedChanges, ReadBack):
 
 
 def transformed(sink: Sink, transforms: Transforms, spark: SparkSession, secret: Secret, *,
-                letters: Path, untouched: Collection[TableId] = ()) -> Sink:  # fmt: skip
+                letters: Path, scratch: StoreFolder | None = None,
+                untouched: Collection[TableId] = ()) -> Sink:  # fmt: skip
     """The sink, with transforms in front of it. Without rules, it is the sink itself."""
     if not transforms:
         return sink
@@ -371,7 +384,7 @@ def transformed(sink: Sink, transforms: Transforms, spark: SparkSession, secret:
         kind = ReadableChanges if reads else TransformedChanges
     else:
         raise InternalError("Transforms were given to a sink that takes messages.")
-    return kind(sink, transforms, spark, secret, letters=letters, untouched=untouched)
+    return kind(sink, transforms, spark, secret, letters=letters, scratch=scratch, untouched=untouched)
 
 
 def _without_before(rows: Rows) -> Rows:
