@@ -215,6 +215,14 @@ def test_rows_that_fail_are_listed_and_all_others_go_on(case: Case) -> None:
     assert len(set(places)) == len(places) and HIDDEN not in str(listed)
 
 
+def test_a_row_that_fails_is_listed_with_its_key_though_no_rule_looks_at_it(case: Case) -> None:
+    rule = {"columns": {"x": "CAST(IF(kind = 'ä', 'no number', '1') AS INT)"}, "on_error": "dead_letter"}
+    letters = Letters()
+    assert case.messages("json", case.rules({**rule, "select": ["id", "x"]}), letters) == []
+    [listed] = letters._rows.values()
+    assert {one["key"]["id"] for one in listed.values()} == {*range(1, 40), 101, 102, 103}
+
+
 @pytest.mark.parametrize(
     ("rule", "why"),
     [

@@ -28,6 +28,7 @@ from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.messages.schema_changes import TableChange
 from penstock.sources.mysql.options import MySqlOptions
+from penstock.sources.table_filter import TableFilter
 
 if TYPE_CHECKING:
     from penstock._core import LogPart
@@ -101,7 +102,9 @@ class OfServer:
         changed = changed_tables(parts)
         connection = connect(_options(url))
         try:
-            found = read_tables(connection, TablesConfig(include=["*.*"]))
+            tables = TableFilter(TablesConfig(include=["*.*"]))
+            tables.sequences = True
+            found = read_tables(connection, tables)
         finally:
             connection.close()
         self._schemas = [schema.to_json() for table, schema in found.items() if table not in changed]

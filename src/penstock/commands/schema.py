@@ -65,7 +65,11 @@ def schema(files: list[Path], *, version: str, database: str, as_json: bool) -> 
         for statement in statements(path):
             count += 1
             problems += applied(catalog, statement, str(path))
-    tables = [table_json(definition, server) for _, definition in sorted(catalog.tables.items())]
+    tables = [
+        table_json(definition, server)
+        for _, definition in sorted(catalog.tables.items())
+        if not definition.sequence
+    ]
     if as_json:
         document = {
             "server": ("mariadb-" if server.mariadb else "") + version.lower().removeprefix("mariadb-"),

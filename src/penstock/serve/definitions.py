@@ -156,7 +156,10 @@ def load(path: Path, relay_log: RelayLog) -> Definitions | None:
 
 
 class EveryTable(TableFilter):
-    """All tables but those of the server itself. Helper tables of online schema changes count, too."""
+    """All tables but those of the server itself. Helper tables of online schema changes count, too, and
+    sequences."""
+
+    sequences = True
 
     _SERVER = frozenset(("mysql", "sys", "performance_schema"))
 

@@ -26,6 +26,9 @@ class TableFilter:
     table part captures such a table.
     """
 
+    sequences = False
+    """Whether sequences of MariaDB count as tables: their rows are in the log."""
+
     def __init__(self, tables: TablesConfig, *, fold_case: bool = False) -> None:
         self.fold_case = fold_case
         self.removed: frozenset[TableId] = frozenset()

@@ -2,7 +2,8 @@
 
 The core collects the columns that rules look at (`core/src/encode/ruled.rs`). Here the rules are applied to
 these rows, and the core gets back the columns that they have made. All other columns go from the log into the
-messages, so a rule sees NULL in the columns that it does not look at.
+messages, so a rule sees NULL in the columns that it does not look at. If rows that fail are
+listed, the core collects the key, too.
 
 Rows have the types that targets with tables have: a date is a date, and a zero date is NULL.
 """
@@ -54,7 +55,8 @@ class MessageRules:
         own = [pa.field(CHANGE_TYPE, pa.string()), pa.field(SEQUENCE, pa.int64()), pa.field(ROW, pa.int64())]
         self._rows = pa.schema([*[one.with_nullable(True) for one in self._fields], *own])
         lineage, result = self._followed(spark, rules)
-        self._needed = [name for name in self._fields.names if name in lineage.needed]
+        listed = schema.key if self._chain.lists_failures else ()  # with which a row is listed that fails
+        self._needed = [name for name in self._fields.names if name in lineage.needed or name in listed]
         lines = [lineage.lines[name] for name in result.names]
         self._made = [line for line in lines if _is_made(line)]
         self._result = result

@@ -46,7 +46,8 @@ _SPATIAL = frozenset(
     }
 )  # fmt: skip
 _FRACTIONAL = frozenset({"time", "datetime", "timestamp"})
-_NO_TABLES = "'VIEW', 'SYSTEM VIEW', 'SEQUENCE'"
+_VIEWS = "'VIEW', 'SYSTEM VIEW'"
+_NO_TABLES = f"{_VIEWS}, 'SEQUENCE'"
 """Types of what information_schema lists beside base tables."""
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
 _LITERAL = re.compile(r"[-+]?[0-9.]+(e[-+]?\d+)?|b'[01]*'|x'[0-9a-f]*'|0x[0-9a-f]*", re.IGNORECASE)
@@ -56,12 +57,14 @@ _NOW = re.compile(r"(current_timestamp|now|localtime|localtimestamp)\b", re.IGNO
 def read_tables(
     connection: Connection[Any], patterns: TablesConfig | TableFilter
 ) -> dict[TableId, TableSchema]:
-    """All base tables that the patterns capture, ordered by name. System databases and views are left out."""
+    """All base tables that the patterns capture, ordered by name. System databases, views and, unless the
+    filter asks for them, sequences are left out."""
     server = describe_server(connection)
     tables = (
         patterns if isinstance(patterns, TableFilter) else TableFilter(patterns, fold_case=server.fold_case)
     )
-    return _read(connection, server, [table for table in list_tables(connection) if table in tables])
+    names = list_tables(connection, sequences=tables.sequences)
+    return _read(connection, server, [table for table in names if table in tables])
 
 
 def read_table(connection: Connection[Any], table: TableId) -> TableSchema | None:
@@ -80,13 +83,15 @@ def read_table(connection: Connection[Any], table: TableId) -> TableSchema | Non
     return next(iter(_read(connection, server, names[:1]).values()), None)
 
 
-def list_tables(connection: Connection[Any]) -> list[TableId]:
-    """The names of all base tables that the account may see, ordered, without those of the system."""
+def list_tables(connection: Connection[Any], *, sequences: bool = False) -> list[TableId]:
+    """The names of all base tables that the account may see, ordered, without those of the system.
+    `sequences`: and those of sequences."""
     hidden = ", ".join(f"'{name}'" for name in sorted(SYSTEM_DATABASES))
     rows = _rows(
         connection,
         "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
-        f" WHERE TABLE_SCHEMA NOT IN ({hidden}) AND TABLE_TYPE NOT IN ({_NO_TABLES})",
+        f" WHERE TABLE_SCHEMA NOT IN ({hidden})"
+        f" AND TABLE_TYPE NOT IN ({_VIEWS if sequences else _NO_TABLES})",
     )
     names = (TableId(str(database), str(table)) for database, table in rows)
     return sorted(name for name in names if name.database.lower() not in SYSTEM_DATABASES)

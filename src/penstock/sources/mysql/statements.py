@@ -211,9 +211,11 @@ class MySqlStatements:
         ]  # fmt: skip
 
     def _schema(self, definition: TableDefinition | None, table: TableId) -> TableSchema | None:
-        """The definition that the statement made, or else that of the catalog."""
+        """The definition that the statement made, or that of the catalog. None: no table, or a sequence."""
         if definition is None:
             return self._read_table(table)
+        if definition.sequence and not self._captured.sequences:
+            return None
         keys = definition.cascading_keys if self._with_foreign_keys else ()
         return replace(definition.to_schema(), foreign_keys=keys)
 

@@ -21,6 +21,7 @@ from penstock.sources.mysql.ddl.catalog import Catalog
 from penstock.sources.mysql.ddl.definition import DefaultLiteral
 from penstock.sources.mysql.ddl.server import Server, sql_mode
 from penstock.sources.mysql.identifiers import quoted
+from penstock.sources.table_filter import TableFilter
 from penstock.testing.servers import Database, DatabaseServer
 
 STATEMENTS = Path(__file__).with_name("statements.sql")
@@ -41,6 +42,8 @@ class Pair:
         charset = catalog.read_database(self.connection, self.name)
         assert charset is not None
         self.ours.databases[self.name] = charset
+        self.tables = TableFilter(TablesConfig(include=[f"{self.name}.*"]))
+        self.tables.sequences = True
         self.compared = 0
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
@@ -56,7 +59,7 @@ class Pair:
             return False
         self.ours.execute(sql)
         self.compared += 1
-        shown = catalog.read_tables(self.connection, TablesConfig(include=[f"{self.name}.*"]))
+        shown = catalog.read_tables(self.connection, self.tables)
         ours = {table: definition.to_schema() for table, definition in self.ours.tables.items()}
         assert comparable(ours) == comparable(shown), sql
         return True
@@ -109,6 +112,28 @@ def test_what_schema_prints_is_what_the_server_shows(pair: Pair, flavor: Databas
     ]
     shown.close()
     assert found == []
+
+
+OF_ORACLE = (
+    "DATE", "DATE DEFAULT '2020-01-01'", "BLOB", "BLOB(10)", "NUMBER", "NUMBER(5)", "NUMBER(5,2)",
+    "NUMBER UNSIGNED", "VARCHAR2(10)", "RAW(5)", "CLOB", "TIMESTAMP(3) NULL", "NUMERIC",
+    "mariadb_schema.date", "mariadb_schema.varchar(5)", "oracle_schema.date", "maxdb_schema.timestamp",
+    "maxdb_schema.timestamp(3)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["ORACLE", "MAXDB", ""])
+def test_types_mean_what_the_sql_mode_says(pair: Pair, mode: str) -> None:
+    try:
+        pair.query(f"SET sql_mode = '{mode}'")
+    except pymysql.MySQLError:
+        pytest.skip(f"there is no sql_mode={mode}")
+    [(named,)] = pair.query("SELECT @@sql_mode")
+    pair.ours.server = replace(pair.ours.server, sql_mode=sql_mode(named))
+    for number, kind in enumerate(OF_ORACLE):
+        if pair.run(f"CREATE TABLE t{number} (c {kind})"):
+            pair.run(f"ALTER TABLE t{number} ADD COLUMN d {kind}")
+    assert pair.compared >= 6
 
 
 def test_versions_are_read_from_short_forms() -> None:

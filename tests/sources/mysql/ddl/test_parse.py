@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.model.schema import TableId
 from penstock.sources.mysql.ddl.catalog import Catalog
 from penstock.sources.mysql.ddl.parse import parse
-from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.ddl.server import Server, sql_mode
 from penstock.sources.mysql.ddl.statement import (
     AlterTable,
     CreateTable,
@@ -244,6 +244,15 @@ def test_mariadb_comments_are_code_for_mariadb_only() -> None:
     sql = "ALTER TABLE t /*M!100100 DROP COLUMN a */"
     assert brief(parse(sql, "db", OLD)) == "alter db.t: nothing"
     assert brief(parse(sql, "db", Server((10, 11, 5), mariadb=True))) == "alter db.t: DropColumn"
+
+
+def test_a_date_is_a_datetime_in_mariadbs_oracle_mode() -> None:
+    catalog = Catalog(Server((10, 11, 5), mariadb=True, sql_mode=sql_mode("ORACLE")))
+    catalog.database = "d"
+    catalog.databases["d"] = ("utf8mb4", "utf8mb4_general_ci")
+    catalog.execute("CREATE TABLE t (a DATE, b BLOB, c NUMBER, e NUMBER(5), f mariadb_schema.date)")
+    kinds = [column.type for column in catalog.tables[TableId("d", "t")].to_schema().columns]
+    assert kinds == ["datetime", "longblob", "double", "decimal", "date"]
 
 
 def test_backslashes_and_quotes_mean_what_the_sql_mode_says() -> None:

@@ -243,11 +243,11 @@ def _convert(cursor: Cursor, server: Server) -> Action:
     if cursor.take("TABLE"):
         other = cursor.table()
         cursor.rest()
-        return ExchangeRows(other, "takes another table as a partition")
+        return ExchangeRows(other, "takes another table as a partition", drops=True)
     cursor.expect("PARTITION")
     cursor.identifier()
     cursor.expect("TO", "TABLE")
-    return ExchangeRows(cursor.table(), "gives away a partition")
+    return ExchangeRows(cursor.table(), "gives away a partition", creates=True)
 
 
 def _exchange(cursor: Cursor, server: Server) -> Action:

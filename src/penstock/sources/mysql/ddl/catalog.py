@@ -199,8 +199,6 @@ class Catalog:
             if pattern is None:
                 raise CannotApply(f"the definition of {statement.like}, after which it is made, is not known")
             return replace(pattern, table=table, foreign_keys=())
-        if statement.sequence:
-            raise CannotApply("it is a sequence")
         if statement.unknown is not None:
             raise CannotApply(f"its definition is not understood ({statement.unknown})")
         added = self._selected(statement) if statement.as_select else []
@@ -224,6 +222,7 @@ class Catalog:
             partitioned=statement.partitioned,
             versioned=options.versioned
             or any(isinstance(one, ColumnSpec) and one.versioned for one in statement.elements),
+            sequence=statement.sequence or options.get("SEQUENCE") == "1",
             options=tuple({name: value for name, value in options.others if name in SHOWN}.items()),
         )
         return replace(made, keys=made.sorted_keys())
@@ -278,9 +277,17 @@ class Catalog:
         return changes
 
     def _exchanged(self, table: TableId, exchange: ExchangeRows) -> Change:
-        if exchange.other not in self.tables:
-            return Created(exchange.other, None, filled=True, why=f"it was a partition of {table}")
-        return self._silently(exchange.other, f"{exchange.what}: {table}")
+        other = exchange.other
+        if exchange.drops:
+            self._forget(other)
+            return Dropped(other)
+        made = None
+        if exchange.creates and table in self.tables:
+            made = replace(self.tables[table], table=other, foreign_keys=(), partitioned=False)
+            self.tables[other] = made
+        if exchange.creates or other not in self.tables:
+            return Created(other, made, filled=True, why=f"it was a partition of {table}")
+        return self._silently(other, f"{exchange.what}: {table}")
 
     def _drop(self, statement: DropTables) -> list[Change]:
         changes: list[Change] = []

@@ -143,8 +143,7 @@ def _create(cursor: Cursor, server: Server) -> Statement:
     if cursor.take("TABLE"):
         return _create_table(cursor, server, or_replace=replaces, temporary=temporary)
     if cursor.take("SEQUENCE"):
-        cursor.take("IF", "NOT", "EXISTS")
-        return CreateTable(cursor.table(), or_replace=replaces, temporary=temporary, sequence=True)
+        return _create_sequence(cursor, server, or_replace=replaces, temporary=temporary)
     if cursor.take_any_of("DATABASE", "SCHEMA"):
         if_not_exists = cursor.take("IF", "NOT", "EXISTS")
         made = _database(cursor, create=True)
@@ -183,6 +182,23 @@ def _create_index(cursor: Cursor, kind: KeyKind, *, replaces: bool) -> AlterTabl
         return AlterTable(table, (UnknownAction("a CREATE INDEX that is not understood"),))
     added = AddElement(columns.IndexSpec(kind, name, parts, if_not_exists))
     return AlterTable(table, (DropKey(name, frozenset({"key"})), added) if replaces else (added,))
+
+
+_OF_SEQUENCES = """CREATE TABLE d.s (next_not_cached_value BIGINT(21) NOT NULL,
+minimum_value BIGINT(21) NOT NULL, maximum_value BIGINT(21) NOT NULL, start_value BIGINT(21) NOT NULL,
+increment BIGINT(21) NOT NULL, cache_size BIGINT(21) UNSIGNED NOT NULL,
+cycle_option TINYINT(1) UNSIGNED NOT NULL, cycle_count BIGINT(21) NOT NULL)"""
+"""A sequence of MariaDB is a table with one row, as SHOW CREATE TABLE prints it."""
+
+
+def _create_sequence(cursor: Cursor, server: Server, *, or_replace: bool, temporary: bool) -> Statement:
+    cursor.take("IF", "NOT", "EXISTS")
+    made = CreateTable(cursor.table(), or_replace=or_replace, temporary=temporary, sequence=True)
+    if cursor.at("AS"):  # MariaDB 11.5 and newer
+        return replace(made, unknown="a sequence with a type")
+    table = parse(_OF_SEQUENCES, "", server)
+    assert isinstance(table, CreateTable)
+    return replace(made, elements=table.elements)
 
 
 def _create_table(cursor: Cursor, server: Server, *, or_replace: bool, temporary: bool) -> Statement:

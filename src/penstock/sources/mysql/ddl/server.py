@@ -11,6 +11,8 @@ SQL_MODE_BITS = {
     "REAL_AS_FLOAT": 1 << 0,
     "PIPES_AS_CONCAT": 1 << 1,
     "ANSI_QUOTES": 1 << 2,
+    "ORACLE": 1 << 9,
+    "MAXDB": 1 << 12,
     "ANSI": 1 << 18,
     "NO_BACKSLASH_ESCAPES": 1 << 20,
     "STRICT_TRANS_TABLES": 1 << 21,
@@ -18,11 +20,14 @@ SQL_MODE_BITS = {
     "TRADITIONAL": 1 << 27,
     "PAD_CHAR_TO_FULL_LENGTH": 1 << 31,
 }
-"""The bits of sql_mode in a QUERY event. MySQL and MariaDB agree on these."""
+"""The bits of sql_mode in a QUERY event. MySQL and MariaDB agree on these. MySQL 8.0 has no ORACLE
+and MAXDB."""
 
 _IMPLIED = {
     "ANSI": ("REAL_AS_FLOAT", "PIPES_AS_CONCAT", "ANSI_QUOTES"),
     "TRADITIONAL": ("STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"),
+    "ORACLE": ("PIPES_AS_CONCAT", "ANSI_QUOTES"),
+    "MAXDB": ("PIPES_AS_CONCAT", "ANSI_QUOTES"),
 }
 
 STRICT = frozenset({"STRICT_TRANS_TABLES"})

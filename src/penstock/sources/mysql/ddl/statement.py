@@ -118,10 +118,13 @@ class LosesRows:
 
 @dataclass(frozen=True)
 class ExchangeRows:
-    """Rows are exchanged with those of another table."""
+    """Rows are exchanged with those of another table. `creates`: that table is created, `drops`: it is gone
+    afterwards (CONVERT PARTITION … TO TABLE, CONVERT TABLE … TO PARTITION of MariaDB)."""
 
     other: TableId
     what: str
+    creates: bool = False
+    drops: bool = False
 
 
 @dataclass(frozen=True)

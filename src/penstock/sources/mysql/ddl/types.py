@@ -17,6 +17,9 @@ _SYNONYMS = {
     "NVARCHAR": "varchar", "CHARACTER": "char", "NCHAR": "char", "RAW": "varbinary", "CLOB": "longtext",
     "GEOMCOLLECTION": "geometrycollection", "SQL_TSI_YEAR": "year",
 }  # fmt: skip
+_DIALECTS = {"MARIADB_SCHEMA": (), "ORACLE_SCHEMA": ("ORACLE",), "MAXDB_SCHEMA": ("MAXDB",)}
+"""The sql_mode in which MariaDB understands a type behind this name: `mariadb_schema.date` is a DATE in any
+session. MariaDB writes it so where the mode of the session would make something else of it."""
 SPATIAL = keywords(
     "geometry point linestring polygon multipoint multilinestring multipolygon geometrycollection"
     " geomcollection"
@@ -59,6 +62,9 @@ class TypeSpec:
 def read_type(cursor: Cursor, server: Server) -> TypeSpec:
     """Reads a data type with its attributes (UNSIGNED, CHARACTER SET …). Raises `NotUnderstood`."""
     token = cursor.next()
+    modes = _DIALECTS.get(token.keyword) if server.mariadb else None
+    if modes is not None and cursor.take_sign("."):
+        token, server = cursor.next(), replace(server, sql_mode=frozenset(modes))
     if token.kind != "word":
         raise NotUnderstood("a data type")
     word = token.keyword
@@ -104,6 +110,21 @@ def _named(word: str, cursor: Cursor, server: Server) -> TypeSpec | None:
         return TypeSpec("longtext", charset="utf8mb4", collation="utf8mb4_bin")
     if word == "XMLTYPE" and server.mariadb:
         return TypeSpec("longtext")
+    if word == "TIMESTAMP" and server.mode("MAXDB"):
+        return TypeSpec("datetime")
+    if server.mariadb and server.mode("ORACLE"):
+        return _of_oracle(word, sized=cursor.at_sign("("))
+    return None
+
+
+def _of_oracle(word: str, *, sized: bool) -> TypeSpec | None:
+    """Types that mean something else in MariaDB's `sql_mode=ORACLE`. `sized`: a length follows."""
+    if word == "DATE":
+        return TypeSpec("datetime")
+    if word == "NUMBER" and not sized:
+        return TypeSpec("double")
+    if word == "BLOB" and not sized:
+        return TypeSpec("longblob")
     return None
 
 
