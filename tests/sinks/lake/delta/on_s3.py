@@ -177,6 +177,17 @@ def test_a_dropped_target_leaves_nothing(place: Make, s3: Any, delta: DeltaOptio
     assert it.rows() == []
 
 
+def test_vacuum_by_a_user_leaves_the_log(place: Make) -> None:
+    it = place("delta").create()
+    for name in ("a", "b", "c"):
+        it.sink.merge(it.table, few(it, (1, name, False, ord(name))), it.key, it.commit(ord(name)))
+    it.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    it.spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
+    it.spark.sql(f"VACUUM {it.sink.format.name(it.table)} RETAIN 0 HOURS")
+    it.sink.format._forget_paths()
+    assert it.rows() == [(1, "c", ord("c"))]
+
+
 def test_a_commit_that_somebody_made_first_loses_neither(place: Make) -> None:
     """A stranger's OPTIMIZE and DELETE between what our merge has read and its commit."""
     it = place("delta").create()

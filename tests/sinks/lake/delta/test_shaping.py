@@ -133,6 +133,7 @@ def test_a_renamed_column_stays_one_of_the_layout_and_a_dropped_one_is_refused(p
         ({"partition_by": "gone"}, "there is no such column"),
         ({"cluster_by": "gone"}, "there is no such column"),
         ({"properties": {"delta.nonsense": "1"}}, "Delta says"),
+        ({"properties": {"delta.logRetentionDuration": "interval 1 day"}}, "Delta says.*greater than"),
     ],
 )
 def test_a_layout_that_does_not_fit_is_told(place: Make, shape: dict[str, Any], message: str) -> None:

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     ByteType,
@@ -161,10 +161,10 @@ class DeltaFormat:
         with self._sessions.lend(_CREATING) as session:
             try:
                 session.sql(statement)
-            except AnalysisException as error:
+            except (AnalysisException, IllegalArgumentException) as error:
                 if shape is None:
                     raise
-                raise refused(table, shape, one_sentence(error)) from error
+                raise refused(table, shape, error) from error
         return False  # Spark does not say whether this statement created it
 
     def remove(self, table: TableId) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.captured import IllegalArgumentException
 from pyspark.sql.types import BooleanType, ByteType, DateType, IntegerType, LongType, ShortType, StructType
 
 from penstock.errors import TableError
+from penstock.failures.messages import one_sentence
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.evolve import Change
 from penstock.sinks.lake.delta.table_options import DeltaShape
+from penstock.sinks.lake.java_errors import message_of
 from penstock.sinks.names import source_columns
 from penstock.sinks.spark_sql import quoted
 
@@ -58,9 +62,12 @@ def renamed(
     return [names[name] for name in laid_out_by]
 
 
-def refused(table: TableId, shape: DeltaShape, reason: str) -> TableError:
+def refused(table: TableId, shape: DeltaShape, error: PySparkException) -> TableError:
     """The error for a target that Delta refuses to create."""
-    return _error(table, shape, f"Delta says: {reason}")
+    said = one_sentence(error)
+    if isinstance(error, IllegalArgumentException):  # a property, of which Spark's own errors say nothing
+        said = message_of(error).partition("\n")[0].removeprefix("requirement failed: ")
+    return _error(table, shape, f"Delta says: {said.rstrip('.')}")
 
 
 def _error(table: TableId, shape: DeltaShape, why: str) -> TableError:

@@ -6,12 +6,15 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Iterator;
+import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.io.IOUtils;
@@ -31,6 +34,27 @@ public final class ConditionalLogStore extends S3SingleDriverLogStore {
 
     public ConditionalLogStore(Configuration conf) {
         super(conf);
+    }
+
+    /**
+     * Delta's fast listing has every object below the folder, not only those in it. That is right for the log
+     * alone. VACUUM lists a table's folders with this method, too: it would find the files of the log among the
+     * data, and remove them.
+     */
+    @Override
+    public Iterator listFrom(Path path, Configuration conf) throws IOException {
+        if ("_delta_log".equals(path.getParent().getName())) {
+            return super.listFrom(path, conf);
+        }
+        FileStatus[] all = path.getFileSystem(conf).listStatus(path.getParent());
+        Arrays.sort(all); // by path
+        List found = new ArrayList();
+        for (int place = 0; place < all.length; place++) {
+            if (all[place].getPath().getName().compareTo(path.getName()) >= 0) {
+                found.add(all[place]);
+            }
+        }
+        return found.iterator();
     }
 
     @Override
