@@ -95,8 +95,8 @@ S3_RULES: tuple[Rule, ...] = (
     rule(
         "NoSuchBucketException|specified bucket does not exist",
         "The bucket does not exist.",
-        "Create the bucket that the catalog's `warehouse` names, or correct `warehouse`, s3.endpoint or "
-        "client.region.",
+        "Create the bucket that the catalog's `warehouse`, or `location` in `sink.tables`, names. Or correct "
+        "that option, s3.endpoint or client.region.",
     ),
     rule(
         r"Status Code: 301|PermanentRedirect|AuthorizationHeaderMalformed|IllegalLocationConstraint|"

@@ -83,6 +83,13 @@ def test_an_entry_that_does_not_fit_the_table_names_pattern_expression_and_colum
     assert not iceberg(it)._catalog.exists(iceberg(it)._levels(it.table)), "nothing is left of it"
 
 
+def test_a_property_that_iceberg_refuses_is_told(place: Make) -> None:
+    it = shaped(place, properties={"commit.retry.num-retries": "many"})
+    with pytest.raises(TableError, match=r"as `sink.tables` says: .*commit.retry.num-retries"):
+        it.create()
+    assert not iceberg(it)._catalog.exists(iceberg(it)._levels(it.table)), "nothing is left of it"
+
+
 def test_other_partitions_than_those_of_the_target_are_said_once(
     place: Make, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -64,6 +64,8 @@ def test_null_stands_where_icebergs_sql_puts_it() -> None:
         ({"format_version": 1}, "Input should be 2 or 3"),
         ({"properties": {"penstock.commit": "x"}}, "penstock.commit is set by Penstock"),
         ({"properties": {"write.merge.mode": "copy-on-write"}}, "write.merge.mode is set"),
+        ({"properties": {"write.format.default": "csv"}}, "must be one of parquet, orc, avro"),
+        ({"properties": {"write.parquet.compression-codec": "zip"}}, "must be one of zstd"),
         ({"location": "/lake"}, "must be a URL"),
         ({"location": "s3://bucket/{database}"}, "must contain {table}"),
         ({"match": "*.orders", "location": "s3://bucket/orders"}, "must contain {database}"),

@@ -68,7 +68,12 @@ from penstock.sinks.lake.iceberg.live import LiveFiles
 from penstock.sinks.lake.iceberg.maintenance import Maintenance
 from penstock.sinks.lake.iceberg.merge import FileMerges
 from penstock.sinks.lake.iceberg.registration import IcebergOptions
-from penstock.sinks.lake.iceberg.shaping import present_partitions, same_partitions, with_columns
+from penstock.sinks.lake.iceberg.shaping import (
+    present_partitions,
+    same_partitions,
+    shape_refused,
+    with_columns,
+)
 from penstock.sinks.lake.iceberg.small_commit import SmallCommits
 from penstock.sinks.lake.index.tables import Indexes, index_directory
 from penstock.sinks.lake.merge import live_rows
@@ -171,7 +176,8 @@ class IcebergFormat:
                 # Iceberg's action rewrites no files of a branch while main has no snapshot.
                 target.newAppend().commit()
 
-        return self._catalog.create(levels, columns, found, identifiers=identifiers, prepare=prepare)
+        with shape_refused(table):
+            return self._catalog.create(levels, columns, found, identifiers=identifiers, prepare=prepare)
 
     def adopts(self, table: TableId) -> bool:
         shape = self._options.shape(table)

@@ -6,7 +6,8 @@ A partitioned target is created without partitions, and gets its own in the comm
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql.types import (
@@ -32,7 +33,7 @@ from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.lake.iceberg.files import Classes, schema_fields
 from penstock.sinks.lake.iceberg.table_options import TableShape
-from penstock.sinks.lake.java_errors import JAVA_ERRORS, message_of
+from penstock.sinks.lake.java_errors import JAVA_ERRORS, class_of, message_of
 from penstock.sinks.lake.terms import Order, Term
 from penstock.sinks.names import source_columns
 
@@ -58,6 +59,22 @@ def with_columns(table: TableId, shape: TableShape, columns: StructType) -> Shap
         tuple(found.term("partition_by", term) for term in shape.partitions),
         tuple(Order(found.term("sort_by", one.term), one.descending, one.nulls_first) for one in shape.order),
     )
+
+
+@contextmanager
+def shape_refused(table: TableId) -> Iterator[None]:
+    """Turns Iceberg's refusal to create a target with this shape into a `TableError`."""
+    try:
+        yield
+    except JAVA_ERRORS as error:
+        if class_of(error) not in ("ValidationException", "IllegalArgumentException"):
+            raise
+        raise TableError(
+            f"Iceberg refuses to create the target of {table} as `sink.tables` says: {message_of(error)}.",
+            hint="Correct `sink.tables`. Then restart the pipeline and run "
+            f"`penstock resnapshot FILE {argument(table)}`.",
+            table=str(table),
+        ) from error
 
 
 class _Columns:
@@ -96,16 +113,8 @@ class Shaped:
     def apply(self, classes: Classes, table: TableId, target: Any) -> None:
         """Gives a new table, which has no partitions, these partitions and this order. Raises `TableError`
         if Iceberg refuses them."""
-        try:
+        with shape_refused(table):
             self._apply(classes, target)
-        except JAVA_ERRORS as error:
-            raise TableError(
-                f"Iceberg refuses the partitions or the sort order of the target of {table}: "
-                f"{message_of(error)}.",
-                hint="Correct `sink.tables`. Then restart the pipeline and run "
-                f"`penstock resnapshot FILE {argument(table)}`.",
-                table=str(table),
-            ) from error
 
     def _apply(self, classes: Classes, target: Any) -> None:
         if self.partitions:

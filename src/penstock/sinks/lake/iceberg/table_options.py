@@ -20,6 +20,14 @@ _OWN_PROPERTIES = (
     "owner",
 )  # fmt: skip
 """Properties of tables that are not the user's."""
+_VALUES = {
+    "write.format.default": ("parquet", "orc", "avro"),
+    "write.parquet.compression-codec": (
+        "zstd", "gzip", "snappy", "lz4", "lz4_raw", "brotli", "lzo", "uncompressed",
+    ),
+}  # fmt: skip
+"""Properties whose other values Iceberg refuses only when it writes a file. Source: Iceberg's documentation,
+"Configuration"."""
 
 
 class TableShape(TableEntry):
@@ -66,6 +74,9 @@ class TableShape(TableEntry):
         for name in value:
             if name.startswith("penstock.") or name in _OWN_PROPERTIES:
                 raise ValueError(f"{name} is set by Penstock itself; leave it out")
+        for name, known in _VALUES.items():
+            if name in value and value[name].lower() not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}")
         return value
 
     @model_validator(mode="after")
