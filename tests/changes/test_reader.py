@@ -182,6 +182,20 @@ def test_a_start_before_a_change_of_definition_is_refused_where_the_old_one_is_n
         assert all(isinstance(item, Committed) for item in changes)
 
 
+def test_a_start_that_is_refused_is_told_where_the_last_change_of_a_definition_ends(source: Source) -> None:
+    server, _ = source
+    server.execute("ALTER TABLE shop.orders ADD a INT", "ALTER TABLE shop.others ADD b INT")
+    server.execute("INSERT INTO shop.others VALUES (7, NULL, 1)", "TRUNCATE shop.others")
+    with pytest.raises(ConfigError, match=r"The definition of shop\.others changed at offset") as refused:
+        until_now(source, ["shop.*"], start="earliest")
+    found = re.search(r"Start at (\d+) or later", refused.value.hint)
+    assert found is not None
+    with until_now(source, ["shop.*"], start=int(found[1])) as changes:
+        items = [item for item in changes if not isinstance(item, Committed)]
+    assert [type(item) for item in items] == [ChangeBatch, TableChanged]
+    assert isinstance(items[1], TableChanged) and items[1].truncated
+
+
 def test_rows_that_no_event_tells_of_are_said_and_the_table_is_left(source: Source) -> None:
     server, receiver = source
     server.execute("CREATE DATABASE rest", "CREATE TABLE rest.t (id INT PRIMARY KEY)")

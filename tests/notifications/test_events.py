@@ -64,6 +64,16 @@ def test_a_table_that_was_read_between_two_looks_is_told_of() -> None:
     assert changes(told, again, "x") == ([], told)
 
 
+def test_a_table_that_is_brought_back_and_continues_is_no_snapshot() -> None:
+    _, told = changes(Told(), seen(a="done"), "s1")
+    _, told = changes(told, Seen({"a": TableSeen("parked", 1, reason="why")}), "s2")
+    found, told = changes(told, seen(a="done"), "s3")
+    assert types(found) == [("Table", "UNPARKED")]
+    _, told = changes(told, Seen({"a": TableSeen("parked", 1, reason="why")}), "s4")
+    found, _ = changes(told, Seen({"a": TableSeen("done", 2, 9)}), "s5")
+    assert (INCREMENTAL, "STARTED") in types(found)
+
+
 def test_a_table_without_a_snapshot_is_not_told_of() -> None:
     assert changes(Told(), seen(a="none"), "s1")[0] == []
 

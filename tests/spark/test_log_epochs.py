@@ -10,10 +10,11 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from penstock._core import RowEncoder
+from penstock._core import KeySet, RowEncoder
 from penstock.model.offset import LogRange, Offset
-from penstock.model.plan import ApplyEvents, EpochPlan, Step, TablePlan, TruncateTarget
+from penstock.model.plan import ApplyEvents, EpochPlan, PlaceChunks, Step, TablePlan, TruncateTarget
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
+from penstock.snapshot.placement import place_named
 from penstock.spark.log_epochs import LogEpochs, Messages, _Attempt
 from penstock.spark.log_statements import At
 from penstock.spark.message_rules import Letters
@@ -69,3 +70,20 @@ def test_with_schemas_the_message_of_an_emptied_table_has_the_schema_of_its_rows
     message = json.loads(value)
     assert key is None and message["payload"]["op"] == "t"
     assert message["schema"] == json.loads(encoded.lines(False))["schema"]
+
+
+def test_a_key_that_a_partial_snapshot_has_not_found_has_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = KeySet(T.to_json(), types=DEFAULT_TYPES.to_json())
+    fields = pa.schema([pa.field("id", pa.int32(), nullable=False)])
+    read = pa.RecordBatch.from_pydict({"id": [1]}, fields)
+    monkeypatch.setattr(
+        "penstock.spark.tasks.place",
+        lambda task: place_named([read], [(1,), (2,)], keys, task.sequence, T, layout=task.layout),
+    )
+    sink = SimpleNamespace(format="json", format_options="{}", route_of=lambda table: None)
+    epochs = Epochs(*cast(Any, [sink, None, None, None, None, DEFAULT_TYPES]))
+    table = TablePlan(T, (PlaceChunks((), (), "merge"),))
+    plan = EpochPlan(1, LogRange(Offset(100), Offset(200)), (table,))
+    found = epochs._messages(_Attempt(plan, plan.tables, (), Letters()), cast(Any, None))
+    lines = [line for batch in found for line in cast(Any, batch).encoded.lines(False).splitlines()]
+    assert [(one["op"], one["after"]) for one in map(json.loads, lines)] == [("r", {"id": 1})]

@@ -1,5 +1,7 @@
 //! Tables as the log defines them, and the statements by which their definitions change.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::event::EventKind;
@@ -197,7 +199,21 @@ impl Table {
         if table.columns.is_empty() {
             return Err("it has no columns".into());
         }
+        if let Some((one, other)) = table.alike() {
+            let reason = "their names differ in the case of letters only. Leave one out at Debezium \
+                          (column.exclude.list)";
+            return Err(format!("columns `{one}` and `{other}`: {reason}").into());
+        }
         Ok(table)
+    }
+
+    /// Two columns whose names are the same to servers that do not know case in names of columns.
+    fn alike(&self) -> Option<(&str, &str)> {
+        let mut seen = HashMap::with_capacity(self.columns.len());
+        self.columns.iter().find_map(|column| {
+            seen.insert(column.name.to_lowercase(), column.name.as_str())
+                .map(|other| (other, column.name.as_str()))
+        })
     }
 
     /// Whether a change has the same columns. Columns whose type is not known count as the same.

@@ -44,6 +44,7 @@ from penstock.relaylog.segment import DAMAGED_HINT
 from penstock.relaylog.segment_bytes import opened
 from penstock.sources import statements_of
 from penstock.sources.base import Source
+from penstock.sources.statements import Statements
 from penstock.sources.table_filter import TableFilter
 
 RANGE_BYTES = 8 * 1024**2
@@ -158,11 +159,11 @@ class ChangeReader:
         self._texts: dict[TableId, str] = {}
         patterns = TablesConfig(include=[exactly(table) for table in definitions.schemas])
         self._captured = TableFilter(patterns, fold_case=source is not None and source.catalog.fold_case)
-        if source is not None:
-            self._statements = source.statements(self._captured, log, types=types, parks_cascades=True)
+        self._statements = self._of_source(source, types)
+        if definitions.at <= self.offset:
+            self._carry(definitions.at)
         else:
-            self._statements = statements_of(log, self._captured, types=types)
-        self._carry(definitions.at)
+            self._refuse_changed(definitions.at, self._of_source(source, types))
         self._closing: list[Callable[[], None]] = []
         self._stopping = threading.Event()
         self._quiet_since = time.monotonic()
@@ -242,22 +243,37 @@ class ChangeReader:
             raise ConfigError(f"Offset {offset} is not the end of a transaction.")
         return offset
 
+    def _of_source(self, source: Source | None, types: TypeOptions) -> Statements:
+        if source is None:
+            return statements_of(self._log, self._captured, types=types)
+        return source.statements(self._captured, self._log, types=types, parks_cascades=True)
+
     def _carry(self, known_at: Offset) -> None:
         """Applies statements to definitions of `known_at` until they are those of the start."""
-        if known_at <= self.offset:
-            for statement, effects in self._effects(LogRange(known_at, self.offset)):
-                for effect in effects:
-                    self._apply(effect, statement)
-            return
+        for statement, effects in self._effects(LogRange(known_at, self.offset)):
+            for effect in effects:
+                self._apply(effect, statement)
+
+    def _refuse_changed(self, known_at: Offset, statements: Statements) -> None:
+        """Refuses a start before a change of the definitions. Only TRUNCATE leaves them as they are.
+        `statements`: read backwards, so of no further use."""
         between = LogRange(self.offset, min(known_at, self._log.end))
-        for statement in self._log.statements(between):
-            if found := self._statements.touched(statement, set(self._live)) & self._live.keys():
-                names = ", ".join(sorted(map(str, found)))
-                raise ConfigError(
-                    f"The definition of {names} changed at offset {statement.end}, behind the start "
-                    f"{self.offset}, and what it was before is not known.",
-                    hint=f"Start at {statement.end} or later, or give the definitions of the start.",
-                )
+        for statement in reversed([*self._log.statements(between)]):
+            found = statements.touched(statement, set(self._live)) & self._live.keys()
+            if not found or self._only_truncates(statements.effects(statement, dict(self._live)), found):
+                continue
+            names = ", ".join(sorted(map(str, found)))
+            raise ConfigError(
+                f"The definition of {names} changed at offset {statement.end}, behind the start "
+                f"{self.offset}, and what it was before is not known.",
+                hint=f"Start at {statement.end} or later, or give the definitions of the start.",
+            )
+
+    def _only_truncates(self, effects: Sequence[TableEffect], tables: set[TableId]) -> bool:
+        """Whether a statement only empties these tables. If it seems to do nothing, the definition before it
+        may have been another one."""
+        emptied = {one.table for one in effects if one == TableEffect.truncated(one.table)}
+        return emptied.issuperset(tables) and len(emptied) == len(effects)
 
     def _reach_bytes(self) -> int:
         """Bytes of log that are read at once if much is waiting."""

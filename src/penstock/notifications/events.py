@@ -141,8 +141,9 @@ def _whole(told: Told, seen: Seen, new_id: str) -> tuple[list[Notification], Tol
 
 
 def _before_end(one: TableSeen) -> Iterable[tuple[str, int]]:
-    """What was told of a table whose end is told by itself, or was."""
-    return ("reading", one.start), ("done", one.start)
+    """What was told of a table whose end is told by itself, or was. A table that is brought back and has the
+    same start continues, and is not read again."""
+    return ("reading", one.start), ("done", one.start), ("parked", one.start)
 
 
 def _parts(told: Told, seen: Seen) -> list[Notification]:

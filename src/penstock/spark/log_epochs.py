@@ -28,10 +28,12 @@ from itertools import takewhile
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock._core import DecodeError, EncodedMessages, LogEncoder, RowEncoder, arrow_schema
 from penstock.encode.bootstrap import Phase, bootstrap_message
 from penstock.errors import RelayLogCorrupt, TableError, rebuilt
+from penstock.model.change import CHANGE_TYPE
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import (
     ApplyEvents,
@@ -327,14 +329,19 @@ class LogEpochs:
             yield from self._bootstrap(shown, at, "complete")
 
     def _placed(self, table: TablePlan, step: PlaceChunks, at: At) -> Iterator[pa.RecordBatch]:
+        """The rows that are at the source. A key that a partial snapshot has not found has none: its row was
+        deleted, and the log's own message said so."""
         schema = table.schema
         defaults = self._images.omitted(schema) if schema.key and step.scans else None
-        return tasks.place(
+        placed = tasks.place(
             tasks.PlaceTask(
                 schema.to_json(), self._staging, step.chunks, step.scans, Offset(at.offset), "changelog",
                 self._types, defaults,
             )
         )  # fmt: skip
+        for batch in placed:
+            if (rows := batch.filter(pc.equal(batch.column(CHANGE_TYPE), "read"))).num_rows:
+                yield rows
 
     def _row_encoder(self, schema: TableSchema) -> RowEncoder:
         try:

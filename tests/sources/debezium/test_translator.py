@@ -367,6 +367,13 @@ def test_a_message_that_cannot_be_read_is_named_and_nothing_after_it_is_taken(
     assert [row["id"] for row in log.rows("shop.orders")] == [1]
 
 
+def test_columns_whose_names_differ_in_case_only_are_named(logs: Logs) -> None:
+    table, log = Table(columns=[ID, NOTE, column("NOTE", "string")]), logs()
+    row = {"id": 1, "note": "a", "NOTE": "b"}
+    [(*_, why)] = log.take([consumed(table, 0, table.change("c", None, row, **mysql(pos=4)))])
+    assert "`note` and `NOTE`" in why and "column.exclude.list" in why and log.statements == []
+
+
 def test_a_message_that_cannot_be_read_can_be_skipped(logs: Logs) -> None:
     table, log = Table(), logs(skips=True)
     good = table.change("c", None, {"id": 1, "note": "a"}, **mysql(pos=10))
