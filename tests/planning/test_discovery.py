@@ -69,6 +69,15 @@ def test_rows_of_before_stay_until_all_are_read(tmp_path: Path, monkeypatch: pyt
     assert (found.written, found.replaces, found.target_reset, found.last_epoch) == (True, 90, "none", 3)
 
 
+def test_rows_of_before_go_at_once_if_the_new_key_tells_them_not_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = replace(SCHEMA, columns=(*SCHEMA.columns, Column("k", "int")), key=(*SCHEMA.key, "k"))
+    old = replace(OLD, schema=other)
+    found = restarted(tmp_path, monkeypatch, old, sink_with(Ours(None, ("id", "k"), False)))
+    assert found.target_reset == "truncate"
+
+
 def test_a_fresh_target_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = SimpleNamespace(append_only=False)  # it cannot be opened
     found = restarted(tmp_path, monkeypatch, replace(OLD, target_reset="recreate"), sink)

@@ -10,7 +10,7 @@ from tests.phases import DROPPED, READ, READING, SPLITTING
 
 from penstock.config import SchemaConfig
 from penstock.model.offset import Offset
-from penstock.model.plan import ColumnOrigin, DropTarget, Evolve, KeptColumns, Park
+from penstock.model.plan import ColumnOrigin, DropTarget, Evolve, KeptColumns, Park, TruncateTarget
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.schema_change import TableEffect
 from penstock.model.shards import ShardRule, Shards
@@ -147,3 +147,37 @@ def test_a_table_created_under_the_name_of_a_dropped_one_begins_with_an_emptied_
     assert state is not None
     assert (state.phase, state.start, state.target_reset) == (SPLITTING, END, "truncate")
     assert (state.schema.version, state.written, state.last_epoch) == (2, False, 7)
+
+
+def wide(*key: str, type: str = "int") -> TableSchema:
+    return TableSchema(T, (Column("id", type), Column("a", "int"), Column("b", "int")), key, 1)
+
+
+@pytest.mark.parametrize(
+    ("after", "reset"),
+    [
+        (wide("id", "a"), "evolve"),
+        (wide("a", "b", "id"), "evolve"),
+        (wide("id"), "truncate"),
+        (wide("id", "b"), "truncate"),
+        (wide("id", "a", type="bigint"), "truncate"),
+    ],
+)
+def test_a_target_is_emptied_if_the_key_of_the_table_that_takes_its_name_tells_its_rows_not_apart(
+    after: TableSchema, reset: str
+) -> None:
+    effect = TableEffect(T, created=after, fills=True, was=TableId("shop", "new"))
+    state = judge(live(wide("id", "a")), effect, END, policies()).state
+    assert state is not None and (state.target_reset, state.written) == (reset, reset == "evolve")
+
+
+@pytest.mark.parametrize(("key", "empties"), [(("no", "a"), False), (("no",), True)])
+def test_a_target_that_is_read_again_is_emptied_if_its_new_key_tells_its_rows_not_apart(
+    key: tuple[str, ...], empties: bool
+) -> None:
+    after = schema("no", "a", version=2, key=key)
+    effect = replace(evolved(after, "id", "a"), rereads="values of column a are converted")
+    known = schema("id", "a", key=("id", "a"))
+    for rereads, expected in (("resnapshot", empties), ("keep", False)):
+        steps = judge(live(known), effect, END, policies(rereads=rereads)).steps
+        assert any(isinstance(step, TruncateTarget) for step in steps) == expected

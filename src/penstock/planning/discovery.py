@@ -20,7 +20,7 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import KEY_CHANGED, AddKey, Change, TableState, TargetReset, new_table
 from penstock.planning.parking import parked_when_found, reconfigured
-from penstock.planning.policy import kept_by_name
+from penstock.planning.policy import kept_by_name, tells_apart
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.schema_from_log import described
 from penstock.sinks.base import Foreign, Missing, Sink
@@ -191,7 +191,7 @@ def _reset(old: TableState, schema: TableSchema, *, missing: bool, empties: bool
         return "recreate"
     if missing:
         return "none"
-    if empties or old.target_reset == "truncate":
+    if empties or old.target_reset == "truncate" or not tells_apart(old.schema, schema):
         return "truncate"
     same = _shape(schema) == _shape(old.schema) and old.kept_columns is None and old.target_reset == "none"
     return "none" if same else "evolve"

@@ -8,12 +8,13 @@ has each decision beside its statement.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock.config import PipelineConfig, SchemaConfig
 from penstock.model.offset import Offset
 from penstock.model.plan import DropTarget, Evolve, KeptColumns, Park, Step, TruncateTarget
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.schema_change import TableEffect
 from penstock.model.shards import Shards
 from penstock.model.table import AddKey, Dropped, TableState, keyless, new_table, plain_add_key
@@ -85,6 +86,11 @@ def judge(
         if state.reading and not _same_bounds(state.schema, evolve):
             rereads = rereads or "its key changed while its rows were read"
     steps = (*((evolve,) if evolve is not None else ()), *rest)
+    if evolve is not None and rereads is not None and not policies.append_only:
+        origins = {c.name: o.before for c, o in zip(evolve.schema.columns, evolve.origins, strict=True)}
+        may_reread = policies.reads and policies.schema.rereads == "resnapshot"
+        if may_reread and not tells_apart(state.schema, evolve.schema, origins):
+            steps = (*steps, TruncateTarget())
     done = (
         "ignored"
         if evolve is not None and evolve.kept_columns is not None
@@ -127,11 +133,29 @@ def _recreated(state: TableState, effect: TableEffect, end: Offset, policies: Po
         and state.written
         and policies.reads
         and not policies.append_only
+        and tells_apart(state.schema, schema)
     ):
         # The new table brings its own rows. Usually most of them are the same as before.
         new = replace(new, target_reset="evolve", written=True, replaces=end)
         decision = "read from its beginning; replaces the rows of the target"
     return Verdict((), new, schema.version, what, decision)
+
+
+def tells_apart(
+    before: TableSchema, after: TableSchema, origins: Mapping[str, str | None] | None = None
+) -> bool:
+    """Whether the new key tells all rows apart that the key before does. If not, several rows of a target may
+    have one new key, and a merge would make each of them the row that has this key now. `origins`: names
+    before of the columns of `after` (None: the same names)."""
+    columns = {
+        name if origins is None else origins.get(name): _values(after.column(name)) for name in after.key
+    }
+    return bool(before.key) and all(columns.get(name) == _values(before.column(name)) for name in before.key)
+
+
+def _values(column: Column) -> tuple[object, ...]:
+    """What decides which values a target has for a column."""
+    return (column.type, column.unsigned, column.precision, column.scale, column.fsp, column.charset)
 
 
 def kept_by_name(state: TableState, schema: TableSchema) -> KeptColumns:

@@ -141,8 +141,8 @@ class EvolvedColumn:
     before: str | None = None
     default: str | None = None
     refills: bool = False
-    key: bool = False
-    """Whether it is part of the table's key."""
+    key: int = 0
+    """Its place in the table's key, from 1. 0: it is not part of it."""
 
 
 @runtime_checkable

@@ -14,7 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark.sql.types import BooleanType, DataType, NumericType, StringType, StructType
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DecimalType,
+    IntegralType,
+    NumericType,
+    StringType,
+    StructType,
+)
 
 from penstock.errors import TableError
 from penstock.model.schema import TableId
@@ -41,7 +49,8 @@ class Change:
     how: Literal["keep", "widen", "convert", "add"]
     before: str | None = None
     default: str | None = None
-    key: bool = False
+    key: int = 0
+    """See `EvolvedColumn`."""
 
     @property
     def temporary(self) -> str:
@@ -84,6 +93,55 @@ def changes(
             how: Literal["widen", "convert"] = "widen" if widens(old, kind) else "convert"
             found.append(Change(column.field.name, kind, how, before, key=column.key))
     return found
+
+
+def key_after(changed: Sequence[Change], before: Sequence[str]) -> tuple[str, ...]:
+    """The columns of the key after the change, in the key's order. `before`: those so far."""
+    own = sorted((one for one in changed if one.key), key=lambda one: one.key)
+    if own:
+        return tuple(one.name for one in own)
+    names = {one.before: one.name for one in changed if one.before is not None}
+    return tuple(names[name] for name in before if name in names)
+
+
+def refuse_new_names(
+    table: TableId,
+    columns: Sequence[EvolvedColumn],
+    changed: Sequence[Change],
+    present: StructType,
+    before: Sequence[str],
+    *,
+    converts: bool = False,
+) -> None:
+    """For sinks that call each row by the values of its key. Raises `TableError` if rows would need other
+    names, so that the table is read again. It says nothing if that is being done. `before`: the key so far.
+    `converts`: the sink itself gives new names to rows if types of the key's columns change."""
+    if all(column.refills for column in columns):
+        return
+    after = {one.name: one for one in changed}
+    key = [after[name] for name in key_after(changed, before)]
+    same = [one.before for one in key] == list(before)
+    if same and (converts or all(_same_text(present[str(one.before)].dataType, one.kind) for one in key)):
+        return
+    raise TableError(
+        f"The key of {table} has changed, and by it the target calls its rows.",
+        hint=f"The table is read again. If it stays parked: `penstock resnapshot FILE {argument(table)}`.",
+        table=str(table),
+        read_again=True,
+    )
+
+
+def _same_text(old: DataType, kind: DataType) -> bool:
+    """Whether a value has the same text in both types."""
+    return old == kind or (_is_whole(old) and _is_whole(kind)) or _scale(old) == _scale(kind) is not None
+
+
+def _is_whole(kind: DataType) -> bool:
+    return isinstance(kind, IntegralType) or _scale(kind) == 0
+
+
+def _scale(kind: DataType) -> int | None:
+    return kind.scale if isinstance(kind, DecimalType) else None
 
 
 def dropped(present: StructType, changed: Sequence[Change], computed: Sequence[Change]) -> list[str]:

@@ -200,9 +200,10 @@ class Steps:
             columns = [EvolvedColumn(field, field.name, refills=True) for field in arrow]
         else:
             arrow = self._rows.arrow(step.schema, "rows")
+            places = {name: place for place, name in enumerate(step.schema.key, 1)}
             columns = [
                 EvolvedColumn(
-                    field, origin.before, origin.default_sql, step.refills, field.name in step.schema.key
+                    field, origin.before, origin.default_sql, step.refills, places.get(field.name, 0)
                 )
                 for field, origin in zip(arrow, step.origins, strict=True)
             ]

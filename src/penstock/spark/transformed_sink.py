@@ -146,7 +146,8 @@ class TransformedSink:
 
     def _evolved(self, table: TableId, columns: Sequence[EvolvedColumn]) -> list[EvolvedColumn]:
         """The target's columns after a change of its table."""
-        self._keys[table] = tuple(one.field.name for one in columns if one.key)
+        in_key = sorted((one for one in columns if one.key), key=lambda one: one.key)
+        self._keys[table] = tuple(one.field.name for one in in_key)
         chain = self._chain(table, self._key(self._keys[table]))
         fields = chain.columns(pa.schema([one.field for one in columns]))
         found = self._inner.open(self._target(table))

@@ -16,7 +16,7 @@ from tests.sinks.conformance.case import Case, column, new_table
 from penstock.errors import ConfigError, InternalError, TableError
 from penstock.model.plan import Move
 from penstock.model.schema import TableId
-from penstock.sinks.base import Foreign, Missing, Ours, Readable, Scannable
+from penstock.sinks.base import EvolvedColumn, Foreign, Missing, Ours, Readable, Scannable
 from penstock.sinks.rows import Incomplete
 
 INT, TEXT = pa.int32(), pa.string()
@@ -358,6 +358,32 @@ def test_another_type_converts_the_rows_that_are_there(tables: Case) -> None:
     it.append(1, (1, "12", False, 10), (2, "no number", False, 11))
     it.evolve(2, column("id", pa.int64(), "id"), column("v", INT, "v"))
     assert it.rows() == [(1, 12, 10), (2, None, 11)]
+
+
+def test_a_changed_key_finds_the_rows_that_are_there_or_has_the_table_read_again(tables: Case) -> None:
+    fields = [pa.field("a", INT), pa.field("b", TEXT), pa.field("v", TEXT)]
+    it = tables.again(arrow=pa.schema(fields), key=("b", "a")).create()
+    it.append(1, (1, "x", "old", False, 10), (2, "y", "old", False, 11))
+
+    def columns(*key: str) -> list[EvolvedColumn]:
+        return [
+            EvolvedColumn(one, one.name, key=key.index(one.name) + 1 if one.name in key else 0)
+            for one in fields
+        ]
+
+    it.evolve(2, *columns("b", "a"), column("n", INT))
+    now = it.again(arrow=pa.schema([*fields, pa.field("n", INT)]))
+    now.merge(3, (1, "x", "new", 5, False, 20))
+    expected = [(1, "x", "new", 5, 20), (2, "y", "old", None, 11)]
+    assert now.rows() == expected, "its key is what it was, in its own order"
+    fields.append(pa.field("n", INT))
+    try:
+        now.evolve(4, *columns("a"))
+    except TableError as error:
+        assert error.details["read_again"] and now.rows() == expected
+        return
+    now.again(key=("a",)).merge(5, (2, "z", "new", 6, False, 30))
+    assert now.rows() == [expected[0], (2, "z", "new", 6, 30)]
 
 
 # targets ----------------------------------------------------------------------------------------------------

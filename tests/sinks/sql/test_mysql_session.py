@@ -1,11 +1,18 @@
-"""Sessions of the sink `jdbc` in MySQL and MariaDB."""
+"""Sessions and definitions of the sink `jdbc` in MySQL and MariaDB."""
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import pytest
+from pyspark.sql.types import BinaryType, StringType
+
+from penstock.model.schema import Column
+from penstock.sinks.sql.dialect import Place
+from penstock.sinks.sql.mysql import MySql
 from penstock.sinks.sql.registration import JdbcOptions, dialect_of
 from penstock.testing import servers
+from penstock.testing.servers import Database
 
 
 @pytest.mark.parametrize(
@@ -31,3 +38,20 @@ def test_limits_that_a_server_sets_for_every_session_hide_no_rows(release: str, 
         pairs = "SELECT a.k + SLEEP(0.01) FROM lake.t a, lake.t b WHERE a.k <> b.k"
         assert len(dialect.run(session, pairs)) == 6
         session.close()
+
+
+@pytest.mark.parametrize("kind", [StringType(), BinaryType()])
+def test_a_column_can_come_to_a_key_whose_text_had_all_the_room_of_an_index(
+    mysql: Database, kind: Any
+) -> None:
+    options = {"type": "jdbc", "url": f"mysql://{mysql.host}:{mysql.port}", "user": mysql.user}
+    dialect = dialect_of(JdbcOptions.model_validate({**options, "password": mysql.password}))
+    assert isinstance(dialect, MySql)
+    session, place = dialect.connect(), Place(mysql.name, "t")
+    key = dialect.key_types({"k": kind}, {"k": Column("k", "varchar(20)", length=20)})
+    dialect.make_new(session, place, {**key, "n": "int", "m": "longtext"}, key, unique=True)
+    assert dialect.keys(session, place) == {"PRIMARY"}
+    key = {"k": key["k"], "n": "int", "m": "longtext"}
+    dialect.run(session, f"ALTER TABLE {dialect.target(place)} DROP PRIMARY KEY, {dialect.index_clause(key)}")
+    assert dialect.keys(session, place) == {"penstock_key"}
+    session.close()

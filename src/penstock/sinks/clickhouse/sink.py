@@ -48,7 +48,7 @@ from penstock.sinks.clickhouse.scan import ClickHouseScan
 from penstock.sinks.clickhouse.tables import Tables, rows_name
 from penstock.sinks.clickhouse.types import FIRST_DATE, LAST_DATE, Types, own_columns
 from penstock.sinks.collected import batches_of
-from penstock.sinks.evolve import changes
+from penstock.sinks.evolve import changes, key_after
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.recorded import Recorded
 from penstock.sinks.refusals import (
@@ -153,9 +153,7 @@ class ClickHouseSink(Recorded):
             changed = changes(table, present, columns, stored=lambda kind: kind, widens=widens,
                               narrowing=narrowing)  # fmt: skip
             fields = [StructField(one.name, one.kind) for one in changed]
-            renamed = {one.before: one.name for one in changed if one.before is not None}
-            key = tuple(one.name for one in changed if one.key)
-            key = key or tuple(renamed[name] for name in record.key if name in renamed)
+            key = key_after(changed, record.key)
             after = replace(record, columns=StructType([*fields, StructField(SEQUENCE, LongType())]), key=key)
             if only_adds(present, changed) and key == record.key:
                 self._tables.add(self._place(table), record.rows, after.columns, changed)

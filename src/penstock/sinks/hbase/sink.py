@@ -45,7 +45,7 @@ from penstock.sinks.base import (
     TargetState,
 )
 from penstock.sinks.collected import batches_of
-from penstock.sinks.evolve import Change, changes
+from penstock.sinks.evolve import Change, changes, key_after, refuse_new_names
 from penstock.sinks.hbase.cluster import Cluster, ClusterError
 from penstock.sinks.hbase.evolve import evolved_frames, only_adds, widens
 from penstock.sinks.hbase.faults import explained, means_gone
@@ -168,6 +168,7 @@ class HBaseSink(Recorded):
             present = StructType([field for field in record.columns if field.name != SEQUENCE])
             changed = changes(table, present, columns, stored=lambda kind: kind, widens=self._widens,
                               narrowing=narrowing)  # fmt: skip
+            refuse_new_names(table, columns, changed, present, record.key, converts=True)
             record.form.refuse_same(table, [one.name for one in changed])
             fields = [StructField(one.name, one.kind) for one in changed]
             after = StructType([*fields, StructField(SEQUENCE, LongType())])
@@ -388,12 +389,10 @@ class HBaseSink(Recorded):
 
 def _evolved_key(record: Record, changed: Sequence[Change]) -> tuple[tuple[str, ...], bool]:
     """The columns of the new key, and whether rows get other row keys. If other columns are the key, the
-    table is read again, which brings them."""
-    renamed = {one.before: one.name for one in changed if one.before is not None}
-    before = tuple(renamed[name] for name in record.key if name in renamed)
-    key = tuple(one.name for one in changed if one.key) or before
-    same = key == before and len(before) == len(record.key)
-    return key, same and any(one.how == "convert" for one in changed if one.name in key)
+    table is being read again, which brings them."""
+    key, columns = key_after(changed, record.key), {one.name: one for one in changed}
+    same = tuple(columns[name].before for name in key) == record.key
+    return key, same and any(columns[name].how == "convert" for name in key)
 
 
 def _worn_out(table: TableId) -> TableError:

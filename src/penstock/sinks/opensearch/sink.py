@@ -39,7 +39,7 @@ from penstock.sinks.base import (
     TargetState,
 )
 from penstock.sinks.collected import batches_of
-from penstock.sinks.evolve import Change, changes
+from penstock.sinks.evolve import Change, changes, key_after, refuse_new_names
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.opensearch.bulk import Bulk, Gone, deletion, put
 from penstock.sinks.opensearch.client import Client, Errors
@@ -159,9 +159,8 @@ class OpenSearchSink(Recorded):
                               narrowing=narrowing)  # fmt: skip
             fields = [StructField(one.name, one.kind) for one in changed]
             after = StructType([*fields, StructField(SEQUENCE, LongType())])
-            renamed = {one.before: one.name for one in changed if one.before is not None}
-            key = tuple(one.name for one in changed if one.key)
-            key = key or tuple(renamed[name] for name in record.key if name in renamed)
+            refuse_new_names(table, columns, changed, present, record.key)
+            key = key_after(changed, record.key)
             if _only_adds(present, changed):
                 self._indexes.add_fields(record.backing, after, self._options.fields(table))
             else:

@@ -43,7 +43,7 @@ from penstock.sinks.base import (
     TargetState,
 )
 from penstock.sinks.collected import batches_of
-from penstock.sinks.evolve import changes
+from penstock.sinks.evolve import changes, key_after, refuse_new_names
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.recorded import Recorded
 from penstock.sinks.redis import scripts, values
@@ -149,6 +149,8 @@ class RedisSink(Recorded):
             present = StructType([field for field in _columns(record) if field.name != SEQUENCE])
             changed = changes(table, present, columns, stored=lambda kind: kind,
                               widens=lambda old, kind: False, narrowing=narrowing)  # fmt: skip
+            before = tuple(json.loads(record["key"]))
+            refuse_new_names(table, columns, changed, present, before)
             todo = self._own(table) + _TODO
             mark = f"{commit.epoch}/{commit.step}"
             if record.get("evolving") != mark:
@@ -166,9 +168,7 @@ class RedisSink(Recorded):
                 made = evolved([row for _, row in kept], changed, present, self._spark)
                 arguments = [part for texts in made for part in (len(texts), *texts)]
                 self._call("evolve", table, commit, [todo, *[name for name, _ in kept]], arguments)
-            renamed = {one.before: one.name for one in changed if one.before is not None}
-            key = [one.name for one in changed if one.key]
-            key = key or [renamed[name] for name in json.loads(record["key"]) if name in renamed]
+            key = key_after(changed, before)
             fields = [StructField(one.name, one.kind) for one in changed]
             after = StructType([*fields, StructField(SEQUENCE, LongType())])
             definition = json.dumps(after.jsonValue())

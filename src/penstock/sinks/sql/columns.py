@@ -17,7 +17,7 @@ from penstock.errors import TableError
 from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit, EvolvedColumn, Narrowing
-from penstock.sinks.evolve import Change, changes
+from penstock.sinks.evolve import Change, changes, key_after
 from penstock.sinks.names import TEMPORARY, source_columns
 from penstock.sinks.spark_sql import constant, holds
 from penstock.sinks.sql.control import Record
@@ -73,7 +73,7 @@ def evolution(
     own = StructType([field for field in record.columns if field.name != SEQUENCE])
     changed = changes(table, own, columns, stored=lambda kind: kind, widens=_widens(dialect),
                       narrowing=narrowing)  # fmt: skip
-    key = tuple(one.name for one in changed if one.key) or _renamed_key(record, changed)
+    key = key_after(changed, record.key)
     fields = [StructField(one.name, one.kind) for one in changed]
     after = replace(record, columns=StructType([*fields, StructField(SEQUENCE, LongType())]), key=key)
     before = {one.before: one for one in changed if one.before is not None}
@@ -96,11 +96,6 @@ def refuse_unfit(dialect: Dialect, table: TableId, names: Sequence[str]) -> None
             hint=f"Rename it, or leave {table} out of the pipeline.",
             table=str(table),
         )
-
-
-def _renamed_key(record: Record, changed: Sequence[Change]) -> tuple[str, ...]:
-    names = {one.before: one.name for one in changed}
-    return tuple(names[name] for name in record.key if name in names)
 
 
 def _widens(dialect: Dialect) -> Any:

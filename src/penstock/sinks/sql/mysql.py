@@ -101,7 +101,7 @@ class MySql(Dialect):
         self._collation = ""
         self._packet = 0
         self._updates_by_insert = False
-        """MySQL 5.7 joins by way of a table whose key is the target's, of which it takes 1024 bytes."""
+        """MySQL 5.7 joins by way of a table with the target's primary key, of which it takes 1024 bytes."""
 
     # sessions
 
@@ -262,13 +262,18 @@ class MySql(Dialect):
         return f"ADD INDEX penstock_key ({self._index(key)[0]})"
 
     def _index(self, key: Mapping[str, str]) -> tuple[str, bool]:
-        """The columns of an index, and whether it has them as a whole: long texts are indexed by their
-        beginning."""
+        """The columns of an index, and whether it has them as a whole. Texts and bytes that are too long for
+        it are indexed by their beginning: also those of an earlier key, which had all the room."""
+        lengths = {name: length for name, kind in key.items() if (length := _bytes_max(kind)) is not None}
+        room = KEY_BYTES_MAX - FIXED_BYTES * (len(key) - len(lengths))
+        share = room // max(1, len(lengths))
         parts, whole = [], True
         for name, kind in key.items():
-            is_long = kind.startswith(("longtext", "longblob"))
-            whole = whole and not is_long
-            parts.append(self.quoted(name) + (f"({PREFIX})" if is_long else ""))
+            prefix = ""
+            if lengths.get(name, 0) > share:
+                whole, width = False, _character_bytes(kind)
+                prefix = f"({min(PREFIX, share // width) if kind.startswith('long') else share // width})"
+            parts.append(self.quoted(name) + prefix)
         return ", ".join(parts), whole
 
     def keys(self, session: Session, place: Place) -> set[str]:
@@ -280,6 +285,9 @@ class MySql(Dialect):
             [place.schema, place.name],
         )
         return {row[0] for row in rows} & {"PRIMARY", "penstock_key"}
+
+    def has_primary_key(self, session: Session, place: Place) -> bool:
+        return not self._updates_by_insert or "PRIMARY" in self.keys(session, place)
 
     def comment(self, session: Session, place: Place) -> str:
         sql = (
@@ -374,8 +382,16 @@ class MySql(Dialect):
             f"WHERE NOT ({self.live}) AND {self.newer}"
         )
 
-    def update_sql(self, target: str, match: str, names: Sequence[str], incomplete: Incomplete | None) -> str:
-        if self._updates_by_insert:
+    def update_sql(
+        self,
+        target: str,
+        match: str,
+        names: Sequence[str],
+        incomplete: Incomplete | None,
+        *,
+        primary: bool,
+    ) -> str:
+        if self._updates_by_insert and primary:
             values = ", ".join(self.new_value(name, incomplete) for name in names)
             columns = list(map(self.quoted, names))
             # Each row is there: the primary key is looked at first, so this one is updated and no other.
@@ -389,6 +405,18 @@ class MySql(Dialect):
             f"UPDATE {STAGE} s STRAIGHT_JOIN {target} t ON {match} SET {values} "
             f"WHERE {self.live} AND {self.newer}"
         )
+
+
+def _bytes_max(kind: str) -> int | None:
+    """The longest value of a text or of bytes. None: the type has a fixed length."""
+    if kind.startswith("long"):
+        return 2**32
+    declared = re.match(r"var(?:char|binary)\((\d+)\)", kind)
+    return None if declared is None else int(declared[1]) * _character_bytes(kind)
+
+
+def _character_bytes(kind: str) -> int:
+    return 4 if kind.startswith(("longtext", "varchar")) else 1
 
 
 def _with_null(kind: str) -> str:
