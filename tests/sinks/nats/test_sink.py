@@ -222,6 +222,20 @@ def test_a_stream_that_was_deleted_ends_the_pipeline(broker: Nats, case: Case) -
         case.sink()
 
 
+def test_a_bucket_that_was_deleted_ends_the_pipeline(broker: Nats, case: Case) -> None:
+    case.more["control"] = f"c{case.database}"
+    sink = case.sink()
+    case.write(sink, 1, case.messages("a"))
+
+    async def deleted(client: Client) -> None:
+        await client.jetstream().delete_key_value(case.more["control"])
+
+    by_client(broker.server, deleted)
+    for number in range(2):
+        with pytest.raises(TransientError if number == 0 else ConfigError, match="not written|has lost"):
+            case.write(sink, 2, case.messages("b"))
+
+
 def test_a_message_that_the_server_does_not_take_parks_its_table(broker: Nats, case: Case) -> None:
     sink = case.sink()
     big: list[list[LogMessage]] = [[(case.table(), b"k", b"x" * 1024**2, 1)]]

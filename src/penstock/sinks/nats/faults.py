@@ -71,6 +71,13 @@ def too_large(table: TableId, size: int, limit: int) -> TableError:
     )
 
 
+def forgotten(url: str, key: str) -> ConfigError:
+    return ConfigError(
+        f"The server {url} has lost what this pipeline has written, or a part of it: the key {key} is gone.",
+        hint="Was its bucket deleted (`sink.control`)? Restore it, or begin again with a new `state`.",
+    )
+
+
 def lost(url: str, stream: str) -> ConfigError:
     return ConfigError(
         f"The server {url} has lost what this pipeline has written, or a part of it: the stream {stream} "

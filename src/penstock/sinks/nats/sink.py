@@ -39,7 +39,7 @@ from penstock.printable import argument
 from penstock.sinks.base import Commit, EncodedBatch, LogMessage, Missing, Ours, Subject, TargetState
 from penstock.sinks.messages import Messages, another_driver, counter, each_message
 from penstock.sinks.nats import stream as streams
-from penstock.sinks.nats.faults import explained, lost, too_large
+from penstock.sinks.nats.faults import explained, forgotten, lost, too_large
 from penstock.sinks.nats.jetstream import WRONG_SEQUENCE, ApiError, JetStream
 from penstock.sinks.nats.records import Mark, Written
 from penstock.sinks.nats.registration import NatsOptions
@@ -244,6 +244,8 @@ class NatsSink(Messages):
         """Creates the stream and the bucket if they are missing."""
         bucket = streams.bucket(self._options)
         if jetstream.stream(bucket["name"]) is None:
+            if self._began:
+                raise forgotten(self._options.url[0], self._own)
             jetstream.create(bucket)
         found = jetstream.stream(self._options.stream_name)
         if found is None:
@@ -288,8 +290,10 @@ class NatsSink(Messages):
         return Written.parse(value, self._own) if found else Written()
 
     def _read_own(self) -> None:
-        """Raises `DriverReplaced` if another driver has begun."""
+        """Raises `DriverReplaced` if another driver has begun, and `ConfigError` if nothing is there any more."""
         written = self._read(self._connected())
+        if not written.run:
+            raise forgotten(self._options.url[0], self._own)
         if written.run != self._run:
             raise another_driver(self._own)
         self._written = written
