@@ -16,6 +16,7 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
 from penstock.runtime import targets
 from penstock.sinks.base import Foreign, Missing, TargetState
+from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 T = TableId("shop", "orders")
@@ -32,7 +33,9 @@ class Target:
         return self.found
 
 
-def start(folder: Path, table: TableState, found: TargetState, *captured: str) -> None:
+def start(
+    folder: Path, table: TableState, found: TargetState, *captured: str, planned: Offset | None = None
+) -> TableState:
     config = PipelineConfig.model_validate(
         {
             "name": "shop",
@@ -44,9 +47,14 @@ def start(folder: Path, table: TableState, found: TargetState, *captured: str) -
     )
     state = StateStore(folder)
     state.put_table(table)
+    if planned is not None:
+        state.advance(planned)
     sink: Any = Target(found)
     targets.check(sink, config, state)
-    targets.check_new(sink, config, state)
+    targets.check_new(sink, state, TableFilter(config.tables), types=config.types)
+    after = state.table(T)
+    assert after is not None
+    return after
 
 
 @pytest.mark.parametrize(
@@ -59,9 +67,17 @@ def test_the_target_of_a_table_counts_only_while_the_file_names_the_table(
     """A user whose start was refused may leave the table out."""
     with pytest.raises(ConfigError, match=words):
         start(tmp_path, table, found, "shop.*")
-    with pytest.raises(ConfigError, match=words):
-        start(tmp_path, table, found, "Shop.ORDERS")  # whether letter case counts is known later
     start(tmp_path, table, found, "shop.customers")
+
+
+def test_a_table_that_differs_in_letter_case_alone_may_be_left_out(tmp_path: Path) -> None:
+    """As where the catalog takes both names for the same."""
+    start(tmp_path, NEW, TAKEN, "shop.ORDERS")
+
+
+def test_a_taken_target_of_a_table_that_is_new_later_parks_that_table(tmp_path: Path) -> None:
+    parked = start(tmp_path, NEW, TAKEN, "shop.*", planned=Offset(80)).parked
+    assert parked is not None and "is taken" in parked.reason and parked.hint == TAKEN.cure
 
 
 def test_the_name_of_a_dropped_table_may_be_used_by_others(tmp_path: Path) -> None:

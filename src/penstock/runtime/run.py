@@ -145,7 +145,7 @@ class Run:
             query = aside.submit(self.query.start)
             self._discover(partial(self._wait_for, seconds=config.relay_log.catch_up_timeout / 1000))
             shape_changes.check_new(self.sink, self.state, types=config.types)
-            adopted = targets.check_new(self.sink, config, self.state)
+            adopted = targets.check_new(self.sink, self.state, self.captured, types=config.types)
             self.progress = Progress(config, self.state, self.log, self.receiver, rest=self.rest,
                                      gate=self.chunks.gate.to_json, retrying=self._retrying)  # fmt: skip
             self.ending.report, self.ending.beat = self.progress.ending, self.progress.beat

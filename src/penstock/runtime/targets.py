@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -146,7 +146,7 @@ def check(
     targets = _opened(sink, [table.table for table in tables if table.table not in renewed])
     for table in tables:
         target = _renewed(sink, state, table) if table.table in renewed else targets[table.table]
-        if isinstance(target, Foreign) and not (target.adoptable and not table.last_epoch):
+        if isinstance(target, Foreign) and table.last_epoch:  # of others: `check_new`
             raise target.error(table.table)
         if isinstance(target, Ours) and target.last_commit and target.last_commit.epoch > newest:
             raise ConfigError(
@@ -199,38 +199,50 @@ def _renewed(sink: Sink, state: StateStore, table: TableState) -> TargetState:
         return Missing()
 
 
-def check_new(sink: Sink, config: PipelineConfig, state: StateStore) -> bool:
+def check_new(sink: Sink, state: StateStore, captured: TableFilter, *, types: TypeOptions) -> bool:
     """Raises `ConfigError` if something else already has the name of a target that is still to be created,
-    unless it can be adopted. Returns whether one will be."""
-    tables = {one.table: one for one in _followed(config, state)}
-    new = [one.table for one in tables.values() if not one.last_epoch and one.status == "live"]
+    unless it can be adopted. If the pipeline has followed other tables before, only that table is parked.
+    Returns whether a table will be adopted."""
+    tables = state.tables().values()
+    new = [
+        one.table for one in tables if not one.last_epoch and one.status == "live" and one.table in captured
+    ]
+    return _adopt_or(_refuse if state.position is None else _park, sink, state, new, types)
+
+
+def park_taken(sink: Sink, state: StateStore, tables: Iterable[TableId], *, types: TypeOptions) -> bool:
+    """The same for tables that are added while others are followed."""
+    return _adopt_or(_park, sink, state, tables, types)
+
+
+def _adopt_or(
+    give_up: Callable[[StateStore, TableId, ConfigError], None],
+    sink: Sink,
+    state: StateStore,
+    tables: Iterable[TableId],
+    types: TypeOptions,
+) -> bool:
     adopted = False
-    for name, target in _opened(sink, new).items():
-        if isinstance(target, Foreign):
-            table = tables[name]
-            if (error := _not_adopted(sink, table, target, config.types)) is not None:
-                raise error
+    for name, target in _opened(sink, tables).items():
+        table = state.table(name)
+        if table is None or not isinstance(target, Foreign):
+            continue
+        if (error := _not_adopted(sink, table, target, types)) is not None:
+            give_up(state, name, error)
+        elif table.status == "live":
             if table.target_reset != "adopt":
                 state.put_table(table.adopts())
             adopted = True
     return adopted
 
 
-def park_taken(sink: Sink, state: StateStore, tables: Iterable[TableId], *, types: TypeOptions) -> bool:
-    """The same for tables that are added while others are followed. They are parked, and the others
-    continue."""
-    adopted = False
-    for name, target in _opened(sink, tables).items():
-        table = state.table(name)
-        if table is None or not isinstance(target, Foreign):
-            continue
-        error = _not_adopted(sink, table, target, types)
-        if error is not None:
-            state.park(name, offset=state.position or Offset(0), reason=error.message, hint=error.hint)
-        elif table.status == "live":
-            state.put_table(table.adopts())
-            adopted = True
-    return adopted
+def _refuse(state: StateStore, table: TableId, error: ConfigError) -> None:
+    raise error
+
+
+def _park(state: StateStore, table: TableId, error: ConfigError) -> None:
+    state.park(table, offset=state.position or Offset(0), reason=error.message, hint=error.hint)
+    log.warning("%s is parked: %s", table, error)
 
 
 def _not_adopted(sink: Sink, table: TableState, target: Foreign, types: TypeOptions) -> ConfigError | None:
