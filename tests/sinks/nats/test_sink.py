@@ -232,7 +232,7 @@ def test_a_bucket_that_was_deleted_ends_the_pipeline(broker: Nats, case: Case) -
 
     by_client(broker.server, deleted)
     for number in range(2):
-        with pytest.raises(TransientError if number == 0 else ConfigError, match="not written|has lost"):
+        with pytest.raises(TransientError if number == 0 else ConfigError, match=r"not written|has lost"):
             case.write(sink, 2, case.messages("b"))
 
 

@@ -290,7 +290,7 @@ class NatsSink(Messages):
         return Written.parse(value, self._own) if found else Written()
 
     def _read_own(self) -> None:
-        """Raises `DriverReplaced` if another driver has begun, and `ConfigError` if nothing is there any more."""
+        """Raises `DriverReplaced` if another driver has begun, `ConfigError` if the key is gone."""
         written = self._read(self._connected())
         if not written.run:
             raise forgotten(self._options.url[0], self._own)
