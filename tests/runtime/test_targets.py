@@ -11,7 +11,8 @@ from tests.phases import DROPPED, READ, READING
 
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
-from penstock.model.offset import Offset
+from penstock.model.offset import LogRange, Offset
+from penstock.model.plan import EpochPlan
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
 from penstock.runtime import targets
@@ -34,7 +35,7 @@ class Target:
 
 
 def start(
-    folder: Path, table: TableState, found: TargetState, *captured: str, planned: Offset | None = None
+    folder: Path, table: TableState, found: TargetState, *captured: str, has_run: bool = False
 ) -> TableState:
     config = PipelineConfig.model_validate(
         {
@@ -47,8 +48,9 @@ def start(
     )
     state = StateStore(folder)
     state.put_table(table)
-    if planned is not None:
-        state.advance(planned)
+    state.advance(Offset(4))  # discovery does that before the targets are looked at
+    if has_run:
+        state.plan(EpochPlan(1, LogRange(Offset(4), Offset(80)), ()))
     sink: Any = Target(found)
     targets.check(sink, config, state)
     targets.check_new(sink, state, TableFilter(config.tables), types=config.types)
@@ -76,7 +78,7 @@ def test_a_table_that_differs_in_letter_case_alone_may_be_left_out(tmp_path: Pat
 
 
 def test_a_taken_target_of_a_table_that_is_new_later_parks_that_table(tmp_path: Path) -> None:
-    parked = start(tmp_path, NEW, TAKEN, "shop.*", planned=Offset(80)).parked
+    parked = start(tmp_path, NEW, TAKEN, "shop.*", has_run=True).parked
     assert parked is not None and "is taken" in parked.reason and parked.hint == TAKEN.cure
 
 

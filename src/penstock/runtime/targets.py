@@ -207,7 +207,7 @@ def check_new(sink: Sink, state: StateStore, captured: TableFilter, *, types: Ty
     new = [
         one.table for one in tables if not one.last_epoch and one.status == "live" and one.table in captured
     ]
-    return _adopt_or(_refuse if state.position is None else _park, sink, state, new, types)
+    return _adopt_or(_park if state.last_epoch() else _refuse, sink, state, new, types)
 
 
 def park_taken(sink: Sink, state: StateStore, tables: Iterable[TableId], *, types: TypeOptions) -> bool:
