@@ -109,3 +109,18 @@ def test_only_health_needs_no_token_and_what_is_not_known_is_refused(served: Ser
     connection = http.client.HTTPConnection(served.listening["http"], timeout=20)
     connection.request("POST", "/destinations", body="x" * 100_000)
     assert connection.getresponse().status == 405
+
+
+def test_a_reader_of_the_latest_changes_gets_none_that_came_while_the_server_was_down(
+    served: Serving, database: Database
+) -> None:
+    """The server listens once its receiver has caught up."""
+    database.execute("INSERT INTO orders VALUES (1, 'before')")
+    everything = "/destinations/example/events?start=earliest"
+    assert events(ask(served, everything), 3)[-1][1]["after"]["id"] == 1  # behind CREATE DATABASE and TABLE
+    served.kill()
+    database.execute(*(f"INSERT INTO orders VALUES ({n}, 'meanwhile')" for n in range(2, 300)))
+    served.start()
+    answer = ask(served, "/destinations/example/events")
+    database.execute("INSERT INTO orders VALUES (1000, 'after')")
+    assert [change["after"]["id"] for _, change in events(answer, 1)] == [1000]

@@ -214,9 +214,9 @@ def at_one_offset(
     created tables count, too."""
     restless: set[TableId] = set()
     for _ in range(ROUNDS_MAX):
-        begin = _reach_end(relay_log, source, wait)
+        begin = reach_end(relay_log, source, wait)
         schemas = read()
-        start = _reach_end(relay_log, source, wait)
+        start = reach_end(relay_log, source, wait)
         restless = _touched(relay_log, source, LogRange(begin, start), set(schemas), finds=finds)
         if not restless:
             break
@@ -224,8 +224,8 @@ def at_one_offset(
     return schemas, start, restless
 
 
-def _reach_end(relay_log: RelayLog, source: Source, wait: Wait) -> Offset:
-    """The offset of the source's current end, once the relay log has reached it."""
+def reach_end(relay_log: RelayLog, source: Source, wait: Wait) -> Offset:
+    """The offset of the source's current end, once the relay log has reached it. Raises `TransientError`."""
     end = source.end_position()
 
     def reached() -> bool:

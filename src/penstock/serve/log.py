@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from penstock.config import TablesConfig
 from penstock.errors import ConfigError, PenstockError, TransientError
 from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema
-from penstock.planning.discovery import Wait
+from penstock.planning.discovery import Wait, reach_end
 from penstock.relaylog.archive_restore import identity_of, survives
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.full_statements import in_full
@@ -55,6 +56,8 @@ REFRESH_S = 0.2
 """Seconds between two looks into the folder, where new segments appear."""
 SOURCE_PLACES_MAX = 100
 """Places at the source that are remembered: many clients are at the same one."""
+CATCH_UP_S = 10.0
+"""Seconds that a server waits for its receivers, before it listens."""
 RETRY_S = 1.0
 """Pause behind an error of the source or the disk."""
 
@@ -157,9 +160,21 @@ class ServedLog:
                 known = definitions.load(self._store, self._log)
             if known is None:
                 known = definitions.first(self._log, self._source, self._statements, self._captured, wait)
+            else:
+                self._catch_up(wait)
             self._definitions = known
             self._follow()
             self._save()
+
+    def _catch_up(self, wait: Wait) -> None:
+        """Waits a short time for what was committed while no receiver ran, so that clients that begin at the
+        latest change do not get it. Clients that continue must not wait for a source that is away."""
+        if self._source is None:
+            return
+        try:
+            reach_end(self._log, self._source, partial(wait, seconds=CATCH_UP_S))
+        except TransientError as error:
+            log.warning("clients that begin at the latest change may get earlier ones: %s", error.message)
 
     def start_following(self, on_growth: Callable[[], None]) -> None:
         self._thread = threading.Thread(target=self._watch, args=(on_growth,), name="log-watch", daemon=True)
