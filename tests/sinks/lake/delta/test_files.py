@@ -123,6 +123,25 @@ def test_a_target_that_asks_something_of_its_writers_is_written_by_spark(place: 
     assert it.sink.last_commit(it.table, "") == it.commit(2)
 
 
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("ALTER TABLE {} ADD CONSTRAINT low CHECK (id < 100)", "CHECK constraints"),
+        ("ALTER TABLE {} SET TBLPROPERTIES ('delta.appendOnly' = 'true')", "delta.appendOnly is true"),
+    ],
+)
+def test_what_makes_a_target_refuse_a_row_is_told_without_the_row(
+    place: Make, statement: str, reason: str
+) -> None:
+    it = place("delta").create()
+    it.sink.append(it.table, few(it, (1, "secret", False, 1)), it.commit(1))
+    sql(it, statement)
+    rows = newer(it, (1, "secret", False, 5), (100, "secret", False, 6))
+    with pytest.raises(TableError, match=reason) as refused:
+        it.sink.merge(it.table, rows, it.key, it.commit(2))
+    assert "secret" not in str(refused.value) and "penstock unpark" in refused.value.hint
+
+
 FORMS = (
     "_sequence BIGINT) USING delta PARTITIONED BY (name)",
     "_sequence BIGINT, more BIGINT GENERATED ALWAYS AS (id + 1)) USING delta",

@@ -151,6 +151,7 @@ def test_a_layout_that_does_not_fit_is_told(place: Make, shape: dict[str, Any], 
         ({"match": "*.*", "cluster_by": ["a", "A"]}, "twice"),
         ({"match": "*.*", "partition_by": "_sequence"}, "Penstock itself writes"),
         ({"match": "*.*", "properties": {"penstock.x": "1"}}, "set by Penstock itself"),
+        ({"match": "*.*", "properties": {"delta.appendOnly": True}}, "would refuse updates and deletes"),
         (
             {"match": "*.*", "properties": {"delta.setTransactionRetentionDuration": "interval 1 day"}},
             "would forget what was committed",

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Literal
 
 from py4j.protocol import Py4JJavaError
@@ -53,6 +53,7 @@ from penstock.sinks.lake.delta.files import (
 )
 from penstock.sinks.lake.delta.live import LiveFiles
 from penstock.sinks.lake.delta.merge import FileMerges
+from penstock.sinks.lake.delta.refused_rows import rows_refused
 from penstock.sinks.lake.delta.registration import DeltaOptions
 from penstock.sinks.lake.delta.shaping import layout_clause, refused, renamed
 from penstock.sinks.lake.delta.small_commit import SmallCommits
@@ -216,12 +217,14 @@ class DeltaFormat:
     def exclusive(self, table: TableId) -> AbstractContextManager[None]:
         return nullcontext()  # Delta itself refuses commits that conflict
 
-    def session(self, table: TableId, commit: Commit) -> AbstractContextManager[SparkSession]:
+    @contextmanager
+    def session(self, table: TableId, commit: Commit) -> Iterator[SparkSession]:
         prefix = "spark.databricks.delta."
         options = {f"{prefix}write.{name}": value for name, value in self._transaction(commit).items()}
         if (said := metadata_of(commit)) is not None:
             options[f"{prefix}commitInfo.userMetadata"] = said
-        return self._sessions.lend(options)
+        with rows_refused(table), self._sessions.lend(options) as session:
+            yield session
 
     def commit_small(
         self, table: TableId, target: Any, rows: Rows, key: tuple[str, ...], commit: Commit, *,
@@ -256,7 +259,8 @@ class DeltaFormat:
             by_spark = by_spark.option(name, value)
         if (said := metadata_of(commit)) is not None:
             by_spark = by_spark.option("userMetadata", said)
-        by_spark.save(self.place(table))
+        with rows_refused(table):
+            by_spark.save(self.place(table))
 
     def _in_target_types(self, table: TableId, frame: DataFrame) -> DataFrame:
         """The frame in the target's types. Delta's appends do not cast to a wider type."""

@@ -47,6 +47,8 @@ class DeltaShape(TableEntry):
                 or name == "delta.enableDeletionVectors"
             ):
                 raise ValueError(f"{name} is set by Penstock itself; leave it out")
+            if name == "delta.appendOnly" and value[name].lower() == "true":
+                raise ValueError(f"with {name}, the table would refuse updates and deletes; leave it out")
             if name == "delta.setTransactionRetentionDuration":
                 raise ValueError(f"with {name}, the table would forget what was committed; leave it out")
         return value
