@@ -78,6 +78,11 @@ def test_rows_of_before_go_at_once_if_the_new_key_tells_them_not_apart(
     assert found.target_reset == "truncate"
 
 
+def test_columns_that_somebody_has_removed_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Ours(None, (), False, lost_columns=("id",))
+    assert restarted(tmp_path, monkeypatch, OLD, sink_with(target)).target_reset == "evolve"
+
+
 def test_a_fresh_target_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = SimpleNamespace(append_only=False)  # it cannot be opened
     found = restarted(tmp_path, monkeypatch, replace(OLD, target_reset="recreate"), sink)

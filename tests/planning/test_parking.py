@@ -6,15 +6,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tests.phases import DROPPED, LOG_ONLY, PARKED, READING
+import pytest
+from tests.phases import DROPPED, LOG_ONLY, PARKED, READ, READING
 
 from penstock.cascades.keys import is_blocked_by_parent, is_unfinished
 from penstock.commands.doctor import with_parked
 from penstock.config import PipelineConfig
 from penstock.config import parse as parse_config
 from penstock.model.offset import Offset
+from penstock.model.partial_snapshot import Part, PartialSnapshot
 from penstock.model.schema import CascadingKey, Column, TableId, TableSchema
-from penstock.model.table import TableState, plain_add_key
+from penstock.model.table import Phase, TableState, plain_add_key
 from penstock.planning import parking
 from penstock.sources.mysql.statements import cascade_reason
 from penstock.sources.preflight import Finding
@@ -166,3 +168,13 @@ def test_two_tables_cannot_have_one_name_in_messages() -> None:
     assert parked(*tables, sink=sink) == {}
     found = parked(*tables, sink=sink, transforms=[rule])
     assert list(found) == ["orders"] and "clean.orders" in found["orders"]
+
+
+@pytest.mark.parametrize(("phase", "unfinished"), [(READ, True), (PARKED, False)])
+def test_rows_that_are_read_again_by_a_signal_are_waited_for_if_their_table_goes_on(
+    phase: Phase, unfinished: bool
+) -> None:
+    table = TableState(schema("orders"), Offset(4), phase)
+    partial = PartialSnapshot(1, "signal", table.table, Offset(4), Part())
+    assert is_unfinished({table.table: table}, [partial]) == unfinished
+    assert not is_unfinished({}, [partial]), "the table has been removed"

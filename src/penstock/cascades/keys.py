@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from penstock import _core
 from penstock.model.offset import Offset
+from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.plan import KeptColumns
 from penstock.model.schema import PASSIVE_RULES, CascadingKey, TableId, TableSchema, TypeOptions
 from penstock.model.table import CatchingUp, Parked, Reading, ResnapshotPending, TableState
@@ -172,9 +173,11 @@ def _needs_operator(state: TableState, tables: Mapping[TableId, TableState]) -> 
     )
 
 
-def is_unfinished(tables: Mapping[TableId, TableState]) -> bool:
-    """Whether a table is being read or catching up, or will be without an operator."""
-    return any(
+def is_unfinished(tables: Mapping[TableId, TableState], partials: Iterable[PartialSnapshot] = ()) -> bool:
+    """Whether a table is being read or catching up, or will be without an operator. `partials`: partial
+    snapshots that have not ended."""
+    read_in_part = [tables[one.table] for one in partials if one.table in tables]
+    return any(one.streaming for one in read_in_part) or any(
         isinstance(one.phase, Reading | CatchingUp)
         or (isinstance(one.phase, ResnapshotPending) and not is_blocked_by_parent(one, tables))
         for one in tables.values()

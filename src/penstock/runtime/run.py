@@ -47,8 +47,8 @@ from penstock.runtime.shutdown import Ending
 from penstock.runtime.staging_place import SCRATCH, folder_url, lease_place, open_staging, sweep
 from penstock.runtime.unpark import unpark
 from penstock.runtime.verify_requests import Requests
+from penstock.signals import settings
 from penstock.signals.channels import open_channels
-from penstock.signals.settings import apply_patterns, is_paused, limits_by_signal, to_resnapshot
 from penstock.signals.work import Signals
 from penstock.sinks.base import readable
 from penstock.snapshot.chunk_log import ChunkLog
@@ -130,7 +130,7 @@ class Run:
             self.log = self._open_log()
             self.closing.callback(self.source.close)
             self.captured = TableFilter(config.tables, fold_case=self.source.catalog.fold_case)
-            apply_patterns(self.captured, config.tables, self.state)
+            settings.apply_patterns(self.captured, config.tables, self.state)
             self.goal = SourceEnd(self.source, self.log) if self.once else None
             spark.result()
             if self._applies_cascades:
@@ -187,7 +187,7 @@ class Run:
         targets.fence(self.sink, self.state, self.lease, config.history_table)
         # Before the stream starts, because it continues with pending plans.
         if config.sink_kind.durable:
-            wanted = to_resnapshot(config, self.state)
+            wanted = settings.to_resnapshot(config, self.state)
             shape_changes.check(self.sink, config, self.state, **wanted, types=config.types)
             targets.check(self.sink, config, self.state, **wanted)
 
@@ -275,12 +275,12 @@ class Run:
             find_chunks=self._find_chunks,
             executed_at=self.chunk_log.executed_at,
             failed=self._snapshot_failed,
-            paused=partial(is_paused, self.state),
+            paused=partial(settings.is_paused, self.state),
             view=partial(single_view_of, self.state.tables, self.log_place),
             views_travel=config.spark.is_local,
             found_all=self.source.chunks.close_idle,
         )
-        self.chunks.limits(**limits_by_signal(self.state))
+        self.chunks.limits(**settings.limits_by_signal(self.state))
 
     def _open_views(self) -> Views | None:
         from penstock.spark.opened_sink import open_views
@@ -449,7 +449,7 @@ class Run:
         only = self.config.snapshot.mode == "only"
         if not self.once and not only:
             return False
-        if is_unfinished(self.state.tables()):
+        if is_unfinished(self.state.tables(), settings.partials_to_read(self.state)):
             return False
         if self.state.has_pending() or self.state.signals("accepted"):
             return False

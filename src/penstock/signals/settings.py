@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from penstock.config import PipelineConfig, TablesConfig
 from penstock.errors import ConfigError
+from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.pattern import exactly
 from penstock.model.schema import TableId
 from penstock.model.shards import Shards
@@ -39,6 +40,11 @@ def set_paused(state: StateStore, names: set[str]) -> None:
 def is_paused(state: StateStore, table: TableId) -> bool:
     """Whether the table's snapshots are paused."""
     return not paused(state).isdisjoint(("*", str(table)))
+
+
+def partials_to_read(state: StateStore) -> list[PartialSnapshot]:
+    """The partial snapshots that have not ended and are not paused."""
+    return [one for one in state.partials() if not is_paused(state, one.table)]
 
 
 def to_resnapshot(config: PipelineConfig, state: StateStore) -> dict[str, set[TableId]]:

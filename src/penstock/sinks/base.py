@@ -89,6 +89,8 @@ class Ours:
     """The source's columns, without those that Penstock adds."""
     empty: bool
     """True only if the target certainly holds no rows."""
+    lost_columns: tuple[str, ...] = ()
+    """Columns that this pipeline has made and somebody else has removed."""
 
 
 @dataclass(frozen=True)

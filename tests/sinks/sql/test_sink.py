@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from penstock.errors import ConfigError, DriverReplaced, TableError
 from penstock.model.change import DELETED, SEQUENCE
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks import registry
-from penstock.sinks.base import Commit
+from penstock.sinks.base import Commit, EvolvedColumn
 from penstock.sinks.rows import Newer, Rows
 from penstock.sinks.sql.registration import JdbcOptions
 
@@ -160,6 +161,57 @@ def test_what_a_constraint_of_others_refuses_stops_the_table_and_shows_no_value(
     with pytest.raises(TableError) as refused:
         place.merge(2, (2, "secret", False), (3, "c", False))
     assert "secret" not in str(refused.value) and place.rows() == [(1, "secret")]
+
+
+def evolved(place: Place, epoch: int, *names: str, refills: bool = False) -> None:
+    columns = [EvolvedColumn(FIELDS.field("id"), "id", refills=refills, key=1)]
+    columns += [EvolvedColumn(pa.field(name, pa.string()), name, refills=refills) for name in names]
+    if not refills:
+        columns[-1] = replace(columns[-1], before=None)
+    place.sink.evolve(TABLE, columns, Commit(place.pipeline, epoch), narrowing="keep")
+
+
+def run(place: Place, sql: str) -> None:
+    session = sqlite3.connect(place.file)
+    session.execute(sql)
+    session.close()
+
+
+def test_a_column_that_somebody_has_removed_is_told_and_comes_back_with_all_rows(place: Place) -> None:
+    place.merge(1, (1, "a", False))
+    run(place, "ALTER TABLE shop_orders DROP COLUMN v")
+    with pytest.raises(TableError, match="no column v: somebody else") as lacks:
+        place.merge(2, (1, "b", False))
+    assert "--recreate" not in lacks.value.hint
+    assert place.sink.open(TABLE).lost_columns == ("v",)
+    evolved(place, 2, "v", refills=True)
+    assert place.merge(3, (1, "c", False)) and place.rows() == [(1, "c")]
+    assert place.sink.open(TABLE).lost_columns == ()
+
+
+def test_a_column_of_somebody_else_whose_name_the_source_uses_later_stops_the_table(
+    place: Place,
+) -> None:
+    place.merge(1, (1, "a", False))
+    run(place, "ALTER TABLE shop_orders ADD COLUMN Mine INTEGER")
+    with pytest.raises(TableError, match="cannot get the column `mine`") as taken:
+        evolved(place, 2, "v", "mine")
+    assert "unpark" in taken.value.hint
+    run(place, "ALTER TABLE shop_orders RENAME COLUMN Mine TO other")
+    evolved(place, 2, "v", "mine")
+    assert place.rows() == [(1, "a")]
+
+
+def test_what_others_have_made_of_a_target_of_sqlite_stops_the_table_alone_and_is_not_waited_for(
+    place: Place,
+) -> None:
+    action = "UPDATE shop_orders SET locked = 1, full = 1"
+    run(place, f"CREATE TRIGGER theirs AFTER INSERT ON shop_orders BEGIN {action}; END")
+    with pytest.raises(TableError, match="no such column: locked") as stopped:
+        place.merge(1, (1, "a", False))
+    assert "unpark" in stopped.value.hint
+    run(place, "DROP TRIGGER theirs")
+    assert place.merge(1, (1, "a", False))
 
 
 def test_doctor_says_whether_the_database_can_be_used(tmp_path: Path) -> None:

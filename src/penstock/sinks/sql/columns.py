@@ -16,6 +16,7 @@ from pyspark.sql.types import DataType, LongType, StructField, StructType, Times
 from penstock.errors import TableError
 from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
+from penstock.printable import argument
 from penstock.sinks.base import Commit, EvolvedColumn, Narrowing
 from penstock.sinks.evolve import Change, changes, key_after
 from penstock.sinks.names import TEMPORARY, source_columns
@@ -71,6 +72,8 @@ def evolution(
     """What has to be done. Raises `TableError` if the columns cannot be had."""
     refuse_unfit(dialect, table, [column.field.name for column in columns])
     own = StructType([field for field in record.columns if field.name != SEQUENCE])
+    if all(column.refills for column in columns):  # what somebody has removed is added again
+        own = StructType([field for field in own if field.name in present])
     changed = changes(table, own, columns, stored=lambda kind: kind, widens=_widens(dialect),
                       narrowing=narrowing)  # fmt: skip
     key = key_after(changed, record.key)
@@ -86,6 +89,21 @@ def evolution(
         after,
         key_changes=sorted(kept) != sorted(key) or len(kept) != len(record.key),
     )
+
+
+def _refuse_taken(dialect: Dialect, work: Evolution) -> None:
+    """Raises `TableError` if somebody else has added a column with the name of one that the target gets."""
+    own = {dialect.folded(name) for name in work.before.columns.names}
+    theirs = {dialect.folded(name) for name in work.present} - own
+    taken = next((one.name for one in work.changed if dialect.folded(one.name) in theirs), None)
+    if taken is not None:
+        table = work.before.source
+        raise TableError(
+            f"The target of {table}, {work.place}, cannot get the column `{taken}`: somebody else has added "
+            "one of this name.",
+            hint=f"Rename or drop that one, then run `penstock unpark FILE {argument(table)}`.",
+            table=table,
+        )
 
 
 def refuse_unfit(dialect: Dialect, table: TableId, names: Sequence[str]) -> None:
@@ -109,6 +127,7 @@ def _widens(dialect: Dialect) -> Any:
 
 def evolve(dialect: Dialect, session: Session, spark: SparkSession, work: Evolution) -> None:
     """Does it inside a transaction."""
+    _refuse_taken(dialect, work)
     run, target, quoted = dialect.run, dialect.target(work.place), dialect.quoted
     _compute(dialect, session, spark, work)
     if work.key_changes and dialect.indexes_keys:
@@ -193,6 +212,7 @@ def alter_once(
     mark = f"penstock {commit.epoch}/{commit.step}"
     if dialect.comment(session, work.place) == mark:
         return
+    _refuse_taken(dialect, work)
     run, target, quoted = dialect.run, dialect.target(work.place), dialect.quoted
     left = [name for name in work.present if name.startswith(TEMPORARY)]
     if left:

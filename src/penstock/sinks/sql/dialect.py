@@ -119,6 +119,10 @@ class Dialect:
         schema, name = names
         return Place(schema, name)
 
+    def folded(self, name: str) -> str:
+        """Equal for names that are one column's."""
+        return name.lower()
+
     def unfit(self, names: Iterable[str]) -> str | None:
         """A name that no column can have here."""
         return None

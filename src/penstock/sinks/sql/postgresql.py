@@ -147,6 +147,9 @@ class PostgreSql(Dialect):
         schema, name = (shortened(one, NAME_BYTES_MAX, unit=_bytes) for one in names)
         return Place(schema, name)
 
+    def folded(self, name: str) -> str:
+        return name
+
     def unfit(self, names: Iterable[str]) -> str | None:
         return next((name for name in names if _bytes(name) > NAME_BYTES_MAX), None)
 

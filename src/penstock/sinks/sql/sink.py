@@ -97,8 +97,10 @@ class SqlSink(Recorded):
                 cure += f" Then delete its row in {self._control.place}, too."
                 return Foreign(str(place), f"the table of pipeline {record.pipeline}", cure)
             found = self._dialect.run(session, f"SELECT 1 FROM {self._dialect.target(place)} LIMIT 1")
-        names = tuple(name for name in source_columns(tuple(record.columns.names)) if name in present)
-        return Ours(record.last, names, empty=not found)
+        made = source_columns(tuple(record.columns.names))
+        names = tuple(name for name in made if name in present)
+        lost = tuple(name for name in made if name not in present)
+        return Ours(record.last, names, empty=not found, lost_columns=lost)
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         table = schema.table
@@ -322,7 +324,8 @@ class SqlSink(Recorded):
         if lacking:
             raise TableError(
                 f"The target of {table} has no column {lacking[0]}: somebody else has changed it.",
-                hint=f"Bring it back, or run `penstock resnapshot FILE {argument(table)}`.",
+                hint=f"Bring it back, or run `penstock resnapshot {_recreate(lacking)}FILE "
+                f"{argument(table)}`.",
                 table=str(table),
             )
 
@@ -380,6 +383,11 @@ class SqlSink(Recorded):
     def _drop_session(self, session: Session) -> None:
         with contextlib.suppress(*self._dialect.errors):
             session.close()
+
+
+def _recreate(lacking: Iterable[str]) -> str:
+    """The option of `penstock resnapshot` without which these columns do not come back."""
+    return "--recreate " if SEQUENCE in lacking else ""
 
 
 def _live(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -34,6 +34,11 @@ from penstock.sinks.texts import ROWS_AT_ONCE, row_batch
 
 _ROW_IDS = ("rowid", "_rowid_", "oid")
 
+# How messages of errors begin. Others have names of tables and columns in them.
+_LOCKED = ("database is locked", "database table is locked", "database schema is locked")
+_DISK = ("database or disk is full", "disk I/O error")
+_FILE = ("unable to open", "attempt to write a readonly", "not authorized", "file is ")
+
 
 class Sqlite(Dialect):
     name = "sqlite"
@@ -82,16 +87,24 @@ class Sqlite(Dialect):
 
     def explained(self, error: Exception, what: str, table: TableId | None) -> PenstockError:
         text = str(error)
-        if isinstance(error, sqlite3.OperationalError) and ("locked" in text or "busy" in text):
+        operational = isinstance(error, sqlite3.OperationalError)
+        if operational and text.startswith(_LOCKED):
             return TransientError(
                 f"{what}: another program has locked {self._path}.", hint="It is tried again."
             )
-        if isinstance(error, sqlite3.OperationalError) and ("full" in text or "disk I/O" in text):
+        if operational and text.startswith(_DISK):
             return TransientError(f"{what}: {text}.", hint="It is tried again. Look at the disk.")
         if table is not None and isinstance(error, (sqlite3.IntegrityError, sqlite3.DataError)):
             return TableError(
                 f"{what}: SQLite refuses it ({type(error).__name__}).",
                 hint="Remove what refuses rows (a constraint or trigger of your own), then run "
+                f"`penstock unpark FILE {argument(table)}`.",
+                table=str(table),
+            )
+        if table is not None and operational and not text.startswith(_FILE):
+            return TableError(
+                f"{what}: SQLite says `{text}`.",
+                hint="Somebody else has changed the target, or a view or trigger of it. Mend that, then run "
                 f"`penstock unpark FILE {argument(table)}`.",
                 table=str(table),
             )
