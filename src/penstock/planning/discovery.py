@@ -23,7 +23,7 @@ from penstock.planning.parking import parked_when_found, reconfigured
 from penstock.planning.policy import kept_by_name, tells_apart
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.schema_from_log import described
-from penstock.sinks.base import Foreign, Missing, Ours, Sink
+from penstock.sinks.base import Foreign, Missing, Ours, Sink, TargetState
 from penstock.snapshot.placement import table_start
 from penstock.sources.base import Source
 from penstock.sources.catalog import Reason
@@ -162,13 +162,7 @@ def restart_table(
             written=has_rows and not append_only,
             replaces=start if has_rows else Offset(0),
             last_epoch=0 if missing else old.last_epoch,
-            target_reset=_reset(
-                old,
-                schema,
-                missing=missing,
-                empties=append_only and has_rows,
-                lacks=isinstance(target, Ours) and bool(target.lost_columns),
-            ),
+            target_reset=_reset(old, schema, target, missing=missing, empties=append_only and has_rows),
             kept_columns=kept_by_name(old, schema) if keeps_columns else None,
         )
         state.put_table(again.adopts() if adopts else again)
@@ -190,9 +184,11 @@ def _one(source: Source, table: TableId) -> dict[TableId, TableSchema]:
     return {} if schema is None else {table: schema}
 
 
-def _reset(old: TableState, schema: TableSchema, *, missing: bool, empties: bool, lacks: bool) -> TargetReset:
+def _reset(
+    old: TableState, schema: TableSchema, target: TargetState | None, *, missing: bool, empties: bool
+) -> TargetReset:
     """What must be done to the target before rows with the columns of `schema` are written. `empties`: it
-    has rows that nothing else would delete. `lacks`: somebody else has removed columns from it."""
+    has rows that nothing else would delete."""
     if old.target_reset == "recreate":
         return "recreate"
     if missing:
@@ -200,6 +196,7 @@ def _reset(old: TableState, schema: TableSchema, *, missing: bool, empties: bool
     if empties or old.target_reset == "truncate" or not tells_apart(old.schema, schema):
         return "truncate"
     same = _shape(schema) == _shape(old.schema) and old.kept_columns is None and old.target_reset == "none"
+    lacks = isinstance(target, Ours) and target.lost_columns
     return "none" if same and not lacks else "evolve"
 
 
