@@ -148,8 +148,8 @@ class PipelineConfig(Section):
     @model_validator(mode="after")
     def _sinks_have_names(self) -> PipelineConfig:
         names = [one.name or one.type for one in self.sinks]
-        if len(set(names)) < len(names):
-            raise ValueError("two of `sinks` have one name; give each another `name`")
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"two of `sinks` are called {twice[0]}; give each another `name`")
         if self.sinks and "sink" in self.model_fields_set:
             raise ValueError("there is `sink` and `sinks`; write all of them into `sinks`")
         if self.sinks and (self.signals.file is not None or self.signals.rest is not None):

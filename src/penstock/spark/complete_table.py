@@ -8,6 +8,7 @@ true of them before.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Iterator
@@ -16,9 +17,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.backoff import Backoff, Schedule
+from penstock.errors import PenstockError
 from penstock.failures.messages import one_sentence
 from penstock.model.change import COMMIT_TIMESTAMP, DELETED, SEQUENCE
-from penstock.model.offset import Offset
+from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
 from penstock.relaylog.files import LogPlace
@@ -35,6 +37,8 @@ RETRY = Schedule.steady(10.0)
 """Pause after a failure: whatever it was, the next write tells the same."""
 LOOK_SECONDS = 0.2
 """How often the state is asked whether the log has been applied."""
+Moment = tuple[int, SourcePosition]
+"""The source's time in microseconds, and the end that its log had after that."""
 _TIME = pa.timestamp("us", "UTC")
 COLUMNS = pa.schema(
     [("table", pa.string()), ("complete_until", _TIME), ("offset", pa.int64()), ("epoch", pa.int64())]
@@ -64,6 +68,7 @@ class CompleteTable:
         self._seconds = seconds
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._written_us = 0  # up to this time the table says what is complete
 
     def check(self) -> None:
         """Raises `ConfigError` if another table has its name."""
@@ -80,37 +85,64 @@ class CompleteTable:
 
     def _run(self) -> None:
         backoff = Backoff(RETRY)
+        first: Moment | None = None
+        with contextlib.suppress(PenstockError):  # the source does not answer
+            first = self._now()
         while not self._stopping.wait(self._seconds):
             try:
                 self.write()
             except Exception as error:
-                log.warning("the table %s cannot be written for now: %s", self._table, one_sentence(error))
+                self._warn(error)
                 backoff.failed()
                 backoff.wait(self._stopping)
+        try:
+            self._write_at_end(first)
+        except Exception as error:
+            self._warn(error)
+
+    def _warn(self, error: Exception) -> None:
+        log.warning("the table %s cannot be written for now: %s", self._table, one_sentence(error))
+
+    def _now(self) -> Moment:
+        return self._source.clock_us(), self._source.end_position()
 
     def write(self) -> None:
         """Writes what is complete now, once the pipeline has applied the log that the source has now."""
-        at_us, position = self._source.clock_us(), self._source.end_position()
-        relay = RelayLog.open(self._place)
-        while True:
-            relay.refresh()
-            goal, reached = relay.offset_reaching(position), self._state.applied_offset()
-            if goal is not None and reached is not None and reached >= goal:
-                break
+        moment, relay = self._now(), RelayLog.open(self._place)
+        while not self._write_if_applied(moment, relay):
             if self._stopping.wait(LOOK_SECONDS):
                 return
+
+    def _write_at_end(self, first: Moment | None) -> None:
+        """Writes once more before the run ends: a run with `--once` may take less than the interval. If the
+        pipeline has not applied all that the source has now, it has what the source had when it began."""
+        relay = RelayLog.open(self._place)
+        if not self._write_if_applied(self._now(), relay) and first is not None:
+            self._write_if_applied(first, relay)
+
+    def _write_if_applied(self, moment: Moment, relay: RelayLog) -> bool:
+        """Writes the tables that have everything up to the moment. Returns False if the pipeline has not
+        applied the log up to there."""
+        at_us, position = moment
+        relay.refresh()
+        goal, reached = relay.offset_reaching(position), self._state.applied_offset()
+        if goal is None or reached is None or reached < goal:
+            return False
         complete = [table for table in self._state.tables().values() if _is_complete(table)]
-        if not complete:
-            return
+        if complete and at_us > self._written_us:
+            self._put(_batch(complete, at_us, reached), at_us)
+        return True
+
+    def _put(self, batch: pa.RecordBatch, at_us: int) -> None:
         columns = tuple(Column(field.name, str(field.type)) for field in COLUMNS)
         self._sink.create(TableSchema(self._table, columns, ("table",)), COLUMNS)
-        batch = _batch(complete, at_us, reached)
 
         def batches() -> Iterator[pa.RecordBatch]:
             yield batch
 
         rows = Rows(lambda: self._spark.createDataFrame(pa.Table.from_batches([batch])), Newer(batches))
         self._sink.merge(self._table, rows, ("table",), Commit(self._state.uuid, at_us // 1000))
+        self._written_us = at_us
 
 
 def _is_complete(table: TableState) -> bool:
