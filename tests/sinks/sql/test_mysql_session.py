@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql.types import BinaryType, StringType
 
-from penstock.model.schema import Column
+from penstock.errors import TableError
+from penstock.model.schema import Column, TableId
 from penstock.sinks.sql.dialect import Place
 from penstock.sinks.sql.mysql import MySql
 from penstock.sinks.sql.registration import JdbcOptions, dialect_of
@@ -54,4 +55,26 @@ def test_a_column_can_come_to_a_key_whose_text_had_all_the_room_of_an_index(
     key = {"k": key["k"], "n": "int", "m": "longtext"}
     dialect.run(session, f"ALTER TABLE {dialect.target(place)} DROP PRIMARY KEY, {dialect.index_clause(key)}")
     assert dialect.keys(session, place) == {"penstock_key"}
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("sql", "cure"),
+    [
+        ("INSERT INTO {} VALUES (1, 'secret')", "--recreate"),
+        ("INSERT INTO {} VALUES (99999999999, 'a')", "--recreate"),
+        ("INSERT INTO {} VALUES (1, 'a'), (1, 'b')", "unpark"),
+    ],
+)
+def test_a_value_that_does_not_fit_has_another_cure_than_one_that_is_refused(
+    mysql: Database, sql: str, cure: str
+) -> None:
+    options = {"type": "jdbc", "url": f"mysql://{mysql.host}:{mysql.port}", "user": mysql.user}
+    dialect = dialect_of(JdbcOptions.model_validate({**options, "password": mysql.password}))
+    mysql.execute("CREATE TABLE narrow (id INT PRIMARY KEY, k VARCHAR(3))")
+    session = dialect.connect()
+    with pytest.raises(dialect.errors) as refused:
+        dialect.run(session, sql.format(f"`{mysql.name}`.narrow"))
+    found = dialect.explained(refused.value, "Rows were not written", TableId("shop", "narrow"))
+    assert isinstance(found, TableError) and cure in found.hint and "secret" not in str(found)
     session.close()

@@ -77,6 +77,7 @@ _LOGIN = frozenset({1044, 1045, 1049, 1130, 1142, 1227, 1698, 2059})
 _TRANSIENT = frozenset({1020, 1037, 1040, 1041, 1053, 1205, 1213, 1290, 1317, 1836, 2003, 2006, 2013, 2055,
                         3024, 3572, 0})  # fmt: skip
 _TOO_LARGE = frozenset({1153, 1301})
+_TOO_NARROW = frozenset({ER.DATA_TOO_LONG, ER.WARN_DATA_OUT_OF_RANGE})
 
 
 _WITHOUT_LIMITS = (
@@ -169,6 +170,13 @@ class MySql(Dialect):
             return ConfigError(f"{what}: error {code} of {self._address}.", hint="Check the section `sink`.")
         column = _COLUMN.search(str(error.args[1]) if len(error.args) > 1 else "")
         about = f", column {column[1]}" if column else ""
+        if code in _TOO_NARROW:
+            return TableError(
+                f"{what}: a value does not fit into the target (error {code}{about}).",
+                hint="The column was made for a key of shorter values, or somebody has changed it. Run "
+                f"`penstock resnapshot --recreate FILE {argument(table)}`, which makes the target again.",
+                table=str(table),
+            )
         cure = "Remove what refuses rows (a unique index, constraint or trigger of your own)"
         if code in _TOO_LARGE:
             cure = "Raise the server's max_allowed_packet"
