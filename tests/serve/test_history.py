@@ -12,6 +12,7 @@ from tests.serve.raw_client import Failed, RawClient
 from tests.serve.serving import Serving, rows_of, serving
 
 from penstock.client import connect
+from penstock.testing import servers
 from penstock.testing.servers import Database, MySqlServer
 
 
@@ -212,3 +213,21 @@ def test_a_log_of_another_receiver_is_read_and_followed(
                 assert notes(read_all(first, 1)) == expected
     finally:
         source.execute("SET GLOBAL binlog_row_metadata = MINIMAL")
+
+
+@pytest.mark.slow
+def test_mariadbs_sequences_oracle_types_and_tables_from_partitions_are_read(tmp_path: Path) -> None:
+    with servers.mariadb1011() as server:
+        server.execute(
+            "CREATE DATABASE shop", "USE shop", "CREATE SEQUENCE s START WITH 5", "SELECT NEXTVAL(s)",
+            "SET sql_mode = ORACLE", "CREATE TABLE o (id NUMBER(5) PRIMARY KEY, d DATE)",
+            "INSERT INTO o VALUES (1, '2020-01-02 03:04:05')", "SET sql_mode = DEFAULT",
+            "CREATE TABLE p (id INT PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION a VALUES LESS THAN (9), "
+            "PARTITION b VALUES LESS THAN (99))", "ALTER TABLE p CONVERT PARTITION b TO TABLE q",
+            "INSERT INTO q VALUES (7)",
+        )  # fmt: skip
+        with serving(server, tmp_path) as made:
+            rows = [row[3] for row in read_all(made, 8) if len(row) == 4]
+        [(next_value, cache)] = server.query("SELECT next_not_cached_value, cache_size FROM shop.s")
+    assert rows[0]["next_not_cached_value"] == str(next_value) and rows[0]["cache_size"] == str(cache)
+    assert rows[1:] == [{"id": "1", "d": "2020-01-02 03:04:05"}, {"id": "7"}]
