@@ -174,6 +174,8 @@ def test_generated_definitions_are_what_the_server_makes_of_them(pair: Pair, see
 def test_an_empty_default_that_the_server_leaves_out_is_left_out(pair: Pair, kind: str) -> None:
     """Without a strict sql_mode MySQL takes `BLOB DEFAULT ''` with a warning, and forgets the default: a row
     that says nothing of the column has NULL."""
+    if kind == "JSON" and pair.ours.server.mariadb:
+        pytest.skip("MariaDB checks each value of such a column, and an empty text is no JSON")
     pair.query("SET SESSION sql_mode = ''")
     pair.ours.server = replace(pair.ours.server, sql_mode=frozenset())
     if not pair.run(f"CREATE TABLE t (id INT PRIMARY KEY, a {kind} DEFAULT '', b {kind} DEFAULT NULL)"):
