@@ -212,15 +212,12 @@ class Catalog:
         return bool(self.open().icebergCatalog().dropTable(place, False))
 
     def _namespace(self, levels: tuple[str, ...]) -> Any:
-        with self._guard:
-            known = self._namespaces.get(levels)
-        if known is not None:
-            return known
-        for depth in range(1, len(levels) + 1):
-            self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.table_name(levels[:depth])}")
-        array = self._texts(levels)
-        with self._guard:
-            return self._namespaces.setdefault(levels, array)
+        with self._guard:  # a JDBC catalog refuses the second of two threads that create one namespace
+            if levels not in self._namespaces:
+                for depth in range(1, len(levels) + 1):
+                    self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.table_name(levels[:depth])}")
+                self._namespaces[levels] = self._texts(levels)
+            return self._namespaces[levels]
 
     def _identifier_of(self, levels: Sequence[str]) -> Any:
         *namespace, name = levels
