@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import sqlite3
 import subprocess
@@ -22,7 +23,8 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks import registry
 from penstock.sinks.base import Commit, EvolvedColumn
 from penstock.sinks.rows import Newer, Rows
-from penstock.sinks.sql.registration import JdbcOptions
+from penstock.sinks.sql.registration import JdbcOptions, dialect_of
+from penstock.testing import servers
 
 TABLE = TableId("shop", "orders")
 FIELDS = pa.schema([("id", pa.int64()), ("v", pa.string())])
@@ -251,4 +253,27 @@ def test_a_duckdb_file_that_another_process_has_open_for_a_moment_is_waited_for(
         from penstock.sinks.sql.duckdb import DuckDb  # needs the package
 
         session = DuckDb(JdbcOptions(type="jdbc", url=f"duckdb://{file}")).connect()
+        session.close()
+
+
+@pytest.mark.slow
+def test_a_key_that_is_too_long_for_an_index_of_postgresql_is_written_once_the_index_is_gone() -> None:
+    import psycopg
+
+    with servers.postgresql() as server:
+        options = {"type": "jdbc", "url": server.url, "user": server.user, "password": server.password}
+        dialect = dialect_of(JdbcOptions.model_validate(options))
+        session = dialect.connect()
+        target = dialect.place(["public", "orders"])
+        dialect.make_new(session, target, {"id": "text"}, {"id": "text"}, unique=True)
+        long = random.Random(1).randbytes(1500).hex()  # PostgreSQL compresses what it can
+        insert = f"INSERT INTO {dialect.target(target)} VALUES ('{long}')"
+        with pytest.raises(psycopg.Error) as refused:
+            dialect.run(session, insert)
+        found = dialect.explained(refused.value, "Rows were not written", TABLE)
+        assert isinstance(found, TableError) and "too long for an index" in str(found)
+        drop = found.hint.partition("`")[2].partition("`")[0].replace("…", dialect.target(target))
+        session.rollback()
+        dialect.run(session, drop)
+        dialect.run(session, insert)
         session.close()

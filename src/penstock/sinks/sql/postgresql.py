@@ -59,6 +59,7 @@ _RANGES: dict[type[DataType], tuple[int, int]] = {
     LongType: (-(2**63), 2**63 - 1),
 }
 _NUMBER = r"^\s*[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,2})?\s*$"
+_INDEX_ROW_TOO_LONG = "54000"
 _TRANSIENT = ("08", "53", "57", "40")
 """Classes of SQLSTATE: connection, resources, intervention of an operator, rollback."""
 
@@ -134,6 +135,14 @@ class PostgreSql(Dialect):
             return ConfigError(f"{what}: {error.diag.message_primary}.", hint="Check the section `sink`.")
         constraint = error.diag.constraint_name
         about = f", constraint {constraint}" if constraint else ""
+        if state == _INDEX_ROW_TOO_LONG and constraint:
+            drop = f"ALTER TABLE … DROP CONSTRAINT {self.quoted(constraint)}"
+            return TableError(
+                f"{what}: a key is too long for an index of PostgreSQL (SQLSTATE {state}{about}).",
+                hint=f"Penstock needs indexes for speed only. Run `{drop}` on the target, make another "
+                f"index if you like (USING hash), then run `penstock unpark FILE {argument(table)}`.",
+                table=str(table),
+            )
         return TableError(
             f"{what}: the database refuses it (SQLSTATE {state}{about}).",
             hint="Look the code up in PostgreSQL's list of errors. Remove what refuses rows (a constraint or "
