@@ -19,10 +19,11 @@ def script() -> ModuleType:
 
 
 NEEDS_HBASE = pytest.param("row_frames.jar", marks=pytest.mark.slow)  # fetches its client
+NEEDS_CANAL = pytest.param("client.jar", marks=pytest.mark.slow)  # fetches its client
 
 
 @pytest.mark.parametrize(
-    "name", ["log_store.jar", "directory_log_store.jar", "metadata_cache.jar", NEEDS_HBASE]
+    "name", ["log_store.jar", "directory_log_store.jar", "metadata_cache.jar", NEEDS_HBASE, NEEDS_CANAL]
 )
 def test_a_jar_in_the_package_is_the_one_of_its_source(name: str) -> None:
     java_jars = script()
