@@ -289,7 +289,7 @@ def test_doctor_says_by_its_exit_code_whether_something_is_to_be_mended(
 ) -> None:
     from penstock.commands.doctor import doctor
 
-    mysql.execute("CREATE TABLE orders (id INT)")
+    mysql.execute("CREATE TABLE orders (Penstock_Id INT)")
     file = tmp_path / "pipeline.yaml"
     document = {
         "name": "x", "state": "state", "tables": [f"{mysql.name}.*"],
@@ -299,7 +299,7 @@ def test_doctor_says_by_its_exit_code_whether_something_is_to_be_mended(
     file.write_text(json.dumps(document))
     assert doctor(file, as_json=False) == 0
     shown = capsys.readouterr().out
-    assert f"ALTER TABLE `{mysql.name}`.`orders` ADD COLUMN `row_id`" in shown
+    assert f"ALTER TABLE `{mysql.name}`.`orders` ADD COLUMN `penstock_id_2`" in shown
     file.write_text(json.dumps({**document, "tables": [f"{mysql.name}.missing"]}))
     assert doctor(file, as_json=True) == 1
     answer = json.loads(capsys.readouterr().out)

@@ -31,6 +31,8 @@ def explained(error: exceptions.RedisError, what: str, table: TableId | None) ->
         )
     if code == "CROSSSLOT":
         return ConfigError(f"{what}: this is a Redis Cluster.", hint="Use a server without cluster mode.")
+    if not code.isupper():  # a message of our scripts or of a command, which has no code
+        code = str(error).partition(":")[0]
     if table is not None:
         return TableError(
             f"{what}: the server refuses it ({code}).",

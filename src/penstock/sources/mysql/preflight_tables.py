@@ -14,7 +14,7 @@ from penstock.model.schema import PASSIVE_RULES, CascadingKey, TableId, TableSch
 from penstock.sources.mysql import catalog
 from penstock.sources.mysql.connection import is_refusal, query
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
-from penstock.sources.mysql.identifiers import quote, quoted
+from penstock.sources.mysql.identifiers import add_key_sql, quote, quoted
 from penstock.sources.mysql.versioned_tables import read_versioned_tables, versioned_reason
 from penstock.sources.preflight import Finding
 from penstock.sources.table_filter import TableFilter
@@ -192,14 +192,12 @@ def _keys(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Findi
     merging = source.config.sink_kind.keeps_tables
     for table in without if merging else []:
         names = {column.name.lower() for column in schemas[table].columns}
-        column = next(name for name in ("id", "row_id", "penstock_row_id") if name not in names)
         yield Finding(
             "warning", "key", str(table),
             f"{table} has neither a primary key nor a unique index over columns that are NOT NULL, so its "
             f"rows cannot be identified in a target of type {source.config.sink.type}. It stays parked "
             "until it has one. Other tables are not affected.",
-            f"ALTER TABLE {quoted(table)} ADD COLUMN {quote(column)} BIGINT UNSIGNED NOT NULL AUTO_INCREMENT "
-            "PRIMARY KEY;",
+            f"{add_key_sql(table, names)};",
         )  # fmt: skip
     if not without:
         yield Finding("ok", "key", _names(list(schemas)), "Every table has a key.")

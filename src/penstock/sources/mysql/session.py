@@ -29,7 +29,7 @@ from penstock.sources.mysql import catalog, followed_host, statements
 from penstock.sources.mysql.condition import check_plain
 from penstock.sources.mysql.connection import connect, explain, hang_up, is_refusal
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
-from penstock.sources.mysql.identifiers import quoted
+from penstock.sources.mysql.identifiers import add_key_sql, quoted
 from penstock.sources.mysql.merge_tables import merge_reason, read_merge_tables
 from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot import watermark
@@ -213,10 +213,7 @@ class SourceSession:
         return statements.cascade_reason(table)
 
     def add_key(self, table: TableId) -> str:
-        return (
-            f"ALTER TABLE {quoted(table)} ADD COLUMN penstock_id BIGINT UNSIGNED NOT NULL "
-            "AUTO_INCREMENT PRIMARY KEY"
-        )
+        return add_key_sql(table)
 
     def same_definition(self, one: TableSchema | None, other: TableSchema) -> bool:
         return statements.same_definition(one, other)
