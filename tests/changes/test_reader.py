@@ -187,10 +187,11 @@ def test_a_start_that_is_refused_is_told_where_the_last_change_of_a_definition_e
     server.execute("ALTER TABLE shop.orders ADD a INT", "ALTER TABLE shop.others ADD b INT")
     server.execute("INSERT INTO shop.others VALUES (7, NULL, 1)", "TRUNCATE shop.others")
     with pytest.raises(ConfigError, match=r"The definition of shop\.others changed at offset") as refused:
-        until_now(source, ["shop.*"], start="earliest")
+        until_now(source, ["shop.*"], start="earliest", name="cache")
     found = re.search(r"Start at (\d+) or later", refused.value.hint)
     assert found is not None
-    with until_now(source, ["shop.*"], start=int(found[1])) as changes:
+    # The name is free again.
+    with until_now(source, ["shop.*"], start=int(found[1]), name="cache") as changes:
         items = [item for item in changes if not isinstance(item, Committed)]
     assert [type(item) for item in items] == [ChangeBatch, TableChanged]
     assert isinstance(items[1], TableChanged) and items[1].truncated
@@ -285,6 +286,8 @@ def test_a_definition_that_does_not_fit_the_log_is_an_error_that_names_the_place
 
 
 def test_only_transaction_ends_that_are_held_can_be_started_from(source: Source) -> None:
+    with pytest.raises(ConfigError, match="cannot start at 'newest'"):
+        until_now(source, ["shop.orders"], start="newest")
     server, receiver = source
     server.execute("INSERT INTO shop.orders VALUES (1, 'a', 1)")
     receiver.wait_until_level()

@@ -180,8 +180,12 @@ def test_a_client_reads_only_what_its_token_or_user_may(shop: Shop) -> None:
         assert list(server.destinations()) == ["shop-0", "shop-1"]
     with pytest.raises(ConfigError, match="regular expression"):
         shop.server.read(shop.destination, filter="[")
-    with pytest.raises(ConfigError, match="id has"):
-        shop.server.subscribe(shop.destination, "a/b")
+    for client in ("a/b", ""):
+        with pytest.raises(ConfigError, match="id has"):
+            shop.server.subscribe(shop.destination, client)
+    for wrong in (f"{TOKEN}\n", "schlüssel"):
+        with pytest.raises(ConfigError, match="token"):
+            connect(address, token=wrong)
     with connect("127.0.0.1:1") as server, pytest.raises(TransientError, match="failed"):
         server.destinations()
 

@@ -82,6 +82,30 @@ def test_rows_have_the_columns_of_their_table(shop: Shop) -> None:
         assert year == datetime.datetime.now(datetime.timezone.utc).year
 
 
+def test_a_stream_begins_before_its_table_was_created(source: MySqlServer, tmp_path: Path) -> None:
+    """What the source had when the receiver began is one span of the log's index: CREATE TABLE, and rows
+    under two definitions."""
+    source.execute("FLUSH BINARY LOGS")
+    account = {"host": source.host, "port": source.port, "user": source.user, "password": source.password}
+    begin = {**account, "start": {"file": source.binlog_files()[-1].name, "position": 4}}
+    database = database_of(source, "typed_early")
+    database.execute("INSERT INTO orders VALUES (1, 'a')", "ALTER TABLE orders ADD amount INT")
+    database.execute("INSERT INTO orders VALUES (2, 'b', 3)")
+    destinations = {"shop": {"filter": rf"{database.name}\..*", "start": "earliest"}}
+    listen = {"canal": "127.0.0.1:0", "grpc": "127.0.0.1:0"}
+    found: list[tuple[str, int]] = []
+    with (
+        serving(source, tmp_path, source=begin, listen=listen, destinations=destinations) as made,
+        connect(made.listening["grpc"]) as server,
+    ):
+        while len(found) < 2:
+            with server.subscribe_table("shop", "billing", f"{database.name}.orders") as stream:
+                while len(found) < 2 and (batch := next(stream, None)) is not None:
+                    found += rows_of(batch)
+                    batch.acknowledge()
+    assert found == [("insert", 1), ("insert", 2)]
+
+
 def test_a_stream_ends_when_the_columns_change_and_the_next_one_goes_on(shop: Shop) -> None:
     shop.database.execute(
         "INSERT INTO orders VALUES (1, 'a')",

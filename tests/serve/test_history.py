@@ -177,6 +177,7 @@ def test_a_place_at_which_no_client_can_begin_is_refused_with_the_reason(
         "behind": ({"file": "binlog.999999", "position": 4}, "before binlog.999999:4"),
         "unknown": ({"gtid": f"{uuid}:1-99999999"}, "does not have"),
         "early": ({"gtid": "00000000-0000-0000-0000-000000000000:1"}, "begins behind"),
+        "first": ({"file": file, "position": 4}, "begins behind"),
     }  # fmt: skip
     destinations = {
         name: {"filter": rf"{database.name}\..*", "start": start} for name, (start, _) in starts.items()
@@ -188,6 +189,20 @@ def test_a_place_at_which_no_client_can_begin_is_refused_with_the_reason(
             with RawClient(server.address, destination=name) as client, pytest.raises(Failed) as error:
                 client.subscribe()
             assert reason in str(error.value), name
+
+
+def test_a_client_begins_where_a_file_of_the_source_begins(source: MySqlServer, tmp_path: Path) -> None:
+    """At 4, as Canal's users write it. The log's first transaction is behind the events that describe the
+    file."""
+    source.execute("FLUSH BINARY LOGS")
+    file, _ = source.position()
+    database = Database(source)
+    database.execute("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    at = {"file": file, "position": 4}
+    account = {"host": source.host, "port": source.port, "user": source.user, "password": source.password}
+    destinations = {"example": {"filter": rf"{database.name}\..*", "start": at}}
+    with serving(source, tmp_path, source={**account, "start": at}, destinations=destinations) as server:
+        assert notes(read_all(server, 3)) == ["CREATE", "CREATE", {"id": "1"}]  # of the database, too
 
 
 @pytest.mark.parametrize("knows_source", [pytest.param(True, marks=pytest.mark.slow), False])

@@ -150,6 +150,23 @@ class ChangeReader:
         self._consumer = (
             Consumer(log.path, name, needs=self.offset, id=consumer_id, owns_name=owns_name) if name else None
         )
+        self._closing: list[Callable[[], None]] = []
+        self._stopping = threading.Event()
+        try:
+            self._begin(definitions, start, until, types, before_images, source)
+        except BaseException:
+            self.close()  # the name is free for the next reader
+            raise
+
+    def _begin(
+        self,
+        definitions: Definitions,
+        start: Start,
+        until: int | None,
+        types: TypeOptions,
+        before_images: bool,
+        source: Source | None,
+    ) -> None:
         if self._log.refresh() and self._log.start > self.offset:  # deleted just before it was registered
             self.offset = self._begin_at(start)
         self._until = None if until is None else Offset(until)
@@ -164,8 +181,6 @@ class ChangeReader:
             self._carry(definitions.at)
         else:
             self._refuse_changed(definitions.at, self._of_source(source, types))
-        self._closing: list[Callable[[], None]] = []
-        self._stopping = threading.Event()
         self._quiet_since = time.monotonic()
 
     @property
@@ -225,6 +240,11 @@ class ChangeReader:
             return self._log.end
         if start == "earliest":
             return self._log.start
+        if not isinstance(start, int):
+            raise ConfigError(
+                f"A reader cannot start at {str(start)[:100]!r}.",
+                hint="`start` is `latest`, `earliest`, or the offset of a `Committed`.",
+            )
         offset = Offset(start)
         folder = self._log.place.folder
         if folder is not None and self._log.end < offset <= recovered_end(folder):

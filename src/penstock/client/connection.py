@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,10 +14,14 @@ from typing_extensions import Self
 
 from penstock.client.errors import as_ours
 from penstock.client.streams import Stream, TableStream
+from penstock.errors import ConfigError
 
 CALL_S = 60.0
 """How long a request may take that is no stream."""
 SIZE_DEFAULT = 1000
+
+_TOKEN = re.compile("[ -~]*")
+"""What gRPC lets through as the value of a header."""
 
 
 def connect(
@@ -31,7 +36,9 @@ def connect(
     """Connects to `listen.grpc` of a server, at `host:port`, with a token or a user of the server's file.
 
     `tls`: encrypts, and checks the server's certificate. `certificates`: the PEM file of those that sign it,
-    if the system does not know them; then `tls` is meant. Nothing is sent before the first request."""
+    if the system does not know them; then `tls` is meant. Nothing is sent before the first request.
+
+    Raises `ConfigError` for a token that no header can have."""
     return Server(address, token=token, user=user, password=password, tls=tls, certificates=certificates)
 
 
@@ -51,6 +58,13 @@ class Server:
         self.address = address
         headers = []
         if token is not None:
+            if not _TOKEN.fullmatch(token):
+                # gRPC would say no more than that it failed.
+                raise ConfigError(
+                    "`token` has characters that no header can have.",
+                    hint="It has printable ASCII characters only. A token that was read from a file may have "
+                    "a line end: `token.strip()` removes it.",
+                )
             headers = [(b"authorization", b"Bearer " + token.encode())]
         elif user is not None:
             pair = base64.b64encode(f"{user}:{password}".encode())
@@ -79,7 +93,7 @@ class Server:
     def read(self, destination: str, *, start: Any = "latest", filter: str = "") -> Stream:
         """Changes from `start` on: the `position` of a batch, `latest`, `earliest`, or what else a
         destination's `start` can be. The server remembers nothing of it."""
-        return Stream(self, destination, "", {"filter": filter, "start": start})
+        return Stream(self, destination, None, {"filter": filter, "start": start})
 
     def subscribe_table(self, destination: str, client: str, table: str) -> TableStream:
         """The changes of one table (`database.table`) with its columns, behind what `client` has

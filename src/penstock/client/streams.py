@@ -104,9 +104,12 @@ class Stream(_Messages[Batch]):
     """An iterator over `Batch`es, which waits for changes until it is closed. It raises `TransientError` when
     the connection is lost; another stream then goes on."""
 
-    def __init__(self, server: Connection, destination: str, client: str, options: dict[str, Any]) -> None:
-        names = {"destination": destination} | ({"client": client} if client else {})
-        super().__init__(server, names, options, 0 if client else -1)
+    def __init__(
+        self, server: Connection, destination: str, client: str | None, options: dict[str, Any]
+    ) -> None:
+        """`client`: None for a reader that keeps its own place."""
+        names = {"destination": destination} | ({} if client is None else {"client": client})
+        super().__init__(server, names, options, -1 if client is None else 0)
         self._read()  # refusals come now
 
     def _read(self) -> Batch | None:

@@ -139,7 +139,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         stream = _Stream(context.peer())
         if asked.get("table"):
             return self._begin_typed(context, stream, destination, asked)
-        batches = self._given if asked.get("client") else self._read
+        batches = self._given if "client" in asked else self._read
         return flight.GeneratorStream(SCHEMA, batches(context, stream, destination, asked))
 
     def do_action(self, context: Any, action: Any) -> list[bytes]:

@@ -226,6 +226,9 @@ class ServedLog:
             # CREATE TABLE ... SELECT has its rows in its own transaction, with the new definition.
             inside = bool(statements) and self._log.committed_before(statements[0].end) == start
             known = self._definitions.at(reach.end if inside else start)
+            if any(name not in known for name in names):
+                # For a part of a span, the index has the tables of the whole span: this one may come later.
+                names = self._wanted(reach, tables, exact=True)
             if len(names) > 1:
                 raise ConfigError(f"A typed stream has one table, and not {', '.join(map(str, names))}.")
             splits = self._log.splits(reach, names[0], bytes_aim=PART_BYTES) if names else []
@@ -267,8 +270,9 @@ class ServedLog:
         with self._lock:
             return self._definitions.at(min(at, self._end)).get(table)
 
-    def _wanted(self, reach: LogRange, tables: Filter) -> tuple[TableId, ...]:
-        return tuple(sorted(table for table in self._log.tables(reach) if table in tables))
+    def _wanted(self, reach: LogRange, tables: Filter, *, exact: bool = False) -> tuple[TableId, ...]:
+        found = self._log.tables(reach, exact=exact).items()
+        return tuple(sorted(table for table, (events, _) in found if events and table in tables))
 
     def _part(self, reach: LogRange, tables: tuple[TableId, ...]) -> Part:
         known = self._definitions.at(reach.start)

@@ -143,7 +143,7 @@ def offset_of(log: RelayLog, start: StartAt) -> Offset:
 
 def _at_position(log: RelayLog, file: str, position: int) -> Offset:
     wanted = segment_format.position(file, position)
-    if log.position_at(log.start).order > wanted.order:
+    if log.position_at(log.start).order > wanted.order and not _in_head(log, file):
         raise ConfigError(f"The relay log begins behind {wanted}.", hint=_LATER)
     if not log.reached(wanted):
         end = log.position_at(log.end)
@@ -163,6 +163,13 @@ def _at_position(log: RelayLog, file: str, position: int) -> Offset:
             f"{wanted} is inside of a transaction.", hint=f"It begins at {begins} and ends at {ends}."
         )
     return offset
+
+
+def _in_head(log: RelayLog, file: str) -> bool:
+    """Whether the log has this file of the source from its beginning. The first events of a file describe it,
+    and the log starts behind them: so 4, where all files begin, is before the log's start."""
+    _, base = log.segment_of(log.start)
+    return str(log.position_at(log.start)) == f"{file}:{log.start - base}"
 
 
 def _behind_transactions(log: RelayLog, text: str) -> Offset:
