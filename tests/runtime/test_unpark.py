@@ -59,12 +59,13 @@ class Case:
     folder: Path
 
     def unpark(
-        self, table: TableState | None, log: Log, target: TargetState
+        self, table: TableState | None, log: Log, target: TargetState | None
     ) -> tuple[dict[str, Any], TableState]:
         state = StateStore(self.folder)
         if table is not None:
             state.put_table(table)
-        answer = unpark(state, log, Target(target), T, protect_log=log.hold)  # type: ignore[arg-type]
+        sink = None if target is None else Target(target)
+        answer = unpark(state, log, sink, T, protect_log=log.hold)  # type: ignore[arg-type]
         found = state.table(T)
         assert found is not None
         return answer, found
@@ -80,6 +81,12 @@ def test_a_table_that_lost_nothing_goes_on_from_its_own_offset(case: Case) -> No
     assert answer == {"ok": True, "action": "continue", "offset": 80}
     assert table == replace(PARKED, phase=GOES_ON)
     assert table.status == "live" and not table.planned
+
+
+def test_a_table_goes_on_at_a_sink_of_which_nothing_remains(case: Case) -> None:
+    answer, table = case.unpark(PARKED, Log(), None)
+    assert answer == {"ok": True, "action": "continue", "offset": 80}
+    assert table == replace(PARKED, phase=GOES_ON)
 
 
 def test_the_log_is_held_before_it_is_looked_at(case: Case) -> None:

@@ -215,6 +215,24 @@ def test_rows_that_fail_are_listed_and_all_others_go_on(case: Case) -> None:
     assert len(set(places)) == len(places) and HIDDEN not in str(listed)
 
 
+def test_the_update_that_repairs_a_row_is_an_insertion(case: Case) -> None:
+    failing = "name IS NOT NULL AND id IN (6, 12)"
+    rule = {"columns": {"x": f"CAST(IF({failing}, 'no number', '1') AS INT)"}, "select": ["id", "x"]}
+    letters = Letters()
+    found = case.messages("json", case.rules({**rule, "on_error": "dead_letter"}), letters)
+    changes = [json.loads(value) for _, value in found]
+    images = [(one["before"], one["after"]) for one in changes if 6 in _ids(one)]
+    repaired = {"id": 6, "x": 1}
+    assert images == [(None, repaired), (repaired, repaired)]
+    [listed] = letters._rows.values()
+    kinds = [(one["key"]["id"], one["change"]) for one in listed.values() if one["key"]["id"] == 6]
+    assert kinds == [(6, "insert"), (6, "update_preimage")]
+
+
+def _ids(change: dict[str, Any]) -> set[int]:
+    return {image["id"] for image in (change["before"], change["after"]) if image is not None}
+
+
 def test_a_row_that_fails_is_listed_with_its_key_though_no_rule_looks_at_it(case: Case) -> None:
     rule = {"columns": {"x": "CAST(IF(kind = 'ä', 'no number', '1') AS INT)"}, "on_error": "dead_letter"}
     letters = Letters()

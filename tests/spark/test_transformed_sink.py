@@ -18,7 +18,8 @@ from penstock.errors import TableError
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.transforms import TransformRule, Transforms
 from penstock.secret import Secret
-from penstock.sinks.base import ChangeSink, Fencing, Ours, Readable, TableSink
+from penstock.sinks import registry
+from penstock.sinks.base import ChangeSink, Commit, Fencing, Ours, Readable, TableSink
 from penstock.sinks.rows import Newer, Rows
 from penstock.spark.transformed_sink import transformed
 from penstock.store.folder import StoreFolder
@@ -182,6 +183,39 @@ def test_a_row_of_a_snapshot_or_a_change_log_is_listed_with_its_key(place: Make,
             [file] = (tmp_path / kind / "letters").glob("*/*.jsonl")
             assert json.loads(file.read_text())["key"] == {"id": 7}, (kind, number)
             file.unlink()
+
+
+def test_a_change_log_has_a_row_that_was_repaired(place: Make, tmp_path: Path) -> None:
+    it = place("parquet", arrow=ARROW)
+    sink = behind(it, tmp_path, {"cast": {"price": "int"}, "on_error": "dead_letter"})
+    sink.create(schema(), ARROW)
+    changes = it.changelog(
+        (1, "a", "1", "insert", 1),
+        (1, "a", "1", "update_preimage", 2), (1, "a", "bad", "update_postimage", 2),
+        (1, "a", "bad", "update_preimage", 3), (1, "a", "worse", "update_postimage", 3),
+        (1, "a", "worse", "update_preimage", 4), (1, "a", "4", "update_postimage", 4),
+    )  # fmt: skip
+    assert sink.write_changes(it.table, changes, it.commit(1))
+    found = [(row["_sequence"], row["_change_type"], row["price"]) for row in sink.read(it.table).collect()]
+    assert sorted(found) == [(1, "insert", 1), (4, "insert", 4)]
+    [file] = (tmp_path / "letters").glob("*/*.jsonl")
+    listed = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(one["offset"], one["change"]) for one in listed] == [
+        (2, "update_postimage"), (3, "update_preimage"), (3, "update_postimage"), (4, "update_preimage"),
+    ]  # fmt: skip
+
+
+def test_a_sink_of_which_nothing_remains_follows_schema_changes_after_a_restart(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    inner: Any = registry.open_sink(registry.kind("python").example(tmp_path), spark, "p")
+    rule = TransformRule(tables="shop.*", rename={"id": "number"}, columns={"upper": "upper(name)"})
+    secret = Secret("k" * 16)
+    sink = transformed(inner, Transforms([rule]), spark, secret, letters=tmp_path / "letters")
+    wider = [*[column(one.name, one.type, one.name) for one in ARROW], column("more", pa.int64())]
+    assert sink.evolve(schema().table, wider, Commit("p", 2), narrowing="keep")
+    found = sink.open(schema().table)
+    assert isinstance(found, Ours) and found.columns == ("number", "name", "price", "more", "upper")
 
 
 def test_a_change_log_has_the_changes_of_the_rows_that_match(place: Make, tmp_path: Path) -> None:

@@ -235,6 +235,7 @@ class Run:
 
     def _make_signals(self) -> Signals:
         config = self.config
+        kept = self.sink if config.sink_kind.durable else None
         return Signals(
             self.state,
             config,
@@ -242,7 +243,7 @@ class Run:
             open_channels(config, self.state, self.log, self.source.catalog.read_table),
             discover=self._find_more,
             catalog=self.source.catalog,
-            unpark=partial(unpark, self.state, self.log, self.sink, protect_log=self.consumer.protect),
+            unpark=partial(unpark, self.state, self.log, kept, protect_log=self.consumer.protect),
             limit=lambda limits: self.chunks.limits(**limits),
             advance_log=self.renewal.ask,
         )

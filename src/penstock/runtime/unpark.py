@@ -37,7 +37,7 @@ from penstock.state import StateStore
 def unpark(
     state: StateStore,
     relay_log: RelayLog,
-    sink: Sink,
+    sink: Sink | None,
     table: TableId,
     *,
     protect_log: Callable[[Offset], None],
@@ -47,7 +47,8 @@ def unpark(
 
     With `resnapshot`, the resnapshot is pending afterwards (`planning/resnapshots.py`). Raises
     `ConfigError`, with the reason, if the table stays as it is. `protect_log` protects the log after an
-    offset from deletion (`relaylog.consumers.Consumer.protect`).
+    offset from deletion (`relaylog.consumers.Consumer.protect`). `sink`: None if
+    nothing remains of what it writes, so that there are no targets to look at.
     """
     found = state.table(table)
     if found is None:
@@ -78,7 +79,7 @@ def _come_back(
     table: TableState,
     resumes: CatchingUp | None,
     relay_log: RelayLog,
-    sink: Sink,
+    sink: Sink | None,
     state: StateStore,
     protect_log: Callable[[Offset], None],
 ) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def _lost(
     table: TableState,
     at: Offset,
     relay_log: RelayLog,
-    sink: Sink,
+    sink: Sink | None,
     state: StateStore,
     protect_log: Callable[[Offset], None],
 ) -> str | None:
@@ -112,8 +113,8 @@ def _lost(
     relay_log.refresh()  # from here on, retention keeps the log's start
     if relay_log.start > at:
         return f"the relay log begins at offset {relay_log.start}, after {at}, where it was parked"
-    if table.last_epoch <= 0:
-        return None  # its target does not exist yet
+    if sink is None or table.last_epoch <= 0:
+        return None  # its target does not exist yet, or never does
     target = sink.open(table.table)
     if isinstance(target, Missing):
         return "its target is gone"

@@ -5,7 +5,8 @@ What fails is halved until only the rows remain that fail by themselves. They ar
 commit before the others are written to the target. A commit that is repeated writes the same file again.
 
 A target must not keep an earlier version of such a row, so the row counts as deleted there. In a change log,
-both rows of an update are left out if one of them fails.
+an update is left out if the row after it fails. If only the row before it does, readers do not have it: the
+row after it is an `insert`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from penstock.sinks.base import Commit
 from penstock.sinks.names import directory_name
 from penstock.spark.sql_stages import row_failure
 from penstock.spark.transform_chain import Chain
-from penstock.transforms.stages import BEFORE, last_before
+from penstock.transforms.stages import AFTER, BEFORE, last_before
 
 FOLDER = "dead_letters"
 ROWS_AT_ONCE = 65_536
@@ -69,12 +70,29 @@ def _sift(
         for part in parts:
             yield from _sift(chain, batch.slice(*part), key, add)
         return
+    if batch.num_rows == 2:
+        yield from _sift_update(chain, batch, key, add)
+        return
     for row in batch.to_pylist():
         add(_letter(chain, row, key, failure.message))
     if DELETED in batch.schema.names:
         place = batch.schema.get_field_index(DELETED)
         gone = batch.set_column(place, DELETED, pa.repeat(True, batch.num_rows))
         yield from chain.in_driver([gone])
+
+
+def _sift_update(
+    chain: Chain, pair: pa.RecordBatch, key: tuple[str, ...], add: Callable[[Letter], None]
+) -> Iterator[pa.RecordBatch]:
+    """What is left of an update of which at least one row fails."""
+    list(_sift(chain, pair.slice(0, 1), key, add))  # without the row after it, it says nothing
+    place = pair.schema.get_field_index(CHANGE_TYPE)
+    after = pair.slice(1)
+    entering = after.set_column(place, pair.schema.field(place), pa.array(["insert"], pa.string()))
+    listed: list[Letter] = []
+    yield from _sift(chain, entering, key, listed.append)
+    for letter in listed:
+        add({**letter, "change": AFTER})
 
 
 def _letter(chain: Chain, row: dict[str, Any], key: tuple[str, ...], reason: str) -> Letter:

@@ -151,17 +151,25 @@ class TransformedSink:
         chain = self._chain(table, self._key(self._keys[table]))
         fields = chain.columns(pa.schema([one.field for one in columns]))
         found = self._inner.open(self._target(table))
-        present = set(found.columns) if isinstance(found, Ours) else set()
+        # Unknown: a sink of which nothing remains does not know after a restart what it has created before.
+        present = set(found.columns) if isinstance(found, Ours) else None
         sources = {chain.name_after(one.field.name): one for one in columns}
         return [self._origin(table, chain, one, sources.get(one.name), present) for one in fields]
 
     def _origin(
-        self, table: TableId, chain: Chain, one: pa.Field, source: EvolvedColumn | None, present: set[str]
+        self,
+        table: TableId,
+        chain: Chain,
+        one: pa.Field,
+        source: EvolvedColumn | None,
+        present: set[str] | None,
     ) -> EvolvedColumn:
         if source is None:  # computed
-            return EvolvedColumn(one, one.name if one.name in present else None, refills=True)
+            before = one.name if present is None or one.name in present else None
+            return EvolvedColumn(one, before, refills=True)
         before = None if source.before is None else chain.name_after(source.before)
-        if before is not None and before not in present and not source.refills:
+        lacks = before is not None and present is not None and before not in present
+        if lacks and not source.refills:
             raise _read_again(table, one.name, "was left out of the target before")
         if source.before is None and source.default is not None and chain.changes_values(source.field.name):
             raise _read_again(table, one.name, "was added with a default, which `transforms` changes")
