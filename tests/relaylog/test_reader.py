@@ -10,6 +10,7 @@ from tests.relaylog.conftest import SPAN_SIZE, TABLES, Received
 from tests.relaylog.walking import index_entries
 
 from penstock._core import GtidSet, RangeDecoder
+from penstock.commands.snapshot_at import committed_from
 from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.schema import TableId
 from penstock.relaylog import segment_format
@@ -259,6 +260,15 @@ def test_the_end_of_the_transaction_before_a_statement_is_found(received: Receiv
         )
     for end in random.Random(23).sample(ends, 100):
         assert log.committed_before(Offset(end)) == end
+
+
+def test_a_snapshot_can_be_asked_for_at_any_offset(received: Received) -> None:
+    log, ends = received.log, [one.end for one in received.walk.transactions]
+    for offset in [*random.Random(29).sample(range(log.start, log.end), 100), 0, log.start, log.end]:
+        found = committed_from(log, Offset(offset))
+        assert found in (log.start, *ends) and found >= offset
+        log.position_at(found)
+    assert {committed_from(log, Offset(end)) for end in (ends[0], ends[-1])} >= {ends[-1]}
 
 
 def test_commit_times_are_of_the_transactions_on_both_sides_of_an_offset(received: Received) -> None:

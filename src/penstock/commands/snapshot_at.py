@@ -33,7 +33,7 @@ def snapshot_at(file: Path, offset: int | None, *, as_json: bool) -> None:
             )
         tables = sorted(table.table for table in state.tables().values() if not table.gone)
         versions = PipelineVersions(config, state, log)
-        reached, found = versions.versions_at(tables, log.position_at(wanted))
+        reached, found = versions.versions_at(tables, log.position_at(committed_from(log, wanted)))
     shown = [
         {"table": str(table), "version": None, "reason": one.reason}
         if isinstance(one, NotCompared)
@@ -46,3 +46,9 @@ def snapshot_at(file: Path, offset: int | None, *, as_json: bool) -> None:
     say(f"offset {reached}")
     for line in shown:
         say(f"{line['table']}: {line.get('reason') or line['version'] or 'as it is now'}")
+
+
+def committed_from(log: RelayLog, offset: Offset) -> Offset:
+    """The smallest known end of a transaction at or after an offset, which may lie inside a transaction and
+    is at most the log's end. The log's start if that is later."""
+    return log.start if offset <= log.start else log.cut(Offset(offset - 1), 1)
