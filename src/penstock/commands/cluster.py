@@ -33,7 +33,7 @@ def status(file: Path, *, as_json: bool) -> None:
         return
     if wrong:
         say(f"The source does not say where its log ends: {wrong}")
-    _print(found)
+    _print(found, servers_report=bool(config.zookeeper))
 
 
 def _end(config: settings.ServerConfig) -> tuple[SourcePosition | None, str]:
@@ -50,14 +50,16 @@ def _end(config: settings.ServerConfig) -> tuple[SourcePosition | None, str]:
         return None, str(error)
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(found: dict[str, Any], *, servers_report: bool) -> None:
+    """`servers_report`: servers of Penstock say their names and how far they have received the log. In a
+    store they only have addresses."""
     servers = Table(title="servers")
-    for name in ("address", "name", "log received up to", "serves"):
+    for name in ("address", *(("name", "log received up to") if servers_report else ()), "serves"):
         servers.add_column(name, overflow="fold")
     for address, about in sorted(found["servers"].items()):
         served = [name for name, one in found["destinations"].items() if one["server"] == address]
-        name = about.get("name", "not ours")
-        servers.add_row(*map(cell, (address, name, about.get("log", ""), ", ".join(served))))
+        reported = (about.get("name", "not ours"), about.get("log", "")) if servers_report else ()
+        servers.add_row(*map(cell, (address, *reported, ", ".join(served))))
     clients = Table(title="clients")
     for name in ("destination", "server", "client", "position", "behind", "files", "connected from"):
         clients.add_column(name, overflow="fold")
