@@ -4,16 +4,39 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from tests.phases import READ
 from tests.sources.mysql.receiving import receiving
 
 from penstock import config as configuration
 from penstock.commands.screen import screen, summary_line
-from penstock.runtime.progress import collect
+from penstock.model.offset import Offset
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.table import TableState
+from penstock.runtime.progress import collect, paused_by_signal
+from penstock.signals.settings import set_paused
 from penstock.state import StateStore
 from penstock.testing.servers import MySqlServer
+
+
+def test_the_status_says_which_snapshots_a_signal_has_paused(tmp_path: Path) -> None:
+    nothing = {"throttled": None, "paused_by": None}
+    with closing(StateStore(tmp_path)) as state:
+        for name in ("a", "b"):
+            schema = TableSchema(TableId("d", name), (Column("id", "int"),), ("id",))
+            state.put_table(TableState(schema, Offset(4), READ))
+        set_paused(state, {"*"})
+        assert paused_by_signal(state) == nothing, "there is nothing to read"
+        table = state.table(TableId("d", "a"))
+        assert table is not None
+        state.put_table(table.read_again("asked for"))
+        found = paused_by_signal(state)
+        assert found["paused_by"] == "signal" and "holds up d.a; `penstock signal" in found["throttled"]
+        set_paused(state, {"d.b"})
+        assert paused_by_signal(state) == nothing
 
 
 def test_lag_is_the_age_of_the_oldest_transaction_that_is_missing(

@@ -26,6 +26,7 @@ from penstock.relaylog.holders import Holders
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.status import age_seconds, stamp
 from penstock.relaylog.status import read_status as read_receiver_status
+from penstock.signals.settings import is_paused, paused
 from penstock.snapshot.progress import SnapshotProgress, TableProgress
 from penstock.state import StateStore
 from penstock.state.chunks import Totals
@@ -41,6 +42,8 @@ bursts."""
 VERIFIED = "verified "
 """Key of the state store, before a table's name: the result of its last verification."""
 NOT_THROTTLED: dict[str, Any] = {"throttled": None, "paused_by": None}
+PAUSED_SHOWN_MAX = 3
+"""Tables that are named if a signal has paused their snapshots."""
 SILENT_INTERVALS = 3
 """If there was no report for so many intervals, the pipeline's loop is considered to be waiting for the
 source."""
@@ -131,6 +134,8 @@ class Progress:
         gate = self._gate()
         if document["snapshot"]["done"]:
             gate |= NOT_THROTTLED
+        if gate["paused_by"] is None:  # no limit holds it up, but a signal may
+            gate |= {name: document["snapshot"][name] for name in NOT_THROTTLED}
         return document | {
             "snapshot": document["snapshot"] | gate,
             "running": True,
@@ -271,10 +276,27 @@ def collect(
         "epoch": state.last_epoch(),
         "consumers": [holder.to_json() for holder in holders.find()],
         "snapshot": documents.snapshot
-        | NOT_THROTTLED
+        | paused_by_signal(state)
         | {"seconds_left": documents.progress.seconds_left(snapshot_rows_per_s)},
         "tables": documents.tables,
     } | ({"views": views_of(config, state)} if config.views else {})
+
+
+def paused_by_signal(state: StateStore) -> dict[str, Any]:
+    """Why snapshots wait, if the signal `pause-snapshot` holds them up."""
+    if not paused(state):
+        return NOT_THROTTLED
+    due = {name for name, table in state.tables().items() if table.reading or table.resnapshot_pending}
+    held = sorted(
+        str(one) for one in due | {part.table for part in state.partials()} if is_paused(state, one)
+    )
+    if not held:
+        return NOT_THROTTLED
+    names = ", ".join(held[:PAUSED_SHOWN_MAX])
+    more = len(held) - PAUSED_SHOWN_MAX
+    which = names + (f" and {more:,} more" if more > 0 else "")
+    text = f"the signal pause-snapshot holds up {which}; `penstock signal FILE resume-snapshot` resumes it"
+    return {"throttled": text, "paused_by": "signal"}
 
 
 def views_of(config: PipelineConfig, state: StateStore) -> list[dict[str, Any]]:
