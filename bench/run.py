@@ -9,6 +9,7 @@
     make bench PARTS=kafka                       to a broker, and how long a message takes (about 10 minutes)
     make bench PARTS=serve                       the subscription server beside Canal's (about 5 minutes)
     make bench PARTS=table_size ROWS=100000000   small epochs on tables of 1 million rows and more
+    make bench PARTS=live_reads                  reads of a table under updates (about 5 minutes)
     make bench PARTS=scale                       much of everything (about 20 minutes)
     make bench PARTS=soak ARGS="--minutes 30"    a pipeline under load, with kills (about 40 minutes)
 
@@ -34,6 +35,7 @@ from bench import (
     goals,
     kafka,
     lake,
+    live_reads,
     ours,
     peers_log,
     peers_snapshot,
@@ -71,9 +73,10 @@ LATENCY = "latency"
 SERVE = "serve"
 LOAD = "load"
 TABLE_SIZE = "table_size"
+LIVE_READS = "live_reads"
 SCALE = "scale"
 SOAK = "soak"
-LONG_PARTS = (BACKLOG, LAKE, CLUSTER, KAFKA, LOAD, SERVE, TABLE_SIZE, SCALE, SOAK)
+LONG_PARTS = (BACKLOG, LAKE, CLUSTER, KAFKA, LOAD, SERVE, TABLE_SIZE, LIVE_READS, SCALE, SOAK)
 SPARK_PARTS = ("merge", STAGES, LATENCY, *(part for part in LONG_PARTS if part != SERVE))
 PARTS = (*LOG_PARTS, LATENCY, *LONG_PARTS)
 
@@ -101,7 +104,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--peers", default="", help="only peers with one of these words in their names")
     parser.add_argument("--scale", type=float, default=1.0, help="size of the logs; orders: 960,000 changes")
     parser.add_argument(
-        "--rows", type=int, default=table.ROWS, help="size of the table of the parts `load` and `table_size`"
+        "--rows",
+        type=int,
+        default=table.ROWS,
+        help="size of the table of the parts `load`, `table_size` and `live_reads`",
     )
     parser.add_argument(
         "--seconds", type=int, default=latency_run.SECONDS, help="how long the part `latency` counts changes"
@@ -176,6 +182,8 @@ def run(options: argparse.Namespace, console: Console) -> int:
         run_load(options, console)
     if TABLE_SIZE in options.parts:
         run_table_size(options, console)
+    if LIVE_READS in options.parts:
+        run_live_reads(options, console)
     if SCALE in options.parts:
         console.print(f"much of {', '.join(options.much_of)} …")
         scale_run.run(options, lambda text: console.print(text, markup=False), people())
@@ -266,6 +274,14 @@ def run_table_size(options: argparse.Namespace, console: Console) -> None:
     report.show_goals(table_size.goals(found), people())
     if options.docs:
         table_size.write_docs(table_size.RESULTS)
+
+
+def run_live_reads(options: argparse.Namespace, console: Console) -> None:
+    console.print(f"reads of a table of {options.rows:,} rows under updates …")
+    found = live_reads.run(options.rows, live_reads.RESULTS, lambda text: console.print(text, markup=False))
+    report.show_goals(live_reads.goals(found), people())
+    if options.docs:
+        live_reads.write_docs(found)
 
 
 @dataclass(frozen=True)

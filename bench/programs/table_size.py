@@ -69,9 +69,9 @@ class Sized:
         jvm: Any = self.spark.sparkContext._jvm
         self.jvm = int(jvm.java.lang.ProcessHandle.current().pid())
 
-    def fill(self) -> None:
+    def fill(self, table: TableId = TABLE) -> None:
         columns = tuple(Column(name, "bigint") for name in COLUMNS.names)
-        self.sink.create(TableSchema(TABLE, columns, ("id",)), COLUMNS)
+        self.sink.create(TableSchema(table, columns, ("id",)), COLUMNS)
         for start in range(0, self.rows, FILE_ROWS):
             end = min(start + FILE_ROWS, self.rows)
 
@@ -79,7 +79,7 @@ class Sized:
                 for first in range(start, end, BATCH_ROWS):
                     yield self.batch(np.arange(first, min(first + BATCH_ROWS, end)))
 
-            self.sink.append(TABLE, self.made(batches), self.commit())
+            self.sink.append(table, self.made(batches), self.commit())
 
     def build(self) -> dict[str, Any]:
         """Until the first epoch that needs no Spark job, in a sink that has lost its index: one that wrote
