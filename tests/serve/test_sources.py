@@ -146,6 +146,10 @@ def test_a_source_that_is_away_holds_the_others_up_and_nothing_is_lost(shards: S
     try:
         shards.insert(shards.east, 2)
         assert client.get(10, 4000) == (-1, [])
+        shards.serving.kill()
+        shards.serving.start()
+        client = shards.client()
+        assert client.get(10, 4000) == (-1, [])
     finally:
         shards.sources[1].start()
     shards.insert(shards.west, 3)

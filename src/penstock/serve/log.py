@@ -96,7 +96,6 @@ class ServedLog:
         self._store = store
         captured = self._captured = EveryTable(TablesConfig(include=["*.*"]))
         if source is not None:
-            captured.fold_case = source.catalog.fold_case
             self._statements: Statements = source.statements(
                 captured, self._log, types=DEFAULT_TYPES, parks_cascades=False
             )
@@ -163,7 +162,12 @@ class ServedLog:
             else:
                 self._catch_up(wait)
             self._definitions = known
-            self._follow()
+            self._end = max(self._end, known.tracked)
+            try:
+                self._follow()
+            except TransientError as error:
+                # A statement of the log needs an answer of the source. The thread tries again.
+                log.warning("the relay log cannot be followed: %s", error)
             self._save()
 
     def _catch_up(self, wait: Wait) -> None:
