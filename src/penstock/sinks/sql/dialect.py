@@ -163,10 +163,6 @@ class Dialect:
         if key:
             self.make_key(session, place, key, unique=unique)
 
-    def has_primary_key(self, session: Session, place: Place) -> bool:
-        """Whether the key is the target's primary key, where the product must know it to update rows."""
-        return True
-
     def make_key(self, session: Session, place: Place, key: Mapping[str, str], *, unique: bool) -> None:
         """Creates the index by which rows are found. `key`: columns and their types."""
         raise NotImplementedError
@@ -217,17 +213,14 @@ class Dialect:
         """Deletes the rows that newer ones of the stage delete. `names`: all columns of the target."""
         raise NotImplementedError
 
-    def update_sql(
-        self,
-        target: str,
-        match: str,
-        names: Sequence[str],
-        incomplete: Incomplete | None,
-        *,
-        primary: bool,
-    ) -> str:
-        """Gives the rows of the stage that are newer to the target. `primary`: see `has_primary_key`."""
+    def update_sql(self, target: str, match: str, names: Sequence[str], incomplete: Incomplete | None) -> str:
+        """Gives the rows of the stage that are newer to the target."""
         raise NotImplementedError
+
+    def update(
+        self, session: Session, place: Place, match: str, names: Sequence[str], incomplete: Incomplete | None
+    ) -> None:
+        self.run(session, self.update_sql(self.target(place), match, names, incomplete))
 
     def insert_sql(self, target: str, match: str, names: Sequence[str], incomplete: Incomplete | None) -> str:
         columns = ", ".join(self.quoted(name) for name in names)

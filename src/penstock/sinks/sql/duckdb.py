@@ -195,15 +195,7 @@ class DuckDb(Dialect):
             f"AND {self.newer}"
         )
 
-    def update_sql(
-        self,
-        target: str,
-        match: str,
-        names: Sequence[str],
-        incomplete: Incomplete | None,
-        *,
-        primary: bool,
-    ) -> str:
+    def update_sql(self, target: str, match: str, names: Sequence[str], incomplete: Incomplete | None) -> str:
         values = ", ".join(f"{self.quoted(name)} = {self.new_value(name, incomplete)}" for name in names)
         return (
             f"UPDATE {target} AS t SET {values} FROM {STAGE} AS s WHERE {match} AND {self.live} "

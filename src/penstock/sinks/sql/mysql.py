@@ -294,9 +294,6 @@ class MySql(Dialect):
         )
         return {row[0] for row in rows} & {"PRIMARY", "penstock_key"}
 
-    def has_primary_key(self, session: Session, place: Place) -> bool:
-        return not self._updates_by_insert or "PRIMARY" in self.keys(session, place)
-
     def comment(self, session: Session, place: Place) -> str:
         sql = (
             "SELECT TABLE_COMMENT FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"
@@ -390,24 +387,23 @@ class MySql(Dialect):
             f"WHERE NOT ({self.live}) AND {self.newer}"
         )
 
-    def update_sql(
-        self,
-        target: str,
-        match: str,
-        names: Sequence[str],
-        incomplete: Incomplete | None,
-        *,
-        primary: bool,
-    ) -> str:
-        if self._updates_by_insert and primary:
-            values = ", ".join(self.new_value(name, incomplete) for name in names)
-            columns = list(map(self.quoted, names))
-            # Each row is there: the primary key is looked at first, so this one is updated and no other.
-            return (
-                f"INSERT INTO {target} ({', '.join(columns)}) SELECT {values} FROM {STAGE} s "
-                f"STRAIGHT_JOIN {target} t ON {match} WHERE {self.live} AND {self.newer} "
-                f"ON DUPLICATE KEY UPDATE {', '.join(f'{one} = VALUES({one})' for one in columns)}"
-            )
+    def update(
+        self, session: Session, place: Place, match: str, names: Sequence[str], incomplete: Incomplete | None
+    ) -> None:
+        if not self._updates_by_insert or "PRIMARY" not in self.keys(session, place):
+            super().update(session, place, match, names, incomplete)
+            return
+        target, columns = self.target(place), list(map(self.quoted, names))
+        values = ", ".join(self.new_value(name, incomplete) for name in names)
+        # Each row is there: the primary key is looked at first, so this one is updated and no other.
+        self.run(
+            session,
+            f"INSERT INTO {target} ({', '.join(columns)}) SELECT {values} FROM {STAGE} s "
+            f"STRAIGHT_JOIN {target} t ON {match} WHERE {self.live} AND {self.newer} "
+            f"ON DUPLICATE KEY UPDATE {', '.join(f'{one} = VALUES({one})' for one in columns)}",
+        )
+
+    def update_sql(self, target: str, match: str, names: Sequence[str], incomplete: Incomplete | None) -> str:
         values = ", ".join(f"t.{self.quoted(name)} = {self.new_value(name, incomplete)}" for name in names)
         return (
             f"UPDATE {STAGE} s STRAIGHT_JOIN {target} t ON {match} SET {values} "

@@ -273,15 +273,7 @@ class PostgreSql(Dialect):
     def delete_sql(self, target: str, match: str, names: Sequence[str]) -> str:
         return f"DELETE FROM {target} t USING {STAGE} s WHERE {match} AND NOT ({self.live}) AND {self.newer}"
 
-    def update_sql(
-        self,
-        target: str,
-        match: str,
-        names: Sequence[str],
-        incomplete: Incomplete | None,
-        *,
-        primary: bool,
-    ) -> str:
+    def update_sql(self, target: str, match: str, names: Sequence[str], incomplete: Incomplete | None) -> str:
         values = ", ".join(f"{self.quoted(name)} = {self.new_value(name, incomplete)}" for name in names)
         return f"UPDATE {target} t SET {values} FROM {STAGE} s WHERE {match} AND {self.live} AND {self.newer}"
 

@@ -239,8 +239,7 @@ class SqlSink(Recorded):
                     offset=int(lacking[0][0]),
                 )
         dialect.run(session, dialect.delete_sql(target, match, names))
-        primary = dialect.has_primary_key(session, place)
-        dialect.run(session, dialect.update_sql(target, match, names, incomplete, primary=primary))
+        dialect.update(session, place, match, names, incomplete)
         dialect.run(session, dialect.insert_sql(target, match, names, incomplete))
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:

@@ -196,15 +196,7 @@ class Sqlite(Dialect):
             f"WHERE {match} AND NOT ({self.live}) AND {self.newer})"
         )
 
-    def update_sql(
-        self,
-        target: str,
-        match: str,
-        names: Sequence[str],
-        incomplete: Incomplete | None,
-        *,
-        primary: bool,
-    ) -> str:
+    def update_sql(self, target: str, match: str, names: Sequence[str], incomplete: Incomplete | None) -> str:
         values = ", ".join(f"{self.quoted(name)} = {self.new_value(name, incomplete)}" for name in names)
         return (
             f"UPDATE {target} AS t SET {values} FROM {STAGE} s WHERE {match} AND {self.live} AND {self.newer}"
