@@ -41,6 +41,8 @@ class _Messages(Generic[Kind]):
         self._reader = server.open({**names, **options})
         self._parts: list[pa.RecordBatch] = []
         """Of the batch that is not complete."""
+        self._parts_of: int | None = None
+        """The number of this batch."""
 
     def __iter__(self) -> Iterator[Kind]:
         return self
@@ -74,6 +76,12 @@ class _Messages(Generic[Kind]):
         said: dict[str, Any] = json.loads(chunk.app_metadata.to_pybytes()) if chunk.app_metadata else {}
         self._session = said.get("session", self._session)
         return chunk.data, said
+
+    def _add(self, batch: int | None, rows: pa.RecordBatch) -> None:
+        if batch != self._parts_of:
+            # Another thread may roll a batch back while a part of it is being read here.
+            self._parts, self._parts_of = [], batch
+        self._parts.append(rows)
 
     def _taken(self) -> list[pa.RecordBatch]:
         parts, self._parts = self._parts, []
@@ -116,7 +124,7 @@ class Stream(_Messages[Batch]):
         rows, said = self._message()
         if not rows.num_rows or (said.get("batch") or 0) <= self._void:
             return None
-        self._parts.append(rows)
+        self._add(said.get("batch"), rows)
         if said.get("more"):
             return None
         return Batch(said.get("batch"), said["position"], self._taken(), self._note)
@@ -144,7 +152,7 @@ class TableStream(_Messages[TableBatch]):
         if said.get("batch", 0) <= self._void:
             return None
         if rows.num_rows:
-            self._parts.append(rows)
+            self._add(said["batch"], rows)
         if said["more"]:
             return None
         table = pa.Table.from_batches(self._taken(), self.schema)
