@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.phases import READ
 
+from penstock import PenstockError, Pipeline
 from penstock import config as configuration
+from penstock.commands.status import status
 from penstock.config import PipelineConfig
 from penstock.disk import directory
 from penstock.errors import ConfigError
@@ -20,9 +23,10 @@ from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
 from penstock.relaylog.status import stamp
-from penstock.runtime.describe import describe
+from penstock.runtime.describe import describe, describe_member
 from penstock.runtime.progress import Progress
 from penstock.state import StateStore
+from penstock.testing.servers.process import free_port
 
 
 def pipeline(folder: Path, **options: Any) -> PipelineConfig:
@@ -54,6 +58,28 @@ def test_a_pipeline_that_never_reached_its_source_is_told_from_one_whose_log_is_
         state.advance(Offset(9))
         with pytest.raises(ConfigError, match="is not a relay log"):
             describe(config)
+
+
+def test_a_pipeline_whose_run_failed_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing listens at the source's port."""
+    source = {"user": "u", "host": "127.0.0.1", "port": free_port()}
+    config = pipeline(tmp_path, source=source)
+    with pytest.raises(PenstockError) as failed:
+        Pipeline(config).run(once=True)
+    with pytest.raises(ConfigError, match="has not been run yet") as told:
+        describe(config)
+    assert failed.value.message in told.value.hint
+    assert not describe_member(config)["running"]
+    file = tmp_path / "shop.yaml"
+    configuration.save(config, file)
+    several = yaml.safe_load(file.read_text())
+    sink = several.pop("sink")
+    file.write_text(yaml.safe_dump({**several, "sinks": [sink, {**sink, "name": "second"}]}))
+    with pytest.raises(PenstockError):
+        Pipeline.load(f"{file}#second").run(once=True)
+    status(file, history=False, as_json=False)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "It has not been run yet." in shown and failed.value.message in shown
 
 
 class Log:

@@ -17,6 +17,7 @@ from penstock.printable import size_text
 from penstock.runtime.describe import describe, describe_member, ensure_run
 from penstock.runtime.progress import change_json
 from penstock.state import StateStore
+from penstock.state.report import end_text
 
 
 def status(file: Path, *, history: bool, as_json: bool) -> None:
@@ -43,8 +44,7 @@ def status(file: Path, *, history: bool, as_json: bool) -> None:
 def _show(document: dict[str, Any]) -> None:
     out = console()
     if "tables" not in document:
-        said = document["ended"]["message"] if document["ended"] else "It has not been run yet."
-        out.print(cell(said), soft_wrap=True)
+        out.print(cell(_without_tables(document)), soft_wrap=True)
         return
     out.print(screen(document))
     out.print(cell(f"running: {_running(document)}; offset {document['offset']} "
@@ -52,7 +52,7 @@ def _show(document: dict[str, Any]) -> None:
     if document.get("stopping"):
         out.print(cell(f"stopping; still running: {'; '.join(document['stopping'])}"), soft_wrap=True)
     if not document["running"] and document.get("ended"):
-        out.print(cell(f"{document['ended']['at'][:19]}: {document['ended']['message']}"), soft_wrap=True)
+        out.print(cell(end_text(document["ended"])), soft_wrap=True)
     for one in document.get("consumers", ()):
         if one["name"] != document["pipeline"] or not one["running"]:
             out.print(cell(consumer_line(one)), soft_wrap=True)
@@ -63,6 +63,13 @@ def _show(document: dict[str, Any]) -> None:
         out.print(cell(f"receiver: {document['receiver']}"), soft_wrap=True)
     if document.get("rest"):
         out.print(cell(f"signals over HTTP: {document['rest']}"))
+
+
+def _without_tables(document: dict[str, Any]) -> str:
+    """Of a sink that has received nothing."""
+    if document["running"]:
+        return "It is starting."
+    return end_text(document["ended"]) if document["ended"] else "It has not been run yet."
 
 
 def _running(document: dict[str, Any]) -> str:

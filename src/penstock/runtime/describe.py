@@ -18,22 +18,24 @@ from penstock.relaylog.status import read_status as read_receiver
 from penstock.relaylog.status import silence
 from penstock.runtime.progress import STALE_INTERVALS, collect
 from penstock.state import StateStore
-from penstock.state.report import read_end, read_status, report_age_seconds
+from penstock.state.report import end_text, read_end, read_status, report_age_seconds
 
 
 def ensure_run(config: PipelineConfig) -> None:
     """Raises `ConfigError` if the pipeline has never run: other commands need its state."""
     if not StateStore.exists(config.state):
+        ended = read_end(config.state)
         raise ConfigError(
             f"Pipeline {config.name} has not been run yet: there is no state in {config.state}.",
-            hint="Start it with `penstock run FILE`.",
+            hint=end_text(ended) if ended else "Start it with `penstock run FILE`.",
         )
 
 
 def describe(config: PipelineConfig) -> dict[str, Any]:
     """Returns the running pipeline's last report. If there is no recent report, reads the pipeline's files
     instead. `running`: whether a process holds the lock on the state. `silent_seconds`: age of that process's
-    last report in seconds, or None if the report is recent."""
+    last report in seconds, or None if the report is recent. `ended`: when and why the last run was ended by
+    an error or by force; None while a process runs."""
     ensure_run(config)
     lives = is_held(config.state)
     report = read_status(config.state) if lives else None
@@ -43,10 +45,13 @@ def describe(config: PipelineConfig) -> dict[str, Any]:
         return report | {"silent_seconds": None}
     with closing(StateStore(config.state, read_only=True)) as state:
         if state.applied_offset() is None and not RelayLog.exists(LogPlace.of(config)):
+            ended = read_end(config.state)
             raise ConfigError(
                 f"Pipeline {config.name} has received nothing from its source yet.",
                 hint="It is starting."
                 if lives
+                else end_text(ended)
+                if ended
                 else "Start it with `penstock run FILE`, which says what is wrong.",
             )
         document = collect(config, state, RelayLog.open(LogPlace.of(config)))
@@ -62,8 +67,12 @@ def describe_member(config: PipelineConfig) -> dict[str, Any]:
     """Of one of several sinks, which may not have run yet."""
     if StateStore.exists(config.state) and RelayLog.exists(LogPlace.of(config)):
         return describe(config)
-    ended = read_end(config.state) if config.state.is_dir() else None
-    return {"pipeline": config.name, "running": False, "ended": ended}
+    running = is_held(config.state)
+    return {
+        "pipeline": config.name,
+        "running": running,
+        "ended": None if running else read_end(config.state),
+    }
 
 
 def describe_receiver(folder: Path) -> str:

@@ -33,7 +33,7 @@ from penstock.signals.settings import with_signals
 from penstock.sources import open_source
 from penstock.sources.preflight import refuse
 from penstock.state import StateStore
-from penstock.state.report import forget_report, forget_status
+from penstock.state.report import end_noted, forget_end, forget_status
 
 log = logging.getLogger(__name__)
 
@@ -202,12 +202,14 @@ class Pipeline:
     def _run(self, *, once: bool, on_progress: Callable[[Progress], None] | None, spark: Any) -> Progress:
         config = self.config
         directory.make(config.state, "state")
-        with directory.disk_errors_explained(), contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             stack.enter_context(directory.held(config.state))
+            stack.enter_context(end_noted(config.state))
+            stack.enter_context(directory.disk_errors_explained())
             forget_status(config.state)
             directory.close_to_others(config.state, "state", open_=config.open_paths)
             directory.make(config.state / "spark", "state")
-            stack.callback(forget_report, config.state)
+            stack.callback(forget_status, config.state)
             ending = stack.enter_context(Ending(self._stopping, config.stop_timeout / 1000, exits=self.exits))
             ending.forced, ending.end_screen = partial(leave_by_force, config.state), self.end_screen
             config = stack.enter_context(configuration.with_lent_secrets(config))
@@ -239,6 +241,7 @@ class Pipeline:
             stack.callback(run.close)
             stack.push(ending.begin_on_error)
             run.prepare(findings)
+            forget_end(config.state)
             self.progress = run.loop()
             return self.progress
 

@@ -166,7 +166,8 @@ class Ending:
             f"is lost: the next run continues from here. Still running: {names}."
         )
         # Writing may hang too, on the disk or on a pipe that nobody reads. The process must exit anyway.
-        last = [partial(self.forced, message), partial(self._say, message)]
+        reason = " ".join(filter(None, (self._why, message)))
+        last = [partial(self.forced, reason), partial(self._say, message)]
         threads = [threading.Thread(target=_try, args=(one,), name="last-words", daemon=True) for one in last]
         for thread in threads:
             thread.start()
