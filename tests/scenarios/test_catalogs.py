@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -99,8 +100,8 @@ def test_keys_of_a_store_are_in_no_log_of_spark_and_no_output(case: Scenario, st
     assert done.returncode == 0, done.stderr[-3000:]
     assert SECRET not in done.stdout + done.stderr
     for path in filter(Path.is_file, case.folder.rglob("*")):
-        if path != case.file:
-            assert SECRET.encode() not in path.read_bytes(), path
+        with contextlib.suppress(FileNotFoundError):  # the JVM may still be renaming its log of events
+            assert path == case.file or SECRET.encode() not in path.read_bytes(), path
     assert list((case.folder / "events").rglob("*")), "there is a log of events"
 
 
