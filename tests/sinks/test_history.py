@@ -9,13 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId
 from penstock.model.table import Change
 from penstock.sinks.base import readable
 from penstock.sinks.kind import SinkOptions
 from penstock.sinks.registry import kind, open_sink
-from penstock.spark.history import HistoryTable
+from penstock.sinks.rows import Rows
+from penstock.spark.history import COLUMNS, HistoryTable
 from penstock.state import StateStore
 
 HISTORY = TableId("penstock", "shop_history")
@@ -71,3 +73,18 @@ def test_a_table_of_somebody_else_is_refused(
     table(spark, config, state).write()
     with pytest.raises(ConfigError, match="is taken"):
         table(spark, config, other).check()
+
+
+def test_rows_have_every_column_of_their_layout(
+    spark: SparkSession, config: SinkOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = StateStore(tmp_path / "state")
+    note(state, "adds a")
+    sink = open_sink(config, spark, state.uuid)
+    written: list[Rows] = []
+    write = "append" if kind(config.type).keeps_tables else "write_changes"
+    monkeypatch.setattr(sink, write, lambda table, rows, commit: written.append(rows))
+    HistoryTable(spark, sink, state, HISTORY).write()
+    layout = DELETED if kind(config.type).keeps_tables else CHANGE_TYPE
+    [found] = written
+    assert set(found.frame.columns) == {*COLUMNS.names, SEQUENCE, layout, COMMIT_TIMESTAMP}

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock.backoff import Backoff, Schedule
 from penstock.failures.messages import one_sentence
-from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Change
 from penstock.sinks.base import Commit, Ours, Sink, TableSink, change_sink
@@ -142,5 +142,7 @@ def _table(entries: list[tuple[int, Change]], *, changelog: bool) -> pa.Table:
     }
     if changelog:
         values[CHANGE_TYPE] = pa.array(["insert"] * len(changes), pa.string())
-        values[COMMIT_TIMESTAMP] = committed
+    else:
+        values[DELETED] = pa.array([False] * len(changes), pa.bool_())
+    values[COMMIT_TIMESTAMP] = committed
     return pa.table(values)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 PARTS = ("/penstock/sinks/", "/penstock/disk/replace.py", "/conformance/example/")
+"""Calls count in files with one of these in their paths. `places_of` adds a sink in another package."""
 
 
 class Killed(BaseException):
@@ -20,13 +22,16 @@ class Killed(BaseException):
 
 
 class _Counter:
-    def __init__(self, last: int | None) -> None:
+    def __init__(self, last: int | None, places: tuple[str, ...]) -> None:
         self.calls = 0
+        self._places = places
         self._last = last
         self._ended = False
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event not in ("call", "c_call") or not any(part in frame.f_code.co_filename for part in PARTS):
+        if event not in ("call", "c_call") or not any(
+            place in frame.f_code.co_filename for place in self._places
+        ):
             return
         self.calls += 1
         if self._last is None or self._ended or self.calls < self._last:
@@ -37,9 +42,18 @@ class _Counter:
             raise Killed
 
 
-def calls_of(write: Callable[[], Any]) -> int:
+def places_of(sink: object) -> tuple[str, ...]:
+    """`PARTS`, and the package or module that the sink's class is in, if that is not Penstock itself."""
+    package = sys.modules[type(sink).__module__.partition(".")[0]]
+    if package.__name__ == "penstock":
+        return PARTS
+    folders = [f"{Path(folder)}/" for folder in getattr(package, "__path__", ())]
+    return (*PARTS, *(folders or [str(package.__file__)]))
+
+
+def calls_of(write: Callable[[], Any], places: tuple[str, ...] = PARTS) -> int:
     """How many calls it makes."""
-    counter = _Counter(None)
+    counter = _Counter(None, places)
     sys.setprofile(counter)
     try:
         write()
@@ -48,9 +62,9 @@ def calls_of(write: Callable[[], Any]) -> int:
     return counter.calls
 
 
-def killed_at(number: int, write: Callable[[], Any]) -> bool:
+def killed_at(number: int, write: Callable[[], Any], places: tuple[str, ...] = PARTS) -> bool:
     """False: it ended before that call."""
-    sys.setprofile(_Counter(number))
+    sys.setprofile(_Counter(number, places))
     try:
         write()
         return False

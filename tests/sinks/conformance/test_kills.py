@@ -3,14 +3,16 @@ been done once."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from tests.sinks.conformance.case import Case, Values, column
-from tests.sinks.conformance.kills import calls_of, killed_at
+from tests.sinks.conformance.kills import calls_of, killed_at, places_of
 
 TEXT = pa.string()
 EVOLVED = (
@@ -52,12 +54,12 @@ def test_a_write_to_a_table_that_was_killed_is_done_once(
         it.append(1, (1, "a", False, 10), (2, "b", False, 11))
         return it
 
-    it = begun()
-    calls = calls_of(lambda: act(it))
+    it, places = begun(), places_of(tables.sink)
+    calls = calls_of(lambda: act(it), places)
     assert it.rows() == expected
     for part in parts:
         it = begun()
-        killed_at(1 + int(part * calls), lambda it=it: act(it))  # type: ignore[misc]
+        killed_at(1 + int(part * calls), lambda it=it: act(it), places)  # type: ignore[misc]
         again = it.again()
         act(again)
         assert again.rows() == expected, f"killed at {part} of {write}"
@@ -68,10 +70,11 @@ def test_a_write_to_a_table_that_was_killed_is_done_once(
 @pytest.mark.slow_for("delta")  # tests/sinks/lake/test_sink.py leaves half a target behind
 @fractions
 def test_a_target_whose_making_was_killed_is_made(tables: Case, parts: tuple[float, ...]) -> None:
-    calls = calls_of(tables.other().create)
+    places = places_of(tables.sink)
+    calls = calls_of(tables.other().create, places)
     for part in parts:
         it = tables.other()
-        killed_at(1 + int(part * calls), it.create)
+        killed_at(1 + int(part * calls), it.create, places)
         again = it.again().create()
         assert again.append(1, (1, "a", False, 10))
         assert again.rows() == [(1, "a", 10)]
@@ -90,13 +93,13 @@ def test_changes_whose_writing_was_killed_come_once(changes: Case, parts: tuple[
     def act(it: Case) -> bool:
         return it.write(2, (1, "b", "update_postimage", 20), (2, "c", "insert", 21))
 
-    it = begun()
-    calls = calls_of(lambda: act(it))
+    it, places = begun(), places_of(changes.sink)
+    calls = calls_of(lambda: act(it), places)
     expected = it.rows()
     assert len(expected) == 3
     for part in parts:
         it = begun()
-        killed_at(1 + int(part * calls), lambda it=it: act(it))  # type: ignore[misc]
+        killed_at(1 + int(part * calls), lambda it=it: act(it), places)  # type: ignore[misc]
         again = it.again()
         act(again)
         assert again.rows() == expected, f"killed at {part}"
@@ -137,3 +140,16 @@ def test_a_kill_is_raised_at_the_call_that_is_asked_for(spark: SparkSession) -> 
     assert killed_at(1, lambda: directory_name("a b"))
     assert killed_at(calls, lambda: directory_name("a b"))
     assert not killed_at(calls + 1, lambda: directory_name("a b"))
+
+
+def test_calls_of_a_sink_in_another_package_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "class Sink:\n    def write(self):\n        self.store()\n    def store(self): pass\n"
+    (tmp_path / "other_module.py").write_text(code)
+    (tmp_path / "other_package").mkdir()
+    (tmp_path / "other_package" / "__init__.py").touch()
+    (tmp_path / "other_package" / "sink.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("other_module", "other_package.sink"):
+        sink = importlib.import_module(name).Sink()
+        assert calls_of(sink.write) == 0
+        assert calls_of(sink.write, places_of(sink)) == 2

@@ -394,7 +394,7 @@ def test_the_target_of_another_pipeline_is_not_touched(tables: Case) -> None:
     it.append(1, (1, "a", False, 10))
     other = it.again(pipeline=str(uuid.uuid4()))
     found = other.sink.open(it.table)
-    assert isinstance(found, Foreign) and it.pipeline in found.reason
+    assert isinstance(found, Foreign) and it.pipeline in found.reason, "it names the pipeline that owns it"
     for touch in (other.create, lambda: other.tables.clear(it.table)):
         with pytest.raises(ConfigError, match="is taken"):
             touch()
