@@ -20,6 +20,7 @@ from tests.serve.serving import Serving, eventually, serving
 from penstock.client import Batch, Server, connect, connect_async
 from penstock.errors import ConfigError, TransientError
 from penstock.testing.servers import Database, MySqlServer
+from penstock.testing.servers.process import free_port
 
 TOKEN, OTHER = "0123456789abcdef", "fedcba9876543210"
 _NUMBERS = itertools.count()
@@ -49,11 +50,11 @@ class Shop:
 @pytest.fixture(scope="module")
 def served(source: MySqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """With a destination for each test, `shop-N`."""
-    names = {f"shop-{number}": f"client_{os.getpid()}_{number}" for number in range(12)}
+    names = {f"shop-{number}": f"client_{os.getpid()}_{number}" for number in range(13)}
     for name, database in names.items():
         DATABASES[name] = database_of(source, database)
     options: dict[str, Any] = {
-        "listen": {"canal": "127.0.0.1:0", "http": "127.0.0.1:0", "grpc": "127.0.0.1:0"},
+        "listen": {"canal": "127.0.0.1:0", "http": "127.0.0.1:0", "grpc": f"127.0.0.1:{free_port()}"},
         "tokens": {
             "all": {"token": TOKEN},
             "one": {"token_sha256": hashlib.sha256(OTHER.encode()).hexdigest(), "destinations": ["shop-0"]},
@@ -240,3 +241,25 @@ def test_a_server_that_stops_ends_streams_and_the_next_one_goes_on(served: Servi
         server.subscribe("shop-11", "steady") as stream,
     ):
         assert ids(next(stream)) == [2]
+
+
+def test_a_batch_of_a_server_that_was_started_again_is_no_refusal_but_comes_again(served: Serving) -> None:
+    address, database = served.listening["grpc"], DATABASES["shop-12"]
+    database.execute("INSERT INTO orders VALUES (1, 'a')")
+    with connect(address, token=TOKEN) as server:
+        with server.subscribe("shop-12", "slow") as stream:
+            batch = next(stream)
+            assert served.stop() == 0
+            served.start()
+
+            def answers() -> bool:
+                try:
+                    return bool(server.destinations())
+                except TransientError:
+                    return False
+
+            eventually(answers, "answer of the server")
+            with pytest.raises(TransientError, match="given again"):
+                batch.acknowledge()
+        with server.subscribe("shop-12", "slow") as stream:
+            assert ids(next(stream)) == [1]

@@ -14,7 +14,7 @@ from penstock.serve.mysql import StartAt
 from penstock.serve.origin import AnyReader, Origin
 from penstock.serve.positions import Positions, Subscribed
 from penstock.serve.settings import DestinationSection
-from penstock.serve.subscription import Refused, Subscription
+from penstock.serve.subscription import NotYet, Refused, Subscription
 
 log = logging.getLogger(__name__)
 
@@ -140,9 +140,9 @@ class Destination:
         )  # fmt: skip
 
     def check(self) -> None:
-        """Raises `Refused` if another server may serve it by now."""
+        """Raises `NotYet` if another server may serve it by now."""
         if not self._alive():
-            raise Refused(f"{self.name} is not served here any more: another server may have taken it over")
+            raise NotYet(f"{self.name} is not served here any more: another server may have taken it over")
 
     def place(self, client_id: str, client: Subscribed) -> None:
         """One of the clients that could not go on can do so now."""
@@ -203,7 +203,7 @@ class Destination:
 
     def _refuse_unplaced(self, client_id: str) -> None:
         if client_id in self._unplaced:
-            raise Refused(self._unplaced[client_id])
+            raise NotYet(self._unplaced[client_id])
 
     def unsubscribe(self, client_id: str) -> None:
         """Forgets what the client has acknowledged."""

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pyarrow import flight
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, TransientError
 from penstock.serve import typed_stream
 from penstock.serve.access import Access, Denied
 from penstock.serve.batches import Block
@@ -37,7 +37,7 @@ from penstock.serve.filters import BadFilter
 from penstock.serve.mysql import start_of
 from penstock.serve.origin import AnyReader
 from penstock.serve.rates import TooMany
-from penstock.serve.subscription import Refused, Subscription
+from penstock.serve.subscription import NotYet, Refused, Subscription
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -191,11 +191,13 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         except NotDone:
             future.cancel()
             raise flight.FlightTimedOutError("The server is too busy.") from None
+        except (NotYet, TransientError) as error:
+            raise flight.FlightUnavailableError(str(error)) from None
         except (Refused, BadFilter, ValueError, PenstockError) as error:
             raise flight.FlightServerError(str(error)) from None
         except OSError as error:
             log.error("positions cannot be stored: %s", error)
-            raise flight.FlightServerError(f"positions cannot be stored: {error.strerror}") from None
+            raise flight.FlightUnavailableError(f"positions cannot be stored: {error.strerror}") from None
 
     # streams, in threads of gRPC ----------------------------------------------------------------------------
 
@@ -344,6 +346,8 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             await destination.settled()
             return {}
         owner, batch = subscription.owner or subscription.last_owner, asked.get("batch", 0)
+        if owner is None:  # the stream was one of another server, or of this one before it was started again
+            raise NotYet("this stream has ended: its batches are given again to the next one")
         if not isinstance(owner, _Stream) or owner.session != asked.get("session"):
             raise Refused("this stream has ended: its batches are given again to the next one")
         if not isinstance(batch, int):

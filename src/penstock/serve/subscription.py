@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, TransientError
 from penstock.serve.batches import (
     BATCH_BYTES_MAX,
     OUTSTANDING_MAX,
@@ -57,6 +57,10 @@ class Refused(Exception):
     """What the client asks for cannot be done now; it gets the text."""
 
 
+class NotYet(Refused):
+    """The same can succeed later, here or at another server: nobody has to change anything for it."""
+
+
 class Owner(Protocol):
     """A connection that uses the subscription."""
 
@@ -73,7 +77,7 @@ class Owner(Protocol):
 
 class Subscription:
     """`stored` is called when `client` has changed, which is what must be remembered. `check` raises
-    `Refused` if another server may serve the destination by now."""
+    `NotYet` if another server may serve the destination by now."""
 
     def __init__(
         self,
@@ -294,7 +298,7 @@ class Subscription:
         if time.monotonic() > at + RETRY_S:
             self._drop_ahead()
         else:
-            raise Refused(str(error))
+            raise (NotYet if isinstance(error, TransientError) else Refused)(str(error))
 
     def wake(self) -> None:
         """Has a `get` that waits look again."""

@@ -16,7 +16,10 @@ from tests.serve.raw_client import Failed, RawClient
 from tests.serve.serving import eventually, rows_of
 from tests.serve.zookeeper.conftest import Group
 
+from penstock.client import connect
+from penstock.errors import TransientError
 from penstock.testing.canal.client import JavaClient
+from penstock.testing.servers.process import free_port
 
 TAKEOVER_S = 15
 """It takes 5 s; on a machine that does much else it takes longer."""
@@ -128,6 +131,36 @@ def test_while_zookeeper_is_silent_nothing_is_given_and_afterwards_it_goes_on(gr
     client.socket.close()
     client = group.connect(one)
     assert read(client, 1) == [2]
+
+
+@pytest.mark.slow
+def test_a_client_in_python_connects_again_where_an_acknowledgement_could_not_be_stored(group: Group) -> None:
+    listen = {"canal": f"127.0.0.1:{free_port()}", "grpc": f"127.0.0.1:{free_port()}"}
+    one = group.server(1, listen=listen)
+    one.start()
+    group.wait_for(one)
+    group.insert(1)
+    [zookeeper] = group.ensemble.servers
+    with connect(listen["grpc"]) as server:
+        with server.subscribe(group.destination, "billing") as stream:
+            batch = next(stream)
+            zookeeper.kill9()
+            try:
+                with pytest.raises(TransientError):
+                    batch.acknowledge()
+            finally:
+                zookeeper.start()
+        group.wait_for(one)
+        group.insert(2)  # the acknowledgement may have been stored after all
+
+        def ids() -> list[int]:
+            try:
+                with server.subscribe(group.destination, "billing") as stream:
+                    return [change["after"]["id"] for change in next(stream).changes]
+            except TransientError:
+                return []
+
+        eventually(lambda: ids()[-1:] == [2], "next batch")
 
 
 @pytest.mark.slow

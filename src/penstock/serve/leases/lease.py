@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 
-from penstock.errors import ConfigError, PenstockError
+from penstock.errors import ConfigError, TransientError
 from penstock.serve.leases.document import Document, StoredClient, key
 from penstock.store.base import Store, Version
 from penstock.store.errors import ObjectChanged, ObjectExists, ObjectMissing
@@ -26,7 +26,7 @@ VALID_SHARE, RENEW_SHARE = 0.8, 0.2
 """Of the time after which others take over: how long a renewal lasts, and how often it is renewed."""
 
 
-class Replaced(PenstockError):
+class Replaced(TransientError):
     """Another server serves this destination."""
 
 

@@ -32,7 +32,7 @@ RUNNING_VERSION = 1
 """Of the node `running` of a server of ours, which writes it twice. Canal's is at 0."""
 
 
-class Replaced(PenstockError):
+class Replaced(TransientError):
     """Another server serves this destination."""
 
 
