@@ -55,7 +55,7 @@ ARCHIVES_MAX = 4
 """Archives that stay in the cache. Runs keep a link to theirs, so the removal of others harms none."""
 
 COMPRESSION_LEVEL = 1
-"""Of gzip. The highest useful level makes 66 MB of 75 and takes four times as long."""
+"""Level for gzip. The highest useful one makes 66 MB of 75 and takes four times as long."""
 
 _FORMAT = 1
 _LEFT_OUT = re.compile(

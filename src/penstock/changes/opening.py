@@ -139,7 +139,7 @@ def _refuse_unplanned(table: TableState) -> None:
     if table.status == "live":
         why = "a resnapshot of it is pending" if table.resnapshot_pending else "it is catching up"
     raise ConfigError(
-        f"Where the definition of {table.table} holds is not known: {why}.",
+        f"It is not known from which place in the log the definition of {table.table} is valid: {why}.",
         hint="`penstock status FILE` says more. Leave the table out, or follow it when it is live again.",
     )
 

@@ -332,7 +332,7 @@ class ChangeReader:
             yield Committed(reach.end)
 
     def _changes(self, reach: LogRange) -> Iterator[Any]:
-        """What changed rows in a range under one definition of each table."""
+        """The row changes of a range in which each table has one definition."""
         tables = sorted(self._log.tables(reach).keys() & self._live.keys())
         splits = {table: self._log.splits(reach, table, bytes_aim=SPLIT_BYTES) for table in tables}
         outlines = Outlines(splits)

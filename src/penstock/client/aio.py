@@ -1,4 +1,4 @@
-"""The client for programs with an event loop. Waiting is done by a thread of each stream."""
+"""The client for programs with an event loop. Each stream has a thread that waits for its entries."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class _Messages(Generic[Kind]):
         """Batches up to this one were rolled back."""
         self._reader = server.open({**names, **options})
         self._parts: list[pa.RecordBatch] = []
-        """Of the batch that is not complete."""
+        """The parts of a batch that is not complete yet."""
         self._parts_of: int | None = None
         """The number of this batch."""
 

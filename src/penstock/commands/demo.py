@@ -56,8 +56,8 @@ def canal_demo(rows: int | None, seconds: float, *, as_json: bool) -> int:
     result = CanalDemo(options, say=lambda text: console.print(text, markup=False, highlight=False)).run()
     console.print(_tables(result.tables))
     console.print(
-        f"{result.rows:,} changes in {result.batches:,} batches, {result.repeated:,} of them again behind a "
-        f"kill, {result.after_acknowledgement} behind their acknowledgement; "
+        f"{result.rows:,} changes in {result.batches:,} batches; {result.repeated:,} came again after a "
+        f"kill, {result.after_acknowledgement} of them although they had been acknowledged; "
         f"killed: {', '.join(result.kills)}; {result.seconds:.0f} s"
     )
     if as_json:

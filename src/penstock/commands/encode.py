@@ -1,9 +1,9 @@
 """`penstock encode PATH… --format FORMAT`: prints the changes in binlog files and relay logs as messages of a
 format, one a line, offline.
 
-Messages are printed transaction by transaction, in bounded memory. Those of binary formats are in Base64,
-and before the first with a schema, that is printed as a JSON object. A damaged file, or a table that cannot
-be decoded, ends the command with exit code 1, after everything before it.
+Messages are printed transaction by transaction, in bounded memory. Messages of binary formats are printed in
+Base64. A schema is printed as a JSON object before the first message that uses it. A damaged file, or a table
+that cannot be decoded, ends the command with exit code 1. All messages before it are printed.
 """
 
 from __future__ import annotations

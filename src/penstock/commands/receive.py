@@ -50,7 +50,7 @@ def receive(file: Path, *, child: bool, start_file: str | None = None, source: s
 
 
 def _load(file: Path, source: str) -> configuration.PipelineConfig:
-    """Of a pipeline file, or of the file of a subscription server."""
+    """The configuration in a pipeline file, or in the file of a subscription server."""
     with contextlib.suppress(OSError):
         if b"destinations" in file.read_bytes():
             from penstock.serve import settings  # few receivers need it

@@ -137,7 +137,7 @@ def _answer(signal: Signal, table: str, folder: Path) -> dict[str, Any]:
         if is_held(folder):
             raise TransientError(
                 f"The pipeline has not answered for {START_SECONDS_MAX} s.",
-                hint=f"Check that it is running. Signal {signal.id} stays queued until then.",
+                hint=f"Check that it is running. Signal {signal.id} stays queued until it does.",
             )
         return PENDING
     return {"ok": True} | ({} if "reads" in item else item)

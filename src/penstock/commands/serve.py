@@ -60,7 +60,7 @@ def _share_arenas() -> None:
 
 
 def warnings(config: settings.ServerConfig) -> list[str]:
-    """What a user may not expect."""
+    """Settings that work, but perhaps not as the user expects, each as a sentence."""
     found = []
     for name, user in config.users.items():
         account = user.account(name)

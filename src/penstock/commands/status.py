@@ -66,7 +66,7 @@ def _show(document: dict[str, Any]) -> None:
 
 
 def _without_tables(document: dict[str, Any]) -> str:
-    """Of a sink that has received nothing."""
+    """The line for a sink that has received nothing."""
     if document["running"]:
         return "It is starting."
     return end_text(document["ended"]) if document["ended"] else "It has not been run yet."

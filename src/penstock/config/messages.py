@@ -21,7 +21,7 @@ _EXPECTED = {
     "model_attributes_type": _SECTION,
     "dataclass_type": _SECTION,
 }
-"""By the types of Pydantic's errors."""
+"""Messages for the types of Pydantic's errors."""
 
 
 def in_words(kind: str, value: Any, message: str) -> str:

@@ -273,7 +273,7 @@ class RetriesConfig(Section):
     ends the run."""
 
     def schedule(self, first_s: float) -> Schedule:
-        """Of the waits between attempts."""
+        """How long to wait between attempts."""
         return Schedule(first_s, self.wait_max / 1000, jitter=0.25)
 
 

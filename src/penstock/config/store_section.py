@@ -62,7 +62,7 @@ class StoreConfig(StoreSection):
 
     @contextlib.contextmanager
     def lent(self, state: Path, *, one_machine: bool) -> Iterator[StoreConfig]:
-        """The same section, whose stores may be pickled while the block lasts."""
+        """This section, in a form whose stores may be pickled while the block lasts."""
         if not self.has_keys:
             yield self
         elif one_machine:

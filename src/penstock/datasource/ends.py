@@ -1,4 +1,4 @@
-"""What a query cannot go on with: told once, when the query has everything before it.
+"""Changes at which a query ends: reported once, when the query has everything before them.
 
 Whoever starts the query again after that has read it. A query of one table goes on with the table's new
 columns. One of many tables goes on without a table that cannot be followed.
@@ -17,9 +17,9 @@ from penstock.model.table import Dropped, Parked, Removed, TableState
 from penstock.state import StateStore
 
 REPORTED = "mysql_cdc definition"
-"""In the state: the definition that queries of one table have."""
+"""Key in the state: the definition that queries over one table have."""
 LEFT_OUT = "mysql_cdc left out"
-"""In the state: tables that cannot be followed, and at which offset that was told."""
+"""Key in the state: tables that cannot be followed, and the offset at which that was reported."""
 
 
 class Ends(Protocol):
@@ -30,7 +30,7 @@ class Ends(Protocol):
         """Whether the query cannot go on as it is."""
 
     def report(self) -> TableError:
-        """What to tell. From then on the next query goes on."""
+        """The error that ends the query. Stores that it was reported, so that the next query continues."""
 
 
 def ends_of(options: CdcOptions, state: StateStore) -> Ends:
@@ -109,7 +109,7 @@ class EndsOfMany:
         return found
 
     def _new(self) -> list[tuple[TableState, Parked]]:
-        """Tables of which nothing was told yet."""
+        """Tables that cannot be followed, and that were not reported yet."""
         told = self._told()
         return [
             (one, one.parked)

@@ -89,7 +89,7 @@ def _variants(documents: pa.Array) -> pa.Array:
 
 
 def objects(columns: Mapping[str, pa.Array]) -> pa.Array:
-    """Of each row a JSON object. Decimals and times are texts, and bytes are in Base64."""
+    """For each row a JSON object. Decimals and times are texts, and bytes are in Base64."""
     parts: list[pa.Array | pa.Scalar] = []
     for name, column in columns.items():
         head = ("," if parts else "{") + json.dumps(name, ensure_ascii=False) + ":"

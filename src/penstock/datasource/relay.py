@@ -280,7 +280,7 @@ class RelayStreamOfMany(RelayStream):
         )
 
     def _carry(self, offset: Offset) -> None:
-        """There is no definition of the query."""
+        """Does nothing: rows of many tables have a form that no change of a definition alters."""
 
     def _parts(self, reach: LogRange) -> list[Partition]:
         stretches = stretches_of_many(self._log, self._options, reach)

@@ -73,7 +73,7 @@ from penstock.spark.tasks import DecodeTask, PlaceTask
 from penstock.state import StateStore
 
 LIMIT = "mysql_cdc last epoch"
-"""In the state: the last epoch before what ends the query, while that has not been reported."""
+"""Key in the state: the last epoch before the change that ends the query, until that was reported."""
 WAIT_SECONDS = 120.0
 """How long the receiver may take to begin the relay log, as in pipelines. Then the query fails."""
 RESTART_SECONDS_MAX = 60.0
@@ -228,7 +228,7 @@ class ServerStream:
                 self._state.set_meta(LIMIT, str(plan.epoch))
 
     def _report(self) -> None:
-        """Raises `TableError`. The next query goes on with what is true now."""
+        """Ends the query with the `TableError` that `Ends` reports. The next query continues behind it."""
         with self._state.transaction():
             error = self._ends.report()
             self._state.remove_meta(LIMIT)

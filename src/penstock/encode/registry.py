@@ -79,7 +79,7 @@ class RegistrySettings:
     """Certificates that sign the registry's, as PEM; empty: those of the system."""
     certificate_file: str = ""
     key_file: str = ""
-    """Of this client."""
+    """Files with the certificate and the key of this client."""
     register: bool = True
     """False: schemas that are not registered are refused."""
     compatibility: bool = True

@@ -60,8 +60,8 @@ def statement_messages(
 def definition_messages(
     format: str, options: str, statement: Mapping[str, Any], definitions: Sequence[DefinitionChange]
 ) -> list[tuple[TableId, bytes | None, bytes]]:
-    """Table, key and value of the messages of changed definitions. Nothing is told of other tables that the
-    statement names. Debezium's message is about several tables, and counts as being about the first one."""
+    """Table, key and value of the messages of changed definitions. Other tables that the statement names have
+    no messages. Debezium writes one message for several tables; it counts as one about the first of them."""
     changes = [TableChange(one.schema.table, one.before, one.after) for one in definitions]
     changed = {change.table for change in changes}
     if format == "canal":

@@ -54,6 +54,6 @@ FITTING = {
     "binary": "longblob", "large_binary": "longblob",
     "string": "longtext", "large_string": "longtext", "null": "longtext",
 }  # fmt: skip
-"""By the name of an Arrow type: the type that takes all its values."""
+"""For the name of each Arrow type, the column type that takes all its values."""
 FITTING_TIMES = {False: "datetime", True: "timestamp"}
 """The same for Arrow's timestamps: without a zone, and with one."""

@@ -43,7 +43,8 @@ class Column:
     nullable: bool = True
     unsigned: bool = False
     length: int | None = None
-    """Of char and varchar in characters, of binary and varbinary in bytes, of bit in bits."""
+    """The declared length: of char and varchar in characters, of binary and varbinary in bytes, of bit in
+    bits."""
     precision: int | None = None
     """decimal: digits in all."""
     scale: int | None = None
@@ -51,7 +52,7 @@ class Column:
     fsp: int | None = None
     """time, datetime, timestamp: fractional digits 0-6."""
     charset: str | None = None
-    """Of texts, enum and set: the source's name of the character set; `binary` for none."""
+    """The source's name of the character set of a text, enum or set. `binary`: it has none."""
     collation: str | None = None
     """The source's name of the order in which it compares texts (`cascades.comparison.Comparisons`)."""
     labels: tuple[str, ...] | None = None
@@ -115,7 +116,7 @@ class UniqueKey:
 
 
 PASSIVE_RULES = ("NO ACTION", "RESTRICT")
-"""Of a foreign key: it changes no rows."""
+"""Rules of foreign keys that change no rows."""
 
 
 @dataclass(frozen=True)

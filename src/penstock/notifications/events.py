@@ -48,8 +48,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Told:
-    """What was told. `snapshot`: the id of the one that runs; empty: none runs. `tables`: progress and start
-    of each. `parts`: those that run. `succeeded`: whether a table of the running snapshot was read."""
+    """The state of snapshots that messages have described so far. `snapshot`: the id of the running snapshot;
+    empty: none runs. `tables`: progress and start of each table. `parts`: the running partial snapshots.
+    `succeeded`: whether a table of the running snapshot was read."""
 
     snapshot: str = ""
     kind: str = INITIAL
@@ -91,7 +92,8 @@ class Notification:
 
 
 def changes(told: Told, seen: Seen, new_id: str) -> tuple[list[Notification], Told]:
-    """What is to be told, and what is told then. `new_id`: of a snapshot, or of what belongs to none."""
+    """The new messages, and the state that messages have described then. `new_id`: the id of a snapshot that
+    begins, or of a message that belongs to no snapshot."""
     found, after = _whole(told, seen, new_id)
     found += _parts(told, seen)
     found += _parked(told, seen, new_id)
@@ -104,7 +106,7 @@ def changes(told: Told, seen: Seen, new_id: str) -> tuple[list[Notification], To
 
 
 def _whole(told: Told, seen: Seen, new_id: str) -> tuple[list[Notification], Told]:
-    """Of tables that are read as a whole. Those that are read at one time are one snapshot."""
+    """Messages about tables that are read as a whole. Tables that are read at one time are one snapshot."""
     reading = [name for name, one in seen.tables.items() if one.progress == "reading"]
     begun = [name for name in reading if told.tables.get(name) != ("reading", seen.tables[name].start)]
     missed = [
@@ -141,13 +143,14 @@ def _whole(told: Told, seen: Seen, new_id: str) -> tuple[list[Notification], Tol
 
 
 def _before_end(one: TableSeen) -> Iterable[tuple[str, int]]:
-    """What was told of a table whose end is told by itself, or was. A table that is brought back and has the
-    same start continues, and is not read again."""
+    """The states of a table, as described by messages, in which its end needs no message of its own. A table
+    that is unparked and has the same start continues, and is not read again."""
     return ("reading", one.start), ("done", one.start), ("parked", one.start)
 
 
 def _parts(told: Told, seen: Seen) -> list[Notification]:
-    """Of partial snapshots. Those of one signal are one snapshot, whose id is the signal's."""
+    """Messages about partial snapshots. All those of one signal are one snapshot, whose id is the
+    signal's."""
     found = []
     for signal in dict.fromkeys(one.signal for one in seen.parts.values()):
         mine = {number: one for number, one in seen.parts.items() if one.signal == signal}

@@ -1,10 +1,10 @@
 """Writes notifications and heartbeats into topics of Kafka, while a pipeline runs.
 
-**At least once, and always the same.** What is to be told is stored before it is sent, with its ids and its
-time, and marked as told after brokers have acknowledged it. So after a crash, or while brokers are away, the
-same messages come again, and none is left out.
+**At least once, and always the same.** A message is stored before it is sent, with its id and its time, and
+removed from the store after brokers have acknowledged it. So after a crash, or an outage of the brokers, the
+same messages are sent again, and none is left out.
 
-A thread of its own does this. The pipeline never waits for it, but for a moment at its end.
+A thread of its own does this. The pipeline never waits for it, except for a moment at its end.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.5
-"""Time between two looks: what is told is for people and schedulers."""
+"""Seconds between two checks for news, which is soon enough for people and schedulers."""
 SEND_SECONDS = 10.0
 """How long one attempt waits for brokers."""
 END_SECONDS = 3.0
-"""How long the end of a run waits for what is still to be told. The next run tells the rest."""
+"""How long the end of a run waits until all messages are sent. The next run sends the rest."""
 _META = "notifications"
 
 
 class Notifier:
-    """Begins with `start`. `stop` tells what is still to be told, if it can."""
+    """Begins with `start`. `stop` sends the messages that are left, if brokers answer."""
 
     def __init__(self, config: PipelineConfig, wanted: NotificationsConfig, state: StateStore) -> None:
         """Raises `ConfigError` if the client's package is missing, or refuses its settings."""

@@ -154,7 +154,7 @@ def tells_apart(
 
 
 def _values(column: Column) -> tuple[object, ...]:
-    """What decides which values a target has for a column."""
+    """The parts of a column's definition that decide which values the target has for it."""
     return (column.type, column.unsigned, column.precision, column.scale, column.fsp, column.charset)
 
 

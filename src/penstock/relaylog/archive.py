@@ -107,7 +107,7 @@ class Archive:
 
     @staticmethod
     def spool_folder(name: SegmentName) -> str:
-        """Of the spool files that are needed after the segment."""
+        """The folder of the spool files that are needed after the segment."""
         return f"{PREPARED_FOLDER}/{name.index.removesuffix('.index')}"
 
     def manifest(self) -> Manifest | None:

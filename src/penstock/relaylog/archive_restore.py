@@ -112,7 +112,8 @@ def forks_of(relay: dict[str, Any]) -> list[list[Any]]:
 
 
 def identity_of(relay: dict[str, Any]) -> str:
-    """Of a log and its last restore: offsets of logs with the same one mean the same."""
+    """An identity of a log since its last restore. In logs with equal ones, an offset means the same
+    place."""
     forks = forks_of(relay)
     return f"{relay['uuid']}+{forks[-1][1]}" if forks else str(relay["uuid"])
 

@@ -89,7 +89,7 @@ def offsets(path: str | Path) -> list[Offset]:
 
 
 def _read(folder: Path, stem: str) -> Registered | None:
-    """None if the consumer was removed in the meantime."""
+    """The registration of one consumer. None if it was removed in the meantime."""
     try:
         data = _content(folder / f"{stem}.json")
         return replace(_parsed(stem, data), alive=_is_alive(folder / f"{stem}.lock"))

@@ -57,7 +57,7 @@ class LogPlace:
 
     @property
     def or_archive(self) -> LogPlace:
-        """The same, or the archive alone if this machine has no folder of the log."""
+        """This place, or only its archive if this machine has no folder of the log."""
         if self.archive is None or self.folder is None or (self.folder / RELAY_FILE).exists():
             return self
         return LogPlace(None, self.archive)

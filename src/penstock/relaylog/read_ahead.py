@@ -51,7 +51,7 @@ class ReadAhead:
         self._block_bytes = block_bytes
         self._next = -1
         self._coming: dict[tuple[int, int], Future[Any]] = {}
-        """By the first byte and the one after the last."""
+        """Reads that have begun, by their first byte and the one after the last."""
         self._guard = threading.Lock()
 
     def __call__(self, start: int, end: int) -> Any:

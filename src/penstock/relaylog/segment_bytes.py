@@ -63,7 +63,7 @@ _COPY_BYTES = 8 << 20
 """Bytes in memory while a part is put into a store."""
 
 _HEADER = struct.Struct("<IBIIIH")
-"""Of an event: timestamp, type, server id, size, end position, flags."""
+"""The header of an event: timestamp, type, server id, size, end position, flags."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class LocalOrArchived:
     """A segment on the disk of this machine. If it is not there any more, it is in the archive. `path`: None
     if this machine has no folder of the log.
 
-    Blocks are laid out alike for all splits: who reads the log of many tables here fetches each block
+    Blocks are laid out alike for all splits: a task that reads the log of many tables here fetches each block
     once."""
 
     path: str | None

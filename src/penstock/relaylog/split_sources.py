@@ -153,7 +153,8 @@ class SplitSources:
         return InStore(self._staging, key, size, pieces)
 
     def applied(self, plan: EpochPlan) -> None:
-        """Removes what was put for the plan. What cannot be removed is swept at the next start."""
+        """Removes the parts of the log that were staged for the plan. If that fails, `sweep` removes them at
+        the next start."""
         with self._guard:
             keys = self._put.pop(plan.epoch, set())
         if keys and self._staging is not None:
@@ -163,7 +164,7 @@ class SplitSources:
                 log.warning("log staged for epoch %d is still there: %s", plan.epoch, error)
 
     def sweep(self) -> None:
-        """Removes what earlier runs left. Only one run of a pipeline uses its part of `staging`."""
+        """Removes the parts that earlier runs left. Only one run of a pipeline uses its part of `staging`."""
         if self._staging is not None:
             try:
                 self._staging.delete_many(one.key for one in list(self._staging.objects()))

@@ -131,7 +131,7 @@ def _wait(condition: Any, deadline: float | None, table: TableId, *, seconds: fl
     while not condition():
         if deadline is not None and time.monotonic() > deadline:
             raise TransientError(
-                f"The target of {table} did not get there in time.",
+                f"The target of {table} is not complete up to this time yet, and the time-out has passed.",
                 hint=f"`penstock status FILE` shows whether the pipeline runs, and its lag. Wait longer with "
                 f"`--timeout`, for example: penstock wait-until FILE {argument(table)} now --timeout 600",
                 table=str(table),

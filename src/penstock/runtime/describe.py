@@ -64,7 +64,7 @@ def describe(config: PipelineConfig) -> dict[str, Any]:
 
 
 def describe_member(config: PipelineConfig) -> dict[str, Any]:
-    """Of one of several sinks, which may not have run yet."""
+    """The status of one of several sinks, which may not have run yet."""
     if StateStore.exists(config.state) and RelayLog.exists(LogPlace.of(config)):
         return describe(config)
     running = is_held(config.state)

@@ -114,7 +114,7 @@ class DriverLease:
     def _watch(
         self, fields: dict[str, Any], version: Version | None, stopping: Callable[[], bool]
     ) -> tuple[dict[str, Any], Version | None]:
-        log.info("waiting whether the driver on %s still runs", fields.get("host"))
+        log.info("waiting to see whether the driver on %s still runs", fields.get("host"))
         deadline = time.monotonic() + WATCH_SECONDS
         while time.monotonic() < deadline and not stopping():
             time.sleep(_LOOK_SECONDS)  # watches whether somebody else does something, with a limit

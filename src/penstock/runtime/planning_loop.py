@@ -28,7 +28,7 @@ more is likely to happen soon."""
 TICK_SECONDS = 0.02
 """Tick of the loop in that time: short, because it adds to the latency of each epoch."""
 TICKS_PER_INTERVAL = 4
-"""At least so many ticks are in `epoch.interval`. Who wants epochs within milliseconds pays for the ticks."""
+"""`epoch.interval` has at least so many ticks. Users who want epochs within milliseconds pay for them."""
 TICK_SECONDS_MIN = 0.001
 """Shortest tick. A tick costs some 10 microseconds."""
 QUIET_LOOK_SECONDS = 0.2

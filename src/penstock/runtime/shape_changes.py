@@ -76,7 +76,7 @@ def check_new(sink: Sink, state: StateStore, *, types: TypeOptions) -> None:
 
 @dataclass(frozen=True)
 class Shape:
-    """What decides how the rows of targets differ from those of their tables."""
+    """The options that make the rows of targets differ from those of their tables."""
 
     transforms: Transforms
     history: History

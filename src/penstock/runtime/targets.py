@@ -211,7 +211,7 @@ def check_new(sink: Sink, state: StateStore, captured: TableFilter, *, types: Ty
 
 
 def park_taken(sink: Sink, state: StateStore, tables: Iterable[TableId], *, types: TypeOptions) -> bool:
-    """The same for tables that are added while others are followed."""
+    """Does what `check_new` does, for tables that are added while others are followed."""
     return _adopt_or(_park, sink, state, tables, types)
 
 

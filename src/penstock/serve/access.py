@@ -21,7 +21,7 @@ MINUTE_S = 60.0  # what the option's name says
 
 
 class Denied(Exception):
-    """Nobody who may read anything; with what the client is told."""
+    """The client has no right to read anything. The text is for the client."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Access:
         return self._rights(f"the user {name}", user)
 
     def anybody(self, address: str) -> Rights:
-        """The rights of who needs no login."""
+        """The rights of clients that need no login."""
         return Rights(frozenset("*"), self._limits.of(f"the address {address}", None))
 
     def _rights(self, who: str, section: UserSection | TokenSection) -> Rights:

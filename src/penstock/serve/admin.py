@@ -21,7 +21,7 @@ RECEIVER_BYTES = 64 * 1024
 
 
 class Forbidden(Exception):
-    """With what the client is told."""
+    """A request that is refused. Its text is for the client."""
 
 
 class RecentLines(logging.Handler):
@@ -73,7 +73,7 @@ class Admin:
         return {"destination": name, "state": "running"}
 
     def states(self) -> dict[str, str]:
-        """Of each destination: `running`, `stopped`, or what clients are told of it."""
+        """For each destination `running`, `stopped`, or the reason that its clients get."""
         return self._destinations.states()
 
     def logs(self, count: int) -> dict[str, list[str]]:

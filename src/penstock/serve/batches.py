@@ -72,7 +72,7 @@ AnyPlace = Place | Places
 
 
 def later(one: AnyPlace, other: AnyPlace) -> AnyPlace:
-    """Of two places in the same logs, what is farther in each log."""
+    """For each log, the farther one of two places."""
     if isinstance(one, Place) and isinstance(other, Place):
         return max(one, other)
     assert isinstance(one, Places) and isinstance(other, Places)
@@ -104,7 +104,7 @@ class Piece:
         return self.own_place(count)
 
     def own_place(self, count: int) -> Place:
-        """The same in the log that they are from."""
+        """The place behind the first `count` entries, in the log of their own source."""
         if self.end is not None and count == len(self.entries):
             return Place(self.end)
         return Place(self.start.offset, self.start.entries + count)
@@ -114,7 +114,7 @@ class Piece:
         return self._part(self.start, self.entries[:count], None)
 
     def behind(self, count: int) -> Piece:
-        """What is behind the first `count` entries."""
+        """The entries behind the first `count`."""
         return self._part(self.own_place(count), self.entries[count:], self.end) if count else self
 
     def _part(self, start: Place, entries: Sequence[bytes], end: Offset | None) -> Piece:
@@ -202,11 +202,11 @@ class Batch:
 
 
 class ReadAhead:
-    """What was read and not given yet, in order."""
+    """Entries that were read and not yet given to the client, in order."""
 
     def __init__(self) -> None:
         self._begun: deque[Piece] = deque()
-        """The rest of a block of which something was given. It comes before `_blocks`."""
+        """The rest of a block whose first entries were given. It comes before `_blocks`."""
         self._blocks: deque[Block] = deque()
         self.items = self.bytes = 0
 

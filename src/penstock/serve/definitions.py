@@ -94,7 +94,7 @@ class Definitions:
     # on disk ------------------------------------------------------------------------------------------------
 
     def to_json(self, *, since: Offset) -> dict[str, Any]:
-        """What is needed for places from `since` on."""
+        """The definitions at `since`, and all changes behind it."""
         since = max(since, self.start)
         behind = self._changes[self._count(since) :]
         return {
@@ -137,7 +137,8 @@ def save(definitions: Definitions, path: Path, *, log_id: str, since: Offset) ->
 
 
 def load(path: Path, relay_log: RelayLog) -> Definitions | None:
-    """None: there are none of this log, or not of all of it."""
+    """The stored definitions. None: there are none, or they belong to another relay log, or to another part
+    of this one."""
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:

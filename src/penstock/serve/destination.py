@@ -23,18 +23,18 @@ CLIENTS_MAX = 1000
 BATCHES_MAX = 1_000_000_000
 """Batches that one server gives to a client before another one serves it. Numbers may have 63 bits."""
 OF_ARROW = "arrow:"
-"""Before the ids of clients that get one table with typed columns."""
+"""Prefix of the ids of clients that get one table with typed columns."""
 OF_FLIGHT = "flight:"
-"""Before the ids of clients that get rows as JSON. They are not those of Canal's clients: a place inside of a
-transaction counts other entries."""
+"""Prefix of the ids of clients that get rows as JSON. They are not those of Canal's clients: a place inside
+of a transaction counts other entries."""
 _CLIENT_ID = re.compile(r"^(?!running$|cluster$|parser?$|\.+$)[A-Za-z0-9._-]{1,64}$")
-"""But for names that mean something else beside the clients in ZooKeeper."""
+"""Ids of clients. Names that mean something else in the same folder of ZooKeeper are excluded."""
 
 
 class Destinations(dict[str, "Destination"]):
-    """Those that this server serves. `elsewhere`: of the others in its file, what their clients are told.
-    `stopped`: those that an operator has stopped; with other servers (`shared`), they come and go by
-    themselves."""
+    """The destinations that this server serves. `elsewhere`: the answers to clients of the others in its
+    file. `stopped`: those that an operator has stopped. `shared`: other servers may serve them, too, and they
+    are taken over and given up without an operator."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,8 +42,8 @@ class Destinations(dict[str, "Destination"]):
         self.stopped: dict[str, Destination | None] = {}
         self.shared = False
         self.mark = ""
-        """Of the relay log. With other servers, it is part of the places that readers keep themselves: in the
-        log of another server they mean something else."""
+        """A mark of the relay log. With other servers, it is part of the places that readers keep themselves:
+        in the log of another server they mean something else."""
 
     def text_of(self, place: AnyPlace) -> str:
         return f"{place}@{self.mark}" if self.mark else str(place)
@@ -81,7 +81,7 @@ class Destinations(dict[str, "Destination"]):
             self[name] = one
 
     def absent(self, name: str) -> str | None:
-        """What clients of a destination are told that is not served here now. None: it does not exist."""
+        """The answer to clients of a destination that is not served here now. None: it does not exist."""
         if name in self.elsewhere:
             return self.elsewhere[name]
         return f"{name} was stopped by an operator" if name in self.stopped else None
@@ -95,7 +95,7 @@ class Destinations(dict[str, "Destination"]):
 
 
 class Destination:
-    """In the event loop, but for `store`."""
+    """A destination that this server serves. Used in the event loop, except `store`."""
 
     def __init__(
         self,
@@ -211,18 +211,18 @@ class Destination:
         self.store()
 
     def store(self) -> None:
-        """Raises `OSError`."""
+        """Stores the positions of the clients. They may not survive a power loss. Raises `OSError`."""
         self._stored = self.clients
         self._positions.store(self.name, self._stored, durable=False)
 
     def snapshot(self) -> dict[str, Subscribed]:
-        """What the clients have acknowledged. It is stored. Raises `OSError`."""
+        """Stores what the clients have acknowledged, and returns it. Raises `OSError`."""
         if self.clients != self._stored:
             self.store()
         return self._stored
 
     def store_durably(self, clients: dict[str, Subscribed]) -> None:
-        """Stores a snapshot where it survives a power loss. Called by a thread. Raises `OSError`."""
+        """Stores a snapshot so that it survives a power loss. Called by a thread. Raises `OSError`."""
         if clients != self._safe:
             self._positions.store(self.name, clients, durable=True)
             self._safe = clients

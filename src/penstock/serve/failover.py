@@ -24,12 +24,13 @@ class Failover(Protocol):
         """The oldest file of a source's log that a client needs. Raises `PenstockError`."""
 
     def needs(self) -> list[dict[ServedLog, Offset]]:
-        """From where each log must be kept for the destinations that other servers serve."""
+        """For each log, the place from which it must be kept for destinations that other servers serve."""
 
     def join(
         self, logs: list[ServedLog], destinations: Destinations, origin: Callable[[str], Origin], /
     ) -> None:
-        """From now on, destinations come and go. `origin`: what one reads. In the event loop."""
+        """Begins to take destinations over and to give them up. `origin`: what a destination reads. Called in
+        the event loop."""
 
     async def leave(self) -> None:
         """Gives all destinations up, so that other servers take over at once."""

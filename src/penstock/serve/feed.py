@@ -173,14 +173,15 @@ class Feed:
         return Piece(start, entries[count:] if count else entries, end, until, commit_us)
 
     def _moves(self, base: Offset) -> None:
-        """Entries are counted from a transaction's end on, unless some of those before it are skipped yet."""
+        """Counts entries from the end of a transaction on. Does nothing while entries still have to be
+        skipped."""
         self._open_end = None
         if not self._skip:
             self._base, self._given = base, 0
 
 
 def explained(error: DecodeError) -> PenstockError:
-    """What a client is told."""
+    """The error that a client gets for log that cannot be decoded."""
     table = getattr(error, "table", "")
     if table or isinstance(error, SchemaMismatch):
         return TableError(

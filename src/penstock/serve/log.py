@@ -124,7 +124,7 @@ class ServedLog:
 
     @property
     def id(self) -> str:
-        """Also tells it from the log that it was before it was restored from its archive."""
+        """The log's identity. It changes when the log is restored from its archive."""
         return identity_of(self._log.facts)
 
     @property
@@ -377,7 +377,8 @@ class ServedLog:
             self._save()
 
     def _save(self) -> None:
-        """Without a file, they are found again at the next start, as far as the log tells them."""
+        """Stores the definitions of tables. Without a file for them, the next start finds them again, as far
+        as the log has them."""
         if self._store is not None:
             # From the log's start on, since anybody may begin to read there.
             definitions.save(self._definitions, self._store, log_id=self.id, since=self._log.start)

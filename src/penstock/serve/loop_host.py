@@ -20,8 +20,8 @@ Result = TypeVar("Result")
 
 
 class Elsewhere(dict[str, str]):
-    """What clients of a destination are told that this server does not serve. `running`: the addresses of the
-    servers of destinations, as far as they are known."""
+    """For destinations that this server does not serve, the answers to their clients. `running`: the
+    addresses of the servers that serve them, as far as they are known."""
 
     def __init__(self, running: Callable[[], Mapping[str, str]], names: set[str], address: str) -> None:
         super().__init__()

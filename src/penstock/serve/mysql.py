@@ -77,7 +77,7 @@ def has_sql(event: int | None) -> bool:
 
 
 def statement_of(statement: Statement, wanted: Callable[[TableId], bool]) -> dict[str, Any] | None:
-    """What clients are told of a statement, for one of the wanted tables. None: it is about none of them."""
+    """What clients get for a statement about one of the wanted tables. None: it is about none of them."""
     kind, _, tables = _about(vars(statement), wanted)
     if not tables:
         return None

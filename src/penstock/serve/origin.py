@@ -71,13 +71,13 @@ class Origin(Protocol):
 
     @property
     def end(self) -> AnyPlace:
-        """Up to here it can be read."""
+        """The place up to which it can be read."""
 
     def begin(self, start: StartAt) -> AnyPlace:
-        """Raises `ConfigError`."""
+        """The place that a `start` means. Raises `ConfigError`."""
 
     def has(self, place: AnyPlace) -> bool:
-        """Whether it can be read from a place on."""
+        """Whether the log from this place on is still there."""
 
     def reaches(self, place: AnyPlace) -> bool:
         """Whether its log is long enough for the place."""

@@ -42,11 +42,11 @@ class PlaceForm(Protocol):
     def stored(self, place: AnyPlace) -> dict[str, Place]: ...
 
     def restored(self, places: Mapping[str, Place], /) -> AnyPlace | None:
-        """None: they are of other logs."""
+        """A stored place. None: it belongs to other relay logs."""
 
 
 Clients = Mapping[str, Subscribed]
-"""By the client's id."""
+"""The clients of a destination, by id."""
 
 
 def make_folder(folder: Path) -> None:

@@ -6,7 +6,7 @@ import time
 
 
 class TooMany(Exception):
-    """With what the client is told. `retry_s`: when it may ask again."""
+    """A request over a limit. Its text is for the client, which may ask again after `retry_s` seconds."""
 
     def __init__(self, message: str, retry_s: float) -> None:
         super().__init__(message)

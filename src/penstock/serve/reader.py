@@ -50,7 +50,7 @@ class Reader:
 
     @property
     def shares(self) -> bool:
-        """It reads from the tail."""
+        """Whether it takes its entries from a tail that other readers use, too."""
         return self._tail is not None
 
     def close(self) -> None:
@@ -59,7 +59,8 @@ class Reader:
             self._tail = None
 
     def ready(self) -> list[Block] | None:
-        """What the tail has; empty: nothing more for now. None: `read` goes on."""
+        """The next blocks of the tail. Empty: it has nothing new. None: this reader has no tail, so `read`
+        reads the log."""
         if self._tail is None:
             return self._joined()
         blocks = None if self._tail.ended else self._tail.window.since(self._number)

@@ -56,7 +56,7 @@ class Server:
                 self._loop.call_soon_threadsafe(self._ended.set)
 
     def run(self) -> None:
-        """Raises `PenstockError`."""
+        """Serves until the process is asked to stop. Raises `PenstockError`."""
         with contextlib.ExitStack() as stack:
             listeners = Listeners(self._config)
             stack.callback(listeners.close)

@@ -48,7 +48,7 @@ class ListenSection(Section):
 
     @property
     def addresses(self) -> dict[str, str]:
-        """By what is spoken there."""
+        """The addresses, by protocol."""
         others = {"http": self.http, "grpc": self.grpc}
         return {"canal": self.canal} | {name: one for name, one in others.items() if one is not None}
 
@@ -87,7 +87,7 @@ class LogSection(Section):
 
 
 class DestinationSection(Section):
-    """What clients of one name read."""
+    """A destination: the part of the log that clients read who name it."""
 
     sources: list[str] = Field([], max_length=SOURCES_MAX)
     """Names in the file's `sources`. Changes of several are merged by the time of their commits. Empty: all
@@ -98,9 +98,9 @@ class DestinationSection(Section):
     exclude: str = ""
     """The same, for tables that are left out (Canal: the black filter)."""
     columns: dict[str, list[str]] = Field({})
-    """By table, as `database.table`: the only columns that rows have."""
+    """For tables, as `database.table`, the only columns that their rows have."""
     exclude_columns: dict[str, list[str]] = Field({})
-    """By table: columns that rows do not have."""
+    """For tables, columns that are left out of their rows."""
     start: StartAt = StartAt(at="latest")
     """Where a client begins that has not acknowledged anything yet."""
     batch: Literal["items", "bytes"] = "items"

@@ -47,7 +47,7 @@ class SourceLog:
             check_receiver(self._supervisor)
 
     def register(self, name: str, needs: Offset) -> Consumer:
-        """From now on the log is kept from there on."""
+        """Keeps the log from this place on, from now on."""
         self._consumer = Consumer(self._pipeline.relay_log_path, name, needs=needs)
         return self._consumer
 

@@ -20,7 +20,7 @@ from penstock.relaylog.reader import RelayLog
 from penstock.serve.batches import Place
 
 _HEADER = struct.Struct("<IBIIIH")
-"""Of an event: time, type, server id, length, where it ends in the source's log, flags."""
+"""The header of an event: time, type, server id, length, where it ends in the source's log, flags."""
 _QUERY, _XID, _XA_PREPARE = 2, 16, 38
 _MAGIC = b"\xfebin"
 
@@ -162,7 +162,7 @@ def _purged(log: RelayLog, wanted: SourcePlace) -> LogPurged:
 
 
 def _server_id(log: RelayLog, offset: Offset) -> int:
-    """Of the server whose log this is: it is in the first event of the segment. 0: not known."""
+    """The id of the server whose log this is, from the first event of the segment. 0: not known."""
     path, _ = log.segment_of(offset)
     if not isinstance(path, str):
         return 0

@@ -301,7 +301,7 @@ class Subscription:
             raise (NotYet if isinstance(error, TransientError) else Refused)(str(error))
 
     def wake(self) -> None:
-        """Has a `get` that waits look again."""
+        """Makes a waiting `get` look for new entries again."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

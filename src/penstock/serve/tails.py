@@ -37,13 +37,13 @@ STEP_BYTES = 256 * 1024
 STEPS_MAX = 8
 """Steps that wait for the event loop: a reader that is faster than it must not fill the memory."""
 UNUSED_S = 5.0
-"""How long a tail is read without subscribers: one that rolls back or connects again leaves, and comes
-back."""
+"""How long a tail is read without subscribers. A subscriber that rolls back or connects again leaves it, and
+soon comes back."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What each of several clients may have of a total, between two bounds."""
+    """How much of a `total` each of several clients may use: an equal part, from `least` to `most`."""
 
     total: int
     most: int

@@ -85,10 +85,10 @@ class ColumnStats:
     bytes: int
     """Compressed."""
     values: int
-    """With NULLs."""
+    """Number of values, including NULLs."""
     nulls: int | None
     least: Value | None
-    """Of the values that are not NULL. None: unknown, or there are none."""
+    """The least value that is not NULL. None: unknown, or all are NULL."""
     greatest: Value | None
 
 
@@ -397,7 +397,8 @@ def with_keys(writer: FileWriter, keys: FileWriter, batches: Iterable[pa.RecordB
 def side_by_side(
     files: Files, writes: Iterable[Callable[[], list[WrittenFile]]], *, threads: int
 ) -> list[list[WrittenFile]]:
-    """What each of these functions writes. If one fails, nothing is left of any."""
+    """Runs these functions in threads, and returns the files that each of them has written. If one fails, the
+    files of all are removed."""
     with ThreadPoolExecutor(threads, thread_name_prefix="files") as pool:
         writing = [pool.submit(write) for write in writes]
     failed = [one for one in writing if one.exception() is not None]
@@ -448,7 +449,7 @@ def _cast(array: Any, kind: pa.DataType) -> pa.Array:
 
 
 def _column_stats(chunks: Sequence[Any], kind: pa.DataType) -> ColumnStats:
-    """Of a column's chunks, one in each row group."""
+    """Sums up the statistics of a column's chunks, one in each row group."""
     found = [chunk.statistics for chunk in chunks if chunk.is_stats_set]
     complete = len(found) == len(chunks)
     nulls = None

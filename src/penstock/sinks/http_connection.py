@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from penstock.sinks import tcp_connection
 
 PART_BYTES = 1024**2
-"""Of long answers."""
+"""Bytes of a long answer that are read at once."""
 IDLE_MAX = 16  # as many tables as are written side by side
 
 

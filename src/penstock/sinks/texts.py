@@ -62,14 +62,14 @@ class _Parts:
         self._first = b""
 
     def peek(self) -> bool:
-        """Whether there is anything."""
+        """Whether any bytes come. Waits for the first of them."""
         self._first = next((part for part in map(bytes, self._parts) if part), b"")
         return bool(self._first)
 
     def blocks(self) -> Iterator[bytes]:
         waiting = io.BytesIO()
         quotes, end = 0, 0
-        """How many quotation marks came so far, and where the last whole row ends in what waits."""
+        """The number of quotation marks so far, and the end of the last whole row in `waiting`."""
         part = self._first
         while part:
             base = waiting.tell()

@@ -39,7 +39,7 @@ _CURES = {
         "in `spark.conf` to its path there."
     ),
 }
-"""By `spark.environment`."""
+"""Cures for missing packages, for each value of `spark.environment`."""
 
 Facts = dict[str, str]
 
@@ -107,7 +107,7 @@ def worker_facts(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
 
 
 def own_facts() -> Facts:
-    """The same about this process."""
+    """The Python of this process, and what it has installed."""
     import penstock
     import penstock._core  # what a worker may lack although the Python part is there
 

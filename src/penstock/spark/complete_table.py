@@ -1,9 +1,9 @@
 """A table at the target that says up to which time each target is complete: `completeness.table`.
 
 A thread asks the source for its time and then for the end of its log, and waits until the pipeline has
-applied the log up to there. `runtime/completeness.py` argues why each target has everything then that was
-committed up to that time. The rows of all complete targets are written in one commit. Others keep what was
-true of them before.
+applied the log up to there. `runtime/completeness.py` argues why each target then has everything that was
+committed up to that time. The rows of all complete targets are written in one commit. The rows of other
+targets stay as they were.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 RETRY = Schedule.steady(10.0)
-"""Pause after a failure: whatever it was, the next write tells the same."""
+"""Pause after a failure. The next write contains what this one would have said."""
 LOOK_SECONDS = 0.2
 """How often the state is asked whether the log has been applied."""
 Moment = tuple[int, SourcePosition]
@@ -114,8 +114,9 @@ class CompleteTable:
                 return
 
     def _write_at_end(self, first: Moment | None) -> None:
-        """Writes once more before the run ends: a run with `--once` may take less than the interval. If the
-        pipeline has not applied all that the source has now, it has what the source had when it began."""
+        """Writes once more before the run ends, since a run with `--once` may be shorter than the interval.
+        If the pipeline has not applied the present end of the source's log, the time that is written is
+        `first`, when the run began."""
         relay = RelayLog.open(self._place)
         if not self._write_if_applied(self._now(), relay) and first is not None:
             self._write_if_applied(first, relay)

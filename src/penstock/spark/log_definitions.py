@@ -35,9 +35,8 @@ def told(plan: EpochPlan, refused: Collection[TableId]) -> list[DefinitionChange
 
 @dataclass(frozen=True)
 class ShownChange:
-    """A change as messages show it. `ruled`: `transforms` has rules for the table, so nothing may be told in
-    the source's words: the text of a statement may have the values of columns that are hidden, as defaults or
-    in expressions."""
+    """A change as messages show it. `ruled`: `transforms` has rules for the table. Then its messages may not
+    contain the source's SQL, which may have values of hidden columns in defaults and expressions."""
 
     table: TableId
     change: DefinitionChange
@@ -51,14 +50,14 @@ class ShownChange:
 def shown(
     changes: Sequence[DefinitionChange], rules_of: Callable[[TableSchema], MessageRules | None]
 ) -> list[ShownChange]:
-    """The changes of tables as their messages show them. One is not told if rules fit its table no longer:
-    the table is parked at its next change."""
+    """The changes of tables as their messages show them. A change is left out if the rules do not fit its
+    table any more. That table is parked at its next change."""
     found = []
     for change in changes:
         try:
             rules = [None if one is None else rules_of(one) for one in (change.before, change.after)]
         except TableError as error:
-            log.warning("the definition of %s is not told: %s", change.schema.table, error)
+            log.warning("the changed definition of %s is not sent: %s", change.schema.table, error)
             continue
         ruled = any(one is not None for one in rules)
         as_shown = DefinitionChange(*[None if one is None else one.shown for one in rules])

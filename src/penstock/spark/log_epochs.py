@@ -142,7 +142,7 @@ class LogEpochs:
                     refused[table] = at_source(error, self._name(table), table)
                 elif (new := self._named(error, told)) is not None:
                     # A table that has no steps yet. It is parked when it has.
-                    log.warning("the definition of %s is not told: %s", new, error)
+                    log.warning("the changed definition of %s is not sent: %s", new, error)
                     untold.add(new)
                 else:
                     raise

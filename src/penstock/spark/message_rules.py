@@ -86,7 +86,7 @@ class MessageRules:
 
     @property
     def for_core(self) -> Argument:
-        """What the core needs to know."""
+        """The rules of one table as an argument of `_core.LogEncoder`."""
         drops = self._chain.lists_failures or any(rule.where is not None for rule in self._chain.rules)
         return self.shown.to_json(), self._origins, self._needed, self._types, drops
 

@@ -14,8 +14,8 @@ from penstock.spark.message_rules import Argument, Letters, MessageRules
 PIECE_BYTES = 4 * 1024**2
 """Bytes of row events whose rows are in memory as Arrow at once, in each thread."""
 SQL_BYTES = 16 * 1024**2
-"""The same for rules with SQL, and the bytes of log that a thread encodes at once: each piece is a job of
-Spark, which takes a tenth of a second or more."""
+"""`PIECE_BYTES` for rules with SQL, and the bytes of log that a thread encodes at once. Each piece is a job
+of Spark, which takes a tenth of a second or more."""
 SNAPSHOT_ROWS = 50_000
 """Rows of a snapshot that are transformed together, for the same reason."""
 

@@ -39,7 +39,7 @@ class TaskPerSplit:
     newer: bool = False
     """The target has none of these changes."""
     driver_side: bool = False
-    """As in `SharesOfRange`."""
+    """See `SharesOfRange.driver_side`."""
 
 
 @dataclass(frozen=True)

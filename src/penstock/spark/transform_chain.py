@@ -51,7 +51,7 @@ class Then:
 
 @dataclass(frozen=True)
 class Guarded:
-    """The same, so that errors reach the driver. Pickles."""
+    """Applies `change` to batches so that its errors reach the driver. Pickles."""
 
     change: Consume
     crosses: Crossing

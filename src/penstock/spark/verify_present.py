@@ -30,7 +30,7 @@ from penstock.verify.subject import NotCompared, Subject
 from penstock.verify.target_versions import PipelineVersions
 
 STAY_SECONDS = 4.0
-"""How often a pipeline that waits is told to wait on. It goes on by itself after some of these."""
+"""Seconds between two requests to the pipeline to wait longer. It continues by itself if some are missing."""
 
 
 class PresentTargets:

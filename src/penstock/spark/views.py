@@ -144,7 +144,8 @@ class Views:
             self._state.set_meta(key, reason)
 
     def _refresh(self, name: str, rule: ViewRule) -> str:
-        """Returns why the view is not what it could be: a table is parked, or a dimension cannot be read."""
+        """Brings the view up to date. Returns why it cannot be, for example because a table is parked or a
+        dimension cannot be read. Empty: it is up to date."""
         known = self._state.tables()
         rules = {dimension_table(one): (one, rule) for one, rule in self._dimensions.rules.items()}
         sql, read = tables_in(rule.sql, [*known, *rules])

@@ -79,7 +79,7 @@ class Upload(Protocol):
     def finish(self) -> Version: ...
 
     def complete(self) -> None:
-        """As `finish`, for who needs no version: that may save a request."""
+        """Does what `finish` does, for callers that do not need the version. That may save a request."""
 
     def abort(self) -> None:
         """Does nothing if the upload has ended."""

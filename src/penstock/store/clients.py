@@ -25,7 +25,8 @@ from penstock.store.options import StoreOptions
 
 Client: TypeAlias = "S3Store | GCSStore | AzureStore"
 Use = Literal["read", "write", "parts"]
-"""Of a client. One for `parts` repeats failed requests by itself, the others fail at once."""
+"""What a client is used for. A client for `parts` repeats failed requests by itself, the others fail at
+once."""
 _FOREVER = timedelta(days=1)
 NO_CREDENTIALS = "Penstock has no credentials for this request"
 
@@ -66,7 +67,7 @@ class Clients:
             return self._made[use, patience]
 
     def renew(self) -> None:
-        """Clients made from now on ask for the credentials anew."""
+        """Makes new clients read the credentials again."""
         with self._lock:
             self._made.clear()
 

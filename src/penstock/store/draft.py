@@ -19,7 +19,7 @@ KEPT_SECONDS = 24 * 3600
 """A draft that nobody wrote to for so long belongs to a process that was killed."""
 
 _swept: dict[Path, float] = {}
-"""By folder: when this process last looked for old drafts, in seconds of the monotonic clock."""
+"""When this process last looked for old drafts in a folder, in seconds of the monotonic clock."""
 
 
 def drafts_folder(root: Path) -> Path:

@@ -66,7 +66,7 @@ class Fault:
     error: PenstockError
     passing: bool = False
     attempts_max: int = 1_000_000
-    """Of this fault: fewer than the store's own limit where a few tell enough."""
+    """Attempts at most, if a few show this fault well enough. Otherwise the store's own limit counts."""
     keys_ended: bool = False
     """The next attempt needs new keys."""
 

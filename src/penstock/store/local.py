@@ -43,11 +43,11 @@ from penstock.store.location import RESERVED, Location
 LOCK_SECONDS_MAX = 60.0
 """Each holder needs it for one rename and one fsync."""
 _ATTEMPTS = 10
-"""Of giving a name in a folder that others may remove meanwhile."""
+"""Attempts to put a file into a folder that others may remove meanwhile."""
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 
 _threads: dict[str, threading.Lock] = {}
-"""By directory. Threads of this process queue here, instead of polling the lock file."""
+"""A lock for each directory. Threads of this process queue here, instead of polling the lock file."""
 _durable: dict[str, int] = {}
 """Folders whose names this process knows to be durable, with their inodes: somebody may make them again."""
 os.register_at_fork(after_in_child=_threads.clear)  # another thread of the parent may have held one

@@ -57,7 +57,7 @@ class Location:
     prefix: str
     """Without slashes at its ends. For `file:` an absolute path."""
     account: str = ""
-    """Of Azure, if the URL names it."""
+    """The account of Azure, if the URL names it."""
 
     @classmethod
     def parse(cls, url: str) -> Location:

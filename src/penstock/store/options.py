@@ -30,18 +30,18 @@ class StoreOptions:
     endpoint: str = ""
     """URL of a compatible server; empty for the cloud's own. `http://` is allowed only if it stands here."""
     region: str = ""
-    """Of S3. Empty: that of the environment or the profile, else us-east-1."""
+    """The region of S3. Empty: that of the environment or the profile, else us-east-1."""
     path_style: bool = True
-    """Of an `endpoint` of S3: `endpoint/bucket/key`, as most compatible servers want it, instead of
-    `bucket.endpoint/key`, which Amazon's own gets."""
+    """Whether requests to an `endpoint` of S3 go to `endpoint/bucket/key`, as most compatible servers want,
+    instead of `bucket.endpoint/key`, as at Amazon."""
     account: str = ""
-    """Of Azure, where the URL does not name it."""
+    """The account of Azure, if the URL does not name it."""
     retries: Retries = field(default_factory=Retries)
     connect_seconds_max: float = 5.0
     request_seconds_max: float = 30.0
-    """For one attempt, with its body: a part of 8 MiB needs 280 kB/s."""
+    """Limit for one attempt, with its body: a part of 8 MiB needs 280 kB/s."""
     part_bytes: int = 8 << 20
-    """Of an upload. S3 takes at most 10,000 parts, so one object may have 80 GiB."""
+    """Bytes of a part of an upload. S3 takes at most 10,000 parts, so one object may have 80 GiB."""
     whole_parts: int = 2
     """Objects of up to so many parts are sent with one request: in parts they would take three more, two of
     them one after another. A request for 16 MiB takes a fifth of a second."""

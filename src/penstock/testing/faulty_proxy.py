@@ -53,9 +53,9 @@ class Fault:
 class Request:
     method: str
     path: str
-    """With the query."""
+    """The path with the query."""
     headers: dict[str, str] = field(repr=False)
-    """By lower-case names."""
+    """The headers, by their names in lower case."""
     body_bytes: int = 0
 
 

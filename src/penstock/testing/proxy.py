@@ -359,7 +359,7 @@ def _is_connected(end: socket.socket) -> bool:
 
 
 def _drop_packets(end: socket.socket) -> None:
-    """From now on nothing arrives at this socket, as if the network had lost it."""
+    """Makes the socket receive nothing more, as if the network had lost it."""
     program = struct.pack("HP", 1, ctypes.addressof(_KEEP_NOTHING))
     end.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
 

@@ -293,7 +293,8 @@ class Writer:
 
     `size`: factor for the size of small transactions. `steady`: see the description of this module.
 
-    `patient`: after a lost connection, connects again to what `server` names then, until that succeeds.
+    `patient`: after a lost connection, it tries to connect again until it can, each time to the address that
+    `server` has at that moment.
     `counts` does not include the transactions that were interrupted.
     """
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from penstock.model.transforms import HIDDEN, Mask, MaskPart
 
 TOKEN_BYTES = 16
-"""Of the digest, in a token: with so many, no two values of a table will ever share one."""
+"""A token has so many bytes of the digest. With 16, no two values of a table will ever have the same."""
 
 
 def hashed(array: pa.Array, key: bytes) -> pa.Array:

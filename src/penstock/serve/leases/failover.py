@@ -67,7 +67,7 @@ class StoreFailover:
         pass
 
     def start_file(self, source: str) -> str | None:
-        """The oldest file of a source's log that a client needs. None: none does."""
+        """The oldest file of a source's log that a client needs. None: no client needs any."""
         places = [
             client.places[source]
             for one in self._documents.values()
@@ -77,8 +77,8 @@ class StoreFailover:
         return min(places, key=lambda one: one.source_position.order).file if places else None
 
     def needs(self) -> list[dict[ServedLog, Offset]]:
-        """From where each log must be kept for the destinations that other servers serve: from its beginning
-        while their needs are not known."""
+        """For each log, the place from which it must be kept for destinations that other servers serve: its
+        beginning while their needs are not known."""
         found = []
         for name, one in self._positions.keepers.items():
             needed = one.needs
@@ -95,7 +95,7 @@ class StoreFailover:
     def join(
         self, logs: list[ServedLog], destinations: Destinations, origin: Callable[[str], Origin]
     ) -> None:
-        """From now on, destinations come and go. `origin`: what one reads."""
+        """Begins to take destinations over and to give them up. `origin`: what a destination reads."""
         self._logs = logs
         loop = asyncio.get_running_loop()
         host = LoopHost(loop, self._config, destinations, self._positions, origin)

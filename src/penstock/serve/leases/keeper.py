@@ -123,7 +123,8 @@ class Keeper:
                 self._changed.notify_all()
 
     async def settled(self) -> None:
-        """Returns once what was stored before survives this server. Raises `PenstockError`."""
+        """Returns once the positions that `store` got before would survive this server. Raises
+        `PenstockError`."""
         loop = asyncio.get_running_loop()
         with self._changed:
             if self._ended is not None:
@@ -138,7 +139,7 @@ class Keeper:
             raise TransientError("positions cannot be stored: the store does not answer") from None
 
     def _settle(self) -> None:
-        """Wakes who waits for what is stored, or for the end."""
+        """Wakes the calls of `settled` whose positions are stored now; all of them if the lease has ended."""
         with self._changed:
             done = [one for one in self._waiting if one[0] <= self._written or self._ended is not None]
             self._waiting = [one for one in self._waiting if one not in done]

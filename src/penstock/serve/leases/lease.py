@@ -49,7 +49,7 @@ class Lease:
         self._held: Document | None = None
         self._renewed = float("-inf")
         self._attempts: set[str] = set()
-        """Of versions that may have been written although there was no answer."""
+        """Nonces of versions that may have been written although there was no answer."""
 
     # while others may serve ---------------------------------------------------------------------------------
 
@@ -101,11 +101,12 @@ class Lease:
             self._put_again(made)
 
     def drop(self) -> None:
-        """Another server may serve."""
+        """Stops to hold the lease, without a word to the store: another server may serve from now on."""
         self._held = None
 
     def _recognise(self) -> None:
-        """The version is another one: that of another server, or of a put whose answer was lost."""
+        """Finds out why the object has another version: another server has written it (`Replaced`), or this
+        one has, and the answer was lost."""
         found, version = self._read()
         if version is None or found.nonce not in self._attempts:
             self._held = None

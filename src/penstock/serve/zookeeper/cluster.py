@@ -146,7 +146,8 @@ class Cluster:
         self._renewing.join(ANSWER_S)
 
     def _renew(self) -> None:
-        """By itself: what else is done may take longer than the session may be silent."""
+        """Renews the session in a task of its own, because other tasks may take longer than a session may be
+        silent."""
         from kazoo.exceptions import KazooException
 
         while not self._stopping.is_set():

@@ -74,7 +74,7 @@ class ZooKeeper:
         return self._alive_session is not None and clock() < self._alive_until
 
     def alive_in(self, session: int | None) -> bool:
-        """The same, for what was ours in a session."""
+        """Whether `session` is the present session, and is certainly alive."""
         return session == self._alive_session and self.alive
 
     def answer(self, pending: Any, seconds: float = ANSWER_S) -> Any:
@@ -95,5 +95,5 @@ class ZooKeeper:
             self._alive_session, self._alive_until = session, asked + self._seconds * (1 - MARGIN)
 
     def forget(self) -> None:
-        """What the session owned is not ours any more."""
+        """Treats the session as ended: nodes that it owned are not ours any more."""
         self._alive_session = None

@@ -47,7 +47,7 @@ class ZooKeeperFailover:
         return stored.oldest_file(self._zookeeper, self._config.destinations)
 
     def needs(self) -> list[dict[ServedLog, Offset]]:
-        """From where each log must be kept for the destinations that other servers serve."""
+        """For each log, the place from which it must be kept for destinations that other servers serve."""
         needs = None if self._cluster is None else self._cluster.needs
         return [] if needs is None or self._served is None else [{self._served: needs}]
 
@@ -56,7 +56,7 @@ class ZooKeeperFailover:
     def join(
         self, logs: list[ServedLog], destinations: Destinations, origin: Callable[[str], Origin]
     ) -> None:
-        """From now on, destinations come and go. `origin`: what one reads."""
+        """Begins to take destinations over and to give them up. `origin`: what a destination reads."""
         [served] = logs
         self._served = served
         kind = self._config.positions.type

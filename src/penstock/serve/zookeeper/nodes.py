@@ -85,7 +85,7 @@ def running_address(data: bytes) -> tuple[str, bool]:
 
 
 def cursor_data(place: SourcePlace, source: tuple[str, int]) -> bytes:
-    """As Canal writes it, with its misspelt name. It ignores what it does not know."""
+    """A field with the misspelt name that Canal gives it. Canal ignores fields that it does not know."""
     return _json(
         {
             "@type": _POSITION,

@@ -56,7 +56,7 @@ class _Writes:
     def __init__(self, term: Term) -> None:
         self.term = term
         self.stored: dict[str, Subscribed] = {}
-        """As it is in ZooKeeper when everything is written."""
+        """What ZooKeeper will contain when everything is written."""
         self.pending: dict[str, Subscribed | None] = {}
         self.made: set[str] = set()
         """Nodes that are there."""
@@ -93,7 +93,7 @@ class InZooKeeper:
         self._thread.join(SETTLE_S)
 
     def begin(self, term: Term, known: dict[str, Subscribed]) -> None:
-        """From now on, positions of the destination are written in this term. `known`: what is stored."""
+        """Begins to write positions of the destination in this term. `known`: those that are stored."""
         with self._changed:
             writes = self._writes[term.destination] = _Writes(term)
             writes.stored = dict(known)

@@ -43,7 +43,8 @@ Function = Callable[[Changes], Any]
 
 
 class CallSink(Unrecorded):
-    """`load` returns the function. It raises `ConfigError` if there is none."""
+    """Calls a function with each batch of changes. `load` returns the function, and raises `ConfigError` if
+    there is none."""
 
     def __init__(self, load: Callable[[], Function], before_images: bool, pipeline: str) -> None:
         super().__init__(pipeline)

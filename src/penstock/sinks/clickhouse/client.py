@@ -18,7 +18,7 @@ NATIVE_DATES_FROM = (21, 9)
 STREAM_SECONDS_MAX = 3600
 """How long a query of a whole table may take to begin to answer."""
 _WHOLE = "/?wait_end_of_query=1"
-"""The answer comes when all is done: an error after a part of it could not be told."""
+"""The server answers when everything is done. Otherwise an error in the middle would not be reported."""
 
 
 class Refused(Exception):

@@ -28,7 +28,8 @@ def only_adds(present: StructType, changed: Sequence[Change]) -> bool:
 def evolved_columns(
     types: Types, changed: Sequence[Change], key: Sequence[str], present: StructType, spark: SparkSession
 ) -> list[str]:
-    """Of each column its value in a SELECT from the versions so far, then what each version has."""
+    """The columns of a SELECT over the present versions: the new value of each column, then those that each
+    version has."""
     values = [_value(types, one, present, spark, key=one.name in key) for one in changed]
     return [*values, quoted(SEQUENCE), quoted(DELETED)]
 

@@ -23,7 +23,7 @@ from penstock.sinks.clickhouse.types import DATES, Types
 from penstock.sinks.rows import converted
 
 _LENGTH_BYTES_MAX = 5
-"""Of a String's length: no value has 32 GiB."""
+"""Bytes that the length of a String may take. No value has 32 GiB."""
 
 
 def block(batch: pa.RecordBatch, columns: StructType, key: Sequence[str], types: Types) -> bytes:

@@ -51,12 +51,12 @@ class Records:
         )
 
     def find(self, target: str) -> Record | None:
-        """The newest one. None: there is no target."""
+        """The newest record of a target. None: there is no target."""
         found = self.newest(target)
         return None if found is None or found.gone else found
 
     def newest(self, target: str) -> Record | None:
-        """The same, also of a target that is gone."""
+        """The newest record of a target, even if that says that the target was removed."""
         found = self._client.rows(
             f"SELECT record, generation, era, serial FROM {self._table} WHERE target = {text(target)} "
             "ORDER BY era DESC, generation DESC, serial DESC LIMIT 1"

@@ -13,7 +13,7 @@ from penstock.sinks.clickhouse.types import Types, own_columns
 from penstock.sinks.evolve import Change
 
 BETWEEN = "__rows_"
-"""Between a target's name and what tells its tables of versions apart."""
+"""Stands in the name of a table of versions, between the target's name and the number of the table."""
 _WHICH = re.compile(r"[0-9a-f]{8}|[0-9]+_[0-9]+_[0-9]+")
 
 

@@ -31,7 +31,7 @@ from penstock.sinks.clickhouse.client import quoted, text
 BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 DATES = (DateType, TimestampType, TimestampNTZType)
 DECIMAL_DIGITS_MAX = 38
-"""Of old servers; Spark has no more, either."""
+"""The limit of old servers. Spark has no more digits, either."""
 FIRST_DATE, LAST_DATE = "1900-01-01", "2299-12-31"
 """What Date32 and DateTime64 hold. The server changes other values without a word."""
 
@@ -132,5 +132,5 @@ class Types:
 
 
 def own_columns(names: Iterable[str]) -> list[str]:
-    """What rows are stored with."""
+    """The columns of the stored rows: the source's, and those that Penstock adds."""
     return [*names, SEQUENCE, DELETED]

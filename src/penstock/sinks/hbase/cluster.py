@@ -35,7 +35,7 @@ class ClusterError(Exception):
 
 
 class Cluster:
-    """Raises `ClusterError`."""
+    """HBase through its Java client, which connects when it is first needed. Calls raise `ClusterError`."""
 
     def __init__(self, options: HBaseOptions, spark: SparkSession) -> None:
         self._options = options
@@ -213,7 +213,7 @@ class Cluster:
 
 
 CAUSES_MAX = 20
-"""Of an error: some name each other."""
+"""Causes of an error that are followed. Some errors are causes of each other."""
 
 
 @contextlib.contextmanager

@@ -72,7 +72,8 @@ def _column(
 
 
 def without_deleted(frame: Frame) -> Frame:
-    """What an append writes: there is nothing to hide."""
+    """The rows that an append writes. Deleted rows are skipped, because there is nothing that they could
+    hide."""
     acts = np.where(frame.acts == frames.DELETE, frames.SKIP, frames.ADD).astype(np.uint8)
     return Frame(frame.keys, frame.times, acts, frame.columns)
 

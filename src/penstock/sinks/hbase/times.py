@@ -19,9 +19,9 @@ import numpy as np
 FIRST = 1 << 62
 REVISION_BITS = 10
 REVISION_MAX = (1 << REVISION_BITS) - 1
-"""So many changed definitions can rewrite a table, before it has to be made anew."""
+"""A table can be rewritten for so many changed definitions. Then it has to be created again."""
 SEQUENCE_MAX = (1 << (62 - REVISION_BITS)) - 2
-"""Of a relay log of 4.5 petabytes. HBase takes the last time for the present one."""
+"""The greatest sequence: a relay log of 4.5 petabytes. HBase takes the very last time for the present one."""
 NONE = -1
 """Instead of a `_sequence`: there is no such row, or its time is not Penstock's."""
 
@@ -40,7 +40,7 @@ def time_of(sequence: int, revision: int) -> int:
 
 
 def sequences_of(times: Numbers) -> Numbers:
-    """Of each time its `_sequence`, or `NONE`."""
+    """For each time its `_sequence`, or `NONE`."""
     return np.where(times >= FIRST, (times - FIRST) >> REVISION_BITS, NONE)
 
 

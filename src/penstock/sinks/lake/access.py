@@ -101,8 +101,8 @@ class Access:
     # where options come from --------------------------------------------------------------------------------
 
     def _of_iceberg(self, location: str, bucket: Location, file_io: Any) -> StoreOptions | None:
-        """What the table's S3FileIO was told. Source: Iceberg's documentation, "AWS", and its REST
-        specification, `storage-credentials`."""
+        """The access that is set for the table's S3FileIO. Source: Iceberg's documentation, "AWS", and its
+        REST specification, `storage-credentials`."""
         if bucket.kind != "s3" or _is_hadoop(file_io):
             return None
         try:
@@ -113,7 +113,7 @@ class Access:
         return self._s3(bucket, location, iceberg_options(properties))
 
     def _of_hadoop(self, bucket: Location) -> StoreOptions | None:
-        """What Hadoop's S3A was told. Source: Hadoop's documentation, "S3A"."""
+        """The access that is set for Hadoop's S3A. Source: Hadoop's documentation, "S3A"."""
         if bucket.kind != "s3":
             return None
         conf = self._spark.sparkContext._jsc.hadoopConfiguration()

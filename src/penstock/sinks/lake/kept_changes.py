@@ -96,7 +96,7 @@ def present_rows(frame: DataFrame, key: tuple[str, ...]) -> DataFrame:
 
 
 def _newest(frame: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """Of each key the newest row, unless it was removed after it."""
+    """For each key its newest row, unless a later change has removed it."""
     emptied = frame.where(_is("truncate")).agg(
         f.coalesce(f.max(SEQUENCE), f.lit(-1)).alias("_penstock_emptied")
     )

@@ -42,14 +42,14 @@ class Message:
     """Where it was published. A consumer of JetStream delivers it to another subject."""
     reply: str
     status: int
-    """Of a message without a payload that the server itself has made. Else 0."""
+    """The status code of a message that the server itself has made, without a payload. Else 0."""
     headers: dict[str, str]
     payload: bytes
 
 
 class NatsConnection:
-    """`tls`: for servers that want TLS, and with `tls_wanted` for all. `seconds`: how long an answer may
-    take. Raises `Disconnected` or `Refused`. One thread uses it."""
+    """A connection to one server. It uses TLS if the server demands it, or always with `tls_wanted`.
+    `seconds`: how long an answer may take. Raises `Disconnected` or `Refused`. One thread uses it."""
 
     def __init__(
         self, host: str, port: int, *, tls: ssl.SSLContext, tls_wanted: bool, credentials: Credentials,

@@ -54,7 +54,8 @@ class Client:
         return self._read(status, answer)
 
     def bulk(self, index: str, lines: bytes, *, alias: bool) -> list[dict[str, Any]]:
-        """Of each operation what came of it. `alias`: only if the index is an alias."""
+        """Sends operations, and returns the server's answer to each. `alias`: only if the index is an
+        alias."""
         path = f"/{quoted(index)}/_bulk" + ("?require_alias=true" if alias else "")
         status, answer = self._connection.request("POST", path, lines, LINES)
         found = self._read(status, answer)

@@ -90,7 +90,7 @@ class Indexes:
         self._client.ask("POST", "/_aliases", {"actions": actions})
 
     def fence(self, backing: Backing, generation: int) -> None:
-        """From now on, only this driver writes."""
+        """Makes this driver the only one that can write to the target from now on."""
         new = writer_of(backing.name, generation)
         old = [one for one in backing.aliases if one.startswith(f"{backing.name}~g") and one != new]
         actions: list[dict[str, Any]] = [{"add": {"index": backing.name, "alias": new}}]
@@ -138,7 +138,7 @@ def older_than(sequence: int) -> dict[str, Any]:
 
 
 def backing_name(alias: str, commit: Commit, generation: int) -> str:
-    """Of the index that a commit makes."""
+    """The name of the index that a commit creates."""
     return f"{alias}~{commit.epoch}-{commit.step}-{generation}"
 
 

@@ -27,7 +27,7 @@ class FieldsEntry(TableEntry):
     """An entry of `sink.mappings`."""
 
     fields: dict[str, dict[str, Any]]
-    """By column: the mapping of its field, such as `{type: text, analyzer: german}`."""
+    """For each column the mapping of its field, such as `{type: text, analyzer: german}`."""
 
 
 class OpenSearchOptions(SinkOptions):

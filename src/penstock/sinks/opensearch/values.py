@@ -75,7 +75,7 @@ def _part(value: Text | None) -> str:
 
 
 def documents(batch: pa.RecordBatch, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Of each row its fields. NULL has none."""
+    """For each row its fields. A column with NULL is left out."""
     columns = [(field_name(name), plain(batch.column(name), iso=True)) for name in (*names, SEQUENCE)]
     return [
         {name: value for name, values in columns if (value := values[row]) is not None}

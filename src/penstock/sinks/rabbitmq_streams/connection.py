@@ -48,7 +48,8 @@ Event = Confirmed | NotPublished | Delivered
 
 
 class StreamConnection:
-    """Raises `Disconnected`, or `Failed` if the server refuses the account."""
+    """A connection to one server, over RabbitMQ's stream protocol. Opening it raises `Disconnected`, or
+    `Failed` if the server refuses the account."""
 
     def __init__(
         self, host: str, port: int, *, tls: ssl.SSLContext | None, user: str, password: str,

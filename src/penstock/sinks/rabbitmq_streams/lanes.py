@@ -21,8 +21,8 @@ PUBLISHERS_MAX = 200
 
 @dataclass(eq=False)
 class Lane:
-    """A stream. `written`: how many messages of the epoch that is not committed it has; `count`: how many
-    of them were given so far."""
+    """A stream, while an epoch is written to it. `written`: the number of the epoch's messages that it has
+    from an earlier attempt. `count`: the number of the epoch's messages that it was given so far."""
 
     stream: str
     publisher: int
@@ -34,8 +34,9 @@ class Lane:
 
 
 class Lanes:
-    """`opened`: declares a publisher with a number for a stream, and returns the lane. `wait`: takes the
-    next event of the connection. `look`: takes those that are there."""
+    """The streams of an epoch. `opened`: declares a publisher with a number for a stream, and returns the
+    lane. `wait`: waits for the next event of the connection and takes it. `look`: takes the events that have
+    arrived."""
 
     def __init__(
         self, connection: StreamConnection, opened: Callable[[str, int], Lane], wait: Callable[[], None],

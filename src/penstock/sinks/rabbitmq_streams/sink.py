@@ -74,7 +74,7 @@ class RabbitMqStreamsSink(Messages):
         """The newest record that was delivered. `_written`: the newest of this run."""
         self._written = Written()
         self._told: tuple[tuple[int, int], set[str]] = ((0, 0), set())
-        """Of an epoch and step: the tables whose errors the caller knows."""
+        """An epoch and step, and the tables for which an error was raised there."""
 
     # Sink
 

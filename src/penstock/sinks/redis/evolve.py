@@ -17,7 +17,7 @@ from penstock.sinks.evolve import Change
 def evolved_hash(
     rows: Sequence[Mapping[bytes, bytes]], changed: Sequence[Change], present: StructType, spark: SparkSession
 ) -> list[list[Any]]:
-    """Of each row the fields and values of its hash."""
+    """For each row the fields and values of its hash."""
     columns: dict[str, list[Any]] = {SEQUENCE: [row[SEQUENCE.encode()] for row in rows]}
     for one in changed:
         before = None if one.before is None else one.before.encode("utf-8", "surrogatepass")
@@ -35,6 +35,6 @@ def evolved_hash(
 def evolved_object(
     rows: Sequence[bytes], changed: Sequence[Change], present: StructType, spark: SparkSession
 ) -> list[list[Any]]:
-    """Of each row its JSON object."""
+    """For each row its JSON object."""
     held = [json.loads(row) for row in rows]
     return [[as_json(one)] for one in evolved(held, changed, present, spark)]

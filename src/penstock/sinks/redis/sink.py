@@ -71,7 +71,8 @@ _TODO = ":todo"
 _KEEP = "Let the server keep its data (appendonly yes). "
 """Advice for a server that forgets."""
 LOST = "lost"
-"""Field of a target's own key: the server has lost changes, so nothing is written until it is made anew."""
+"""Field of a target's own key. It says that the server has lost changes: nothing is written any more until
+the target is created again."""
 
 
 class RedisSink(Recorded):
@@ -337,7 +338,7 @@ class RedisSink(Recorded):
 
 
 def _acts(batch: pa.RecordBatch, rows: Rows, *, as_json: bool) -> list[list[Any]]:
-    """Of each row what `scripts.WRITE` takes."""
+    """For each row the arguments of `scripts.WRITE`."""
     names = source_columns(batch.schema.names)
     deleted = batch.column(DELETED).to_pylist() if DELETED in batch.schema.names else [False] * batch.num_rows
     sequences = batch.column(SEQUENCE).to_pylist()

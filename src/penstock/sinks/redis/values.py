@@ -30,7 +30,7 @@ def _key_part(value: Text | None) -> str:
 
 
 def hashes(batch: pa.RecordBatch, names: Iterable[str]) -> list[list[Text]]:
-    """Of each row its fields and values, one after the other. NULL has no field."""
+    """For each row, its fields and values in turn. A column with NULL is left out."""
     columns = [(name, texts(batch.column(name))) for name in names]
     return [
         [part for name, values in columns if (value := values[row]) is not None for part in (name, value)]
@@ -39,6 +39,6 @@ def hashes(batch: pa.RecordBatch, names: Iterable[str]) -> list[list[Text]]:
 
 
 def objects(batch: pa.RecordBatch, names: Sequence[str]) -> list[str]:
-    """Of each row a JSON object, whose first member is `_sequence`."""
+    """For each row, a JSON object whose first member is `_sequence`."""
     columns = {name: plain(batch.column(name)) for name in (SEQUENCE, *names)}
     return [as_json({name: values[row] for name, values in columns.items()}) for row in range(batch.num_rows)]

@@ -159,7 +159,7 @@ class DuckDb(Dialect):
         return _TYPES[type(kind)]
 
     def make_key(self, session: Session, place: Place, key: Mapping[str, str], *, unique: bool) -> None:
-        """There is none."""
+        """Does nothing: rows are found without an index."""
 
     def converted(self, column: str, old: DataType, kind: DataType) -> str:
         if isinstance(old, BinaryType) or isinstance(kind, BinaryType):

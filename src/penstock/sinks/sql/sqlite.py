@@ -126,7 +126,7 @@ class Sqlite(Dialect):
         return True
 
     def make_schema(self, session: Session, schema: str) -> None:
-        """It has none."""
+        """Does nothing: SQLite has no schemas."""
 
     def columns(self, session: Session, place: Place) -> dict[str, str]:
         return dict(self.run(session, "SELECT name, type FROM pragma_table_info(%s, 'main')", [place.name]))

@@ -240,8 +240,8 @@ def is_verified(connection: Any) -> bool:
 
 def is_at_work(config: MySqlOptions, thread: int) -> bool:
     """Whether the server still executes the statement of its connection `thread`. A second connection asks. A
-    session that waits for the network does not execute anything: its rows would have arrived. A server that
-    refuses a connection because it has too many counts as alive."""
+    session that waits for the network does not execute anything: its rows would have arrived. True also if
+    the server refuses the second connection because it has too many connections already."""
     try:
         other = connect(config, read_timeout_s=config.connect_timeout / 1000, role="look")
         try:

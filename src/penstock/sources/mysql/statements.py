@@ -356,7 +356,7 @@ def touched(server: Server, statement: Statement, tables: set[TableId]) -> set[T
 
 
 def _is_event(statement: Statement) -> bool:
-    """Whether it is no SQL but an event that may have changed any rows."""
+    """Whether the entry stands for an event without SQL, which may have changed any rows."""
     return statement.event is not None and statement.event != EXECUTE_LOAD_QUERY
 
 

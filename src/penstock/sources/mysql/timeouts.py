@@ -70,7 +70,7 @@ class WaitLimits:
         self._deadline = None
 
     def hurry(self, seconds: float) -> None:
-        """From now on, the connection ends after a short silence."""
+        """Makes the connection end after a short silence from now on."""
         self._deadline, self._silence_s, self.is_at_work = None, min(seconds, self._silence_s), None
 
     def interrupt(self, reason: str) -> bool:

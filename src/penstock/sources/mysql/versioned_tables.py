@@ -36,7 +36,7 @@ def versioned_reason(table: TableId) -> tuple[str, str]:
 
 
 def parks(table: TableId, definition: TableDefinition | None, offset: Offset) -> tuple[plan.Step, ...]:
-    """What a statement comes to that gives a table this definition."""
+    """The steps for a statement that gives the table this definition. A system-versioned table is parked."""
     if definition is None or not definition.versioned:
         return ()
     return (plan.Park(offset, *versioned_reason(table)),)

@@ -53,7 +53,7 @@ class RunningServer:
             self.process.wait()
 
     def kill_receiver(self) -> bool:
-        """Whether there was one."""
+        """Kills the receiver, and returns whether there was one."""
         assert self.process is not None
         found = psutil.Process(self.process.pid).children()
         for one in found:

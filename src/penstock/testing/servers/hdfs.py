@@ -10,7 +10,7 @@ from penstock.testing.servers.hadoop import HadoopServer
 class HdfsCluster(HadoopServer):
     kind = "hdfs"
     url = ""
-    """Of its root, without a slash at its end."""
+    """The URL of its root, without a slash at its end."""
 
     def begin(self, jvm: Any) -> None:
         hdfs = jvm.org.apache.hadoop.hdfs

@@ -49,7 +49,7 @@ class File:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size of the file in bytes."""
         return int(self.entry["size"])
 
     @cached_property
@@ -75,7 +75,7 @@ class Live:
     table: str
     version: int
     files: Mapping[str, File]
-    """By location."""
+    """The data files, by location."""
 
     def vector(self, location: str) -> Deleted | None:
         found = self.files.get(location)

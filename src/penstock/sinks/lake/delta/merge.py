@@ -93,7 +93,7 @@ class FileMerges:
         return True
 
     def _changes(self, index: TableKeys[LiveFiles], live: Live, task: MergeWriter, found: Merged) -> Changes:
-        """What deletes the rows with these keys."""
+        """The changes of files that delete the rows with these keys."""
         fields, folder = task.keys.fields, task.keys.folder
         span = KeySpan.of(found.keys, fields)
         searched = [file.searched() for file in live.files.values() if span.may_be_in(file.stats)]

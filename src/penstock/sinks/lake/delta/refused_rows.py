@@ -17,7 +17,7 @@ _REASONS = {
     "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES": "a row violates one of its CHECK constraints",
     "DELTA_NOT_NULL_CONSTRAINT_VIOLATED": "a row has NULL in a column that is NOT NULL there",
 }
-"""By Delta's names of the errors. Its messages contain values of rows."""
+"""Reasons for Delta's names of errors. Delta's own messages contain values of rows."""
 
 
 @contextmanager

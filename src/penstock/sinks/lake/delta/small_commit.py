@@ -69,7 +69,7 @@ class _New:
 
 @dataclass(frozen=True)
 class _Table:
-    """The table of a commit, with its index. `fenced`: the generation that it was seen to have."""
+    """The table of a commit, with its index. `fenced`: the generation in its properties when it was read."""
 
     name: TableId
     index: TableKeys[LiveFiles]

@@ -169,10 +169,10 @@ class Catalog:
     def _create(
         self, levels: Sequence[str], columns: Any, identifiers: Sequence[str], properties: Any
     ) -> None:
-        """As Spark's catalog does, which knows no identifier fields.
+        """Creates a table with identifier fields, which Spark's own catalog cannot set.
 
-        Servers of catalogs have code of their own for this: Nessie 0.99 fails if a new table has identifier
-        fields. There, they come with a second commit. After a kill in between, the table has none.
+        Some catalog servers cannot create such a table either (Nessie 0.99 fails). There, a second commit
+        sets the fields. After a kill between the two commits, the table has none.
         """
         *namespace, name = levels
         place = self._table_identifier(self._iceberg_namespace(self._texts(namespace)), name)

@@ -5,10 +5,10 @@ nothing of each other. Two drivers of one pipeline would write the same rows twi
 names the snapshot in which it was found to be missing, and Iceberg refuses it if any data file was added
 since. Files that are only rewritten do not count.
 
-`fence` adds a data file without rows, and with it, in one transaction, the generation as a property. So what
-was begun before is refused by Iceberg, and who begins later sees the property. A write by Spark itself
-(MERGE, DELETE) that begins between its own look at the property and its statement may still succeed. It
-changes nothing that it should not: it compares `_sequence`, and is repeated by the next driver.
+`fence` adds a data file without rows, and with it, in one transaction, the generation as a property. So
+Iceberg refuses a commit that was begun before, and one that is begun later sees the property. A write by
+Spark itself (MERGE, DELETE) may still succeed if the fence comes between its look at the property and its
+statement. That changes nothing for the worse: the write compares `_sequence`, and the next driver repeats it.
 """
 
 from __future__ import annotations

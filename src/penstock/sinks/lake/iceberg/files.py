@@ -277,8 +277,8 @@ def _bound(value: Value, kind: pa.DataType) -> bytes | None:
 
 @dataclass(frozen=True)
 class Step:
-    """A method of a change of a table, which is called for each file: names of Iceberg's classes, and its
-    own."""
+    """How a commit adds or removes one file, in names of Iceberg's Java API: the class of the change, its
+    method, and the class of the file that the method takes."""
 
     change: str
     method: str
@@ -319,7 +319,7 @@ class Classes:
         self._list = jvm.java.util.ArrayList
         self._list_class = jvm.java.lang.Class.forName("java.util.ArrayList")
         self._specs: tuple[Any, dict[int, Any]] = None, {}
-        """Of the table that was asked for last."""
+        """The last table that was asked for, and its partition specs by id."""
         self.long_type = iceberg.types.Types.LongType.get()
         self._version = iceberg.TableUtil.formatVersion
         self._lister = iceberg.io.SupportsPrefixOperations

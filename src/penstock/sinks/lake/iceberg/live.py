@@ -31,7 +31,7 @@ class Live:
 
     snapshot: int | None
     files: Mapping[str, Content]
-    """By location."""
+    """The data files, by location."""
     deletes: Deletes
     bounded: frozenset[int] = frozenset()
     """Ids of the columns whose bounds are kept of each file."""
@@ -41,7 +41,7 @@ class Live:
         return None if self.snapshot is None else target.snapshot(self.snapshot)
 
     def vector(self, location: str) -> Deleted | None:
-        """What says which rows of a data file are deleted."""
+        """The deletion vector of a data file. None: none of its rows is deleted."""
         return self.deletes.vector(location)
 
     def after(

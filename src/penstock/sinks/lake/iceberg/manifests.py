@@ -57,7 +57,7 @@ class Content:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size of the file in bytes."""
         return int(self.described["file-size-in-bytes"])
 
     @property

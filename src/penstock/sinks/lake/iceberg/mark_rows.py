@@ -23,7 +23,7 @@ class Marks:
     """Rows of `files` to mark as deleted: `found`, which includes those that `present` marks already."""
 
     files: Mapping[str, Content]
-    """By location."""
+    """The data files, by location."""
     present: Deletes
     found: Sequence[Found]
 

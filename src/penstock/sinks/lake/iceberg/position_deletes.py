@@ -45,7 +45,7 @@ def _write(writer: FileWriter, file: Content, bitmap: bytes) -> list[WrittenFile
 
 
 def _described(data: Content, deletes: WrittenFile) -> Content:
-    """It belongs to the partition of its data file."""
+    """A file of position deletes as Iceberg's JSON describes it. It has the partition of its data file."""
     path: dict[str, Any] = {"keys": [FILE_PATH], "values": [data.location.encode().hex()]}
     described = {
         "spec-id": data.described["spec-id"],

@@ -64,7 +64,8 @@ class _Trial:
         """What was created, and what drops it."""
 
     def tried(self, check: str, step: Callable[[], str | None]) -> Probed | None:
-        """None: the step had nothing to try with, so nothing after it has."""
+        """Runs one step, and returns what came of it. None: the step had nothing to try, and neither have the
+        steps after it."""
         subject = self._options.catalog_name
         try:
             message = step()

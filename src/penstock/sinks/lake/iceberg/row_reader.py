@@ -40,7 +40,7 @@ class Reader:
     """Columns of row lineage. Empty: the table's format version has none."""
     deleted: Mapping[str, BitMap64]
     in_partitions: Callable[[], Container[int]]
-    """Ids of the columns whose values may be in a file's partition alone."""
+    """Ids of the columns whose values may be missing in a file, because its partition has them."""
 
     @classmethod
     def of(

@@ -1,12 +1,12 @@
 """Finds the rows that a larger epoch replaces: by the key index, or by reading the keys of data files.
 
 What it costs was measured with numbers as keys. To read and compare the key of one row takes 20 to 90 ns. To
-look one key up in the index takes 0.1 to 0.7 microseconds for the largest run, and some less for each of the
-others. To add a row to the index takes 0.15 microseconds. So an index pays for a table of which large epochs
-replace rows here and there, and not if the bounds of data files exclude nearly all of them.
+look one key up takes 0.1 to 0.7 microseconds in the largest run of the index, and a little less in each of
+the others. To add a row to the index takes 0.15 microseconds. So the index pays where large epochs replace
+rows all over a table. It does not pay where the bounds of data files exclude nearly all of the files.
 
-Whether rows will be looked up again is not known. So the index gets the rows that it lacks once more has been
-spent on reading keys than that costs.
+Nobody knows whether rows will be looked up again. So the index gets the rows that it lacks once reading keys
+has cost more time than adding these rows would.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Live(Protocol):
         """Each a `Stored`, by location."""
 
     def vector(self, location: str) -> Deleted | None:
-        """What says which rows of a data file are deleted."""
+        """The deletion vector of a data file. None: none of its rows is deleted."""
 
 
 class Lives(Protocol):
@@ -65,7 +65,7 @@ class Lives(Protocol):
 
     @property
     def newest(self) -> Live | None:
-        """As far as they are known without a look at the table."""
+        """The newest version that is known without a look at the table."""
 
 
 class KeyReader(Protocol):
@@ -161,7 +161,7 @@ class Indexes(Generic[L]):
 
 
 def index_directory(spark: SparkSession) -> Path | None:
-    """The directory that the session was told."""
+    """The directory in the options of the session."""
     found = spark.conf.get(INDEX_DIRECTORY, None)
     return Path(found) if found else None
 

@@ -197,7 +197,7 @@ class Catalog:
         if statement.like is not None:
             pattern = self.tables.get(statement.like)
             if pattern is None:
-                raise CannotApply(f"the definition of {statement.like}, after which it is made, is not known")
+                raise CannotApply(f"the definition of {statement.like}, which it copies, is not known")
             return replace(pattern, table=table, foreign_keys=())
         if statement.unknown is not None:
             raise CannotApply(f"its definition is not understood ({statement.unknown})")

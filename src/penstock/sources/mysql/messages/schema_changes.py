@@ -1,8 +1,8 @@
 """Messages of changed definitions (Maxwell, Debezium).
 
-The core gives statements in their place in the log (`LogEncoder.read`); who knows the definitions before and
-after one makes `TableChange`s, and gets its messages here. They were compared with the examples in the
-documentation of both tools, not with the tools themselves.
+The core returns statements in their place in the log (`LogEncoder.read`). The caller knows the definitions
+before and after a statement, makes `TableChange`s of them, and gets the messages here. The messages were
+compared with the examples in the documentation of both tools, not with the tools themselves.
 """
 
 from __future__ import annotations
