@@ -35,7 +35,7 @@ from penstock.errors import InternalError, TransientError
 
 HIDDEN = "**********"
 REVEALED = "penstock.secret.revealed"
-"""As the context of `model_dump`: secrets are dumped as their texts."""
+"""Key of `model_dump`'s context with which secrets are dumped as their texts."""
 
 
 class Secret:
@@ -151,7 +151,7 @@ def variable_of(section: str, option: str) -> str:
 
 
 def by_variable(secrets: Mapping[str, Secret], section: str) -> dict[str, Secret]:
-    """The same secrets in a form that can be pickled. Processes that unpickle them have the variables
+    """The secrets in a form that can be pickled. Processes that unpickle them have the variables
     `variable_of`."""
     return {
         name: Secret(secret.reveal(), variable=variable_of(section, name) if secret else "")
@@ -161,7 +161,7 @@ def by_variable(secrets: Mapping[str, Secret], section: str) -> dict[str, Secret
 
 @contextlib.contextmanager
 def lent(secrets: Mapping[str, Secret], state: Path) -> Iterator[dict[str, Secret]]:
-    """The same secrets in a form that can be pickled while the block lasts."""
+    """The secrets in a form that can be pickled while the block lasts."""
     if not any(secrets.values()):
         yield dict(secrets)
         return

@@ -118,7 +118,7 @@ def plugins() -> list[str]:
 
 
 def _closure(names: Iterable[str]) -> list[Distribution]:
-    """These distributions and all that they require, without those that only the driver needs."""
+    """The named distributions and all that they require, without those that only the driver needs."""
     left_out = {_canonical(name) for name in (*DRIVER_ONLY, "penstock", "py4j")}
     waiting, found = list(names), dict[str, Distribution]()
     while waiting:
@@ -227,7 +227,8 @@ def _pack(files: Files, target: Path) -> None:
 
 
 def _members(files: Files) -> Iterator[tuple[tarfile.TarInfo, Path]]:
-    """Without owners and times, so that they do not differ between machines."""
+    """The files as members of an archive, without owners and times, so that archives do not differ between
+    machines."""
     for name, file in files.items():
         member = tarfile.TarInfo(name)
         member.size = file.path.stat().st_size

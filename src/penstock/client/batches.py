@@ -54,12 +54,12 @@ class Batch:
 
     @property
     def texts(self) -> list[str]:
-        """The same, as JSON."""
+        """The changes as texts of JSON, one for each."""
         return [text for part in self.parts for text in part.column("change").to_pylist()]
 
     @property
     def arrow(self) -> pa.Table:
-        """The same, as a table with the column `change`."""
+        """The changes as a table with one column, `change`, that has their JSON."""
         return pa.Table.from_batches(self.parts)
 
     def acknowledge(self) -> None:

@@ -43,7 +43,7 @@ class Definitions(Protocol):
 
 
 class OfTheLog:
-    """Those that the log itself has."""
+    """Definitions that the log itself has."""
 
     def schemas(self) -> list[str]:
         return []
@@ -96,7 +96,7 @@ def _changed(table: TableId, before: TableDefinition | None, now: TableDefinitio
 
 
 class OfServer:
-    """Those of a server's catalog, without the tables that the log changes."""
+    """Definitions in a server's catalog, without the tables that the log changes."""
 
     def __init__(self, url: str, parts: Sequence[LogPart]) -> None:
         changed = changed_tables(parts)

@@ -19,7 +19,8 @@ from penstock.state import StateStore
 from penstock.verify.report import DifferentKey, TableReport, exit_code
 
 KEYS_MAX = 10_000
-"""If more keys of a table differ, the whole table is read again: that is quicker than so many single rows."""
+"""Differing keys of a table up to which only these are read again. With more, reading the whole table is
+quicker than so many single rows."""
 
 
 def repair(file: Path, tables: Sequence[str], *, as_json: bool) -> int:

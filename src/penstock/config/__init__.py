@@ -375,7 +375,7 @@ def secrets_of(source: SourceOptions) -> dict[str, Secret]:
 
 
 def parse(document: dict[str, Any], *, where: str = "pipeline", base: Path | None = None) -> PipelineConfig:
-    """The same for options that are already a dictionary, as in `Pipeline(...)` in Python."""
+    """The configuration from options that are already a dictionary, as in `Pipeline(...)` in Python."""
     try:
         config = PipelineConfig.model_validate(document)
     except ValidationError as error:
@@ -413,7 +413,8 @@ def _rooted(config: PipelineConfig, base: Path) -> PipelineConfig:
 
 
 def expanded(value: Any, path: Path | str) -> Any:
-    """With `${NAME}` replaced by environment variables. `path`: what has the value, for messages."""
+    """The value with `${NAME}` replaced by environment variables. `path`: the option that has the value, for
+    messages."""
     if isinstance(value, dict):
         return {name: expanded(item, path) for name, item in value.items()}
     if isinstance(value, list):

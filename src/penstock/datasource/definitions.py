@@ -72,8 +72,8 @@ class Definitions:
         yield from self._along(reach, known)
 
     def _earliest(self, known: Known, start: Offset) -> Known:
-        """The same definition at the earliest offset, from `start` on, at which it is certainly true: only
-        TRUNCATE leaves a definition as it is."""
+        """The same definition, placed at the earliest offset from `start` on at which it is certainly true.
+        Only TRUNCATE leaves a definition as it is."""
         at = known.at
         for statement in reversed([*self._log.statements(LogRange(start, known.at))]):
             if self._touches(statement):

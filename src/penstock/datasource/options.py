@@ -98,7 +98,7 @@ class CdcOptions(Section):
         return TableId.parse(self.table)
 
     def pipeline(self) -> PipelineConfig:
-        """The same as a pipeline whose target is the query."""
+        """The options as a pipeline whose target is the query."""
         needs_state(self)
         assert self.state is not None
         state = self.state.absolute()

@@ -87,7 +87,7 @@ Partition = Single | GroupPartition
 
 
 def grouped(partitions: list[Single], bytes_aim: int) -> list[Partition]:
-    """The same parts for fewer tasks, each with about `bytes_aim` of log."""
+    """The parts in groups for fewer tasks, each with about `bytes_aim` of log."""
     found: list[Partition] = []
     group: list[LogPartition | EventPartition | TruncatePartition] = []
     size = 0

@@ -34,7 +34,7 @@ class Plans:
             self._plans[plan.epoch] = plan
 
     def all(self) -> list[EpochPlan]:
-        """In the order of their epochs."""
+        """The plans, in the order of their epochs."""
         with self._guard:
             return list(self._plans.values())
 

@@ -132,7 +132,7 @@ class RelayStream:
         return int(self._known["start"])
 
     def plan_until_now(self, *, is_all: bool) -> int:
-        """As `plan`, for all that is in the log. Without `is_all`, the query may have any trigger:
+        """Plans all that is in the log. Without `is_all`, the query may have any trigger:
         `max_bytes_per_trigger` is respected if it has read something before."""
         is_all = is_all or self._known["given"] == self._known["start"]
         return self._plan(None if is_all else self._options.max_bytes_per_trigger)
@@ -248,8 +248,8 @@ class RelayStream:
 
 
 class RelayStreamOfMany(RelayStream):
-    """The same for many tables, which goes on where columns change. It only ends where rows changed that are
-    not in the log, and goes on behind that when it is started again."""
+    """A stream over many tables, which continues where columns change. It ends only where rows changed that
+    are not in the log, and continues behind that when it is started again."""
 
     _table: TableId | None = None
     """The table of the stretch `_last`."""

@@ -155,7 +155,7 @@ _OS_CURES = {
 
 
 def _with_details(error: PenstockError, state: Path | None) -> PenstockError:
-    """If an error of Spark caused `error`, writes its stack trace to `errors.log` and names the file in the
+    """Writes the stack trace to `errors.log` if an error of Spark caused `error`, and names the file in the
     hint. Returns `error`."""
     cause = error.__cause__
     if cause is not None and is_sparks(cause) and "log" not in error.details:

@@ -29,7 +29,8 @@ class Chunk:
     condition: str = ""
     """An SQL condition: only rows for which it is true are read."""
     keys: tuple[KeyValues, ...] = ()
-    """Only rows with these keys are read. Keys that are not found are deleted at the target."""
+    """If there are any, only rows with these keys are read. Keys that are not found are deleted at the
+    target."""
 
     def part(self) -> dict[str, Any]:
         """The fields other than number and bounds."""

@@ -56,4 +56,4 @@ FITTING = {
 }  # fmt: skip
 """For the name of each Arrow type, the column type that takes all its values."""
 FITTING_TIMES = {False: "datetime", True: "timestamp"}
-"""The same for Arrow's timestamps: without a zone, and with one."""
+"""The type for Arrow's timestamps, without a zone (False) and with one (True)."""

@@ -84,4 +84,4 @@ class SourcePosition:
 
 
 UNKNOWN_POSITION = SourcePosition((), "")
-"""It comes before all others."""
+"""A position that is not known. It comes before all others."""

@@ -176,7 +176,7 @@ class TableSchema:
 
     @cached_property
     def _json(self) -> str:
-        """It is asked for many times in the life of a value that never changes."""
+        """The JSON, computed once: it is asked for many times, and the value never changes."""
         document: dict[str, Any] = {
             "database": self.table.database,
             "table": self.table.table,

@@ -89,7 +89,7 @@ def parked_when_found(
     unfollowable: Mapping[TableId, Reason],
     config: PipelineConfig,
 ) -> Reasons:
-    """Those of the `new` tables that cannot be followed, and why. A table without a key is parked already."""
+    """The `new` tables that cannot be followed, and why. A table without a key is parked already."""
     parked: Reasons = {name: unfollowable[name] for name in new if name in unfollowable}
     for name in new:
         error = own_name(tables[name].schema)

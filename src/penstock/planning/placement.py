@@ -100,8 +100,8 @@ class Placing:
     def partial_steps(
         self, state: TableState, partial: PartialSnapshot, reach: LogRange, verdict: Verdict | None
     ) -> list[Step]:
-        """The same for the chunks of one partial snapshot. Only one at a time, because two may contain the
-        same rows."""
+        """The steps for the chunks of one partial snapshot. Only one partial snapshot at a time, because two
+        may contain the same rows."""
         changes = verdict is not None and verdict.state is not None
         if not state.streaming or changes or partial.status != "reading" or reach.end <= partial.since:
             return []

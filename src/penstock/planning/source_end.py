@@ -27,7 +27,8 @@ class SourceEnd:
         self._server, self._position = log.source_uuid, source.end_position()
 
     def position(self) -> SourcePosition:
-        """In the log of the server that is followed now. Raises `TransientError` if that does not answer."""
+        """The end of the log of the server that is followed now. Raises `TransientError` if that does not
+        answer."""
         server = self._log.source_uuid
         if server != self._server:
             self._position = self._source.end_position()

@@ -111,8 +111,8 @@ class Archive:
         return f"{PREPARED_FOLDER}/{name.index.removesuffix('.index')}"
 
     def manifest(self) -> Manifest | None:
-        """None: there is no archive yet. Raises `RelayLogCorrupt`, or `ConfigError` if this version cannot
-        read it."""
+        """The archive's manifest. None: there is no archive yet. Raises `RelayLogCorrupt`, or `ConfigError`
+        if this version cannot read it."""
         try:
             found = self.store.get(MANIFEST)
         except ObjectMissing:

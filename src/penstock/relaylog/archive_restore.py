@@ -119,8 +119,8 @@ def identity_of(relay: dict[str, Any]) -> str:
 
 
 def survives(relay: dict[str, Any], identity: str) -> Offset | None:
-    """Up to which offset this log is the same as one of that identity; `ENDLESS`: it is that one. None: it is
-    another log."""
+    """The offset up to which this log has the same bytes as the log with that identity; `ENDLESS`: it is that
+    log. None: it is another log."""
     log_id, _, fork = identity.partition("+")
     forks = forks_of(relay)
     known = [str(one[1]) for one in forks]

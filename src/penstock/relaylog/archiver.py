@@ -256,7 +256,8 @@ class Archiver:
                 self._upload(path, size, f"{self.archive.spool_folder(name)}/{file}")
 
     def _note_consumers(self) -> None:
-        """So that retention respects them if the disk is lost, on which they are registered."""
+        """Records the consumers in the archive, so that retention respects them even if the disk is lost on
+        which they are registered."""
         known = consumers.described(self.folder)
         if known != self._consumers:
             self.archive.store.put(CONSUMERS, json.dumps(known).encode())

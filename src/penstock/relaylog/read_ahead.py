@@ -23,7 +23,7 @@ _guard = threading.Lock()
 
 
 def _forget() -> None:
-    """In a forked process: threads are not inherited."""
+    """Forgets the threads in a forked process, which does not inherit them."""
     global _pool, _guard
     _pool, _guard = None, threading.Lock()
 

@@ -23,8 +23,8 @@ _NAME = re.compile(rf"^(\d{{20}})-(\d{{6}})\.({SEGMENT_SUFFIX}|index)$")
 DAMAGED_HINT = f"Restore the file. Without a copy, {START_OVER}"
 
 _CLOCK_TICK_NS = 100_000_000
-"""In nanoseconds: much longer than the resolution of file system timestamps. A folder that changed more
-recently may change again and keep its timestamp."""
+"""Nanoseconds: much longer than the resolution of file system timestamps. A folder that changed more recently
+may change again and keep its timestamp."""
 
 FORMAT = 1
 """How the files of a relay log are laid out."""

@@ -45,13 +45,12 @@ NOT_THROTTLED: dict[str, Any] = {"throttled": None, "paused_by": None}
 PAUSED_SHOWN_MAX = 3
 """Tables that are named if a signal has paused their snapshots."""
 SILENT_INTERVALS = 3
-"""If there was no report for so many intervals, the pipeline's loop is considered to be waiting for the
-source."""
+"""Report intervals without a report after which the pipeline's loop counts as waiting for the source."""
 STALE_INTERVALS = 10
-"""If the last report is older than so many intervals, the process is suspended, or its machine is
-overloaded."""
+"""Age of the last report, in report intervals, from which on the process counts as suspended, or its machine
+as overloaded."""
 RECEIVER_SECONDS_MAX = 10.0
-"""The same for the receiver in seconds. It reports every second."""
+"""Age in seconds from which on the same is true of the receiver. It reports every second."""
 REPORT_SHARE = 0.02
 """Largest share of the time that reports directly after epochs may take: nothing is planned meanwhile."""
 

@@ -81,7 +81,7 @@ class Shape:
     transforms: Transforms
     history: History
     types: TypeOptions | None
-    """None: not known, because an earlier version wrote the state."""
+    """How values were written. None: not known, because an earlier version wrote the state."""
 
     @classmethod
     def of(cls, config: PipelineConfig) -> Shape:
@@ -107,7 +107,7 @@ class Shape:
 
 
 def remembered(state: StateStore) -> Shape:
-    """That of the last run."""
+    """The options that the last run used."""
     known = json.loads(state.meta(RULES) or '{"transforms": [], "history": {}}')
     rules = [TransformRule.model_validate(one) for one in known["transforms"]]
     types = known.get("types")

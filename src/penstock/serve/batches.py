@@ -143,8 +143,9 @@ class Block:
 
     @classmethod
     def of(cls, pieces: Iterable[Piece], *, behind_open: bool = False) -> Block | None:
-        """Without pieces that say nothing. None: none do. `behind_open`: the transaction before them has not
-        ended yet, so that its end alone says something: the block may have no entries."""
+        """A block of these pieces, except those that say nothing. None: none of them says anything.
+        `behind_open`: the transaction before them has not ended yet, so its end alone says something, and the
+        block may have no entries."""
         kept: list[Piece] = []
         for one in pieces:
             # The end of a transaction may come without an entry.

@@ -43,7 +43,8 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Redefined:
-    """From `offset` on, a table has this definition. None: it is gone, or its definition is not known."""
+    """A table has this definition from `offset` on. None: the table is gone, or its definition is not
+    known."""
 
     offset: Offset
     table: TableId
@@ -65,8 +66,9 @@ class Definitions:
         _apply(self.now, table, schema)
 
     def correct(self, touched: Mapping[TableId, Offset], schemas: Mapping[TableId, TableSchema]) -> None:
-        """Behind the last statement about a table, at its offset in `touched`, its definition is the one in
-        `schemas`; if it is not there, the table does not exist."""
+        """Corrects what is known at the end: behind the last statement about a table, at its offset in
+        `touched`, the table has the definition in `schemas`. If it is not in there, the table does not
+        exist."""
         for table, offset in touched.items():
             if self.now.get(table) != schemas.get(table):
                 self.change(offset, table, schemas.get(table))

@@ -88,7 +88,8 @@ def _places(block: Block, mark: str) -> Iterator[tuple[str, bytes]]:
 
 @functools.cache
 def _server_sent(mark: str) -> Render:
-    """The same function for all readers: a block keeps what it returned."""
+    """The function that renders entries for `mark`. All readers get the same function, because a block keeps
+    what a function returned."""
 
     def render(block: Block) -> bytes:
         found = _places(block, mark)

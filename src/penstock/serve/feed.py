@@ -46,7 +46,7 @@ class View:
     transaction_entries: bool
     faithful: bool
     columns: tuple[tuple[str, bool, tuple[str, ...]], ...]
-    """Of a table only these columns (True), or all but these."""
+    """For a table, the columns that its rows have (True), or those that are left out (False)."""
 
     @classmethod
     def of(cls, options: DestinationSection, tables: Filter, format: FeedFormat = "canal-entry") -> View:

@@ -142,7 +142,7 @@ class ServedLog:
 
     @property
     def end(self) -> Offset:
-        """Up to here it can be read."""
+        """The offset up to which the log can be read."""
         return self._end
 
     @property
@@ -296,7 +296,7 @@ class ServedLog:
 
     @property
     def end_position(self) -> str:
-        """Up to where the source's log was received."""
+        """The place in the source's log up to which it was received."""
         with self._lock:
             return str(self._log.position_at(self._end))
 

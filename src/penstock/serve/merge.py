@@ -98,7 +98,8 @@ class Merge:
         return made
 
     def _leave(self, seen: Sequence[Seen]) -> None:
-        """If the last transaction has ended, its source is behind it, and not at its last entry."""
+        """Moves the place of the last transaction's source behind that transaction, if it has ended. Until
+        then, the place is at its last entry."""
         if self._last is not None and self._going_on(seen) is None:
             source, _ = self._last
             pieces = self._next[source]

@@ -177,7 +177,8 @@ class InFiles:
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
     async def settled(self, destination: str) -> None:
-        """Also raises `OSError`."""
+        """Returns once the positions that were stored before would survive this process. Also raises
+        `OSError`."""
         if self._written is None and self._pending:  # it has failed before
             self._write()
         elif self._written is not None:

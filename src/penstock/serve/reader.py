@@ -17,7 +17,8 @@ from penstock.serve.tails import Tail, Tails
 
 
 class Reader:
-    """In the event loop, by one task at a time. `at`: the place behind everything that was returned."""
+    """Reads for one subscription, in the event loop, by one task at a time. `at`: the place behind everything
+    that was returned."""
 
     def __init__(self, served: ServedLog, tails: Tails, view: View, place: Place, threads: Executor) -> None:
         self._served = served

@@ -144,7 +144,7 @@ def _event(log: RelayLog, wanted: SourcePlace) -> Offset | None:
 
 
 def _by_gtids(log: RelayLog, wanted: SourcePlace) -> Offset:
-    """At or before the place: some transactions may come again."""
+    """The offset of the place with these GTIDs, or one before it: some transactions may come again."""
     executed = GtidSet(wanted.gtids)
     if not log.executed_at(log.start).issubset(executed):
         raise _purged(log, wanted)

@@ -100,7 +100,7 @@ class Subscription:
         self.outstanding = Outstanding(given)
         self._ahead = ReadAhead()
         self._next = client.place
-        """Behind everything that was given."""
+        """The place behind everything that was given to the client."""
         self._reader = self._reader_at(self._next)
         self._reading: asyncio.Task[None] | None = None
         self._failed: tuple[float, PenstockError] | None = None
@@ -306,7 +306,7 @@ class Subscription:
             self._waiter.set_result(None)
 
     async def _wait(self, deadline: float | None) -> None:
-        """Until there may be more, `wake`, or the deadline."""
+        """Waits until there may be new entries, until `wake` is called, or until the deadline."""
         loop = asyncio.get_running_loop()
         waiter = self._waiter = loop.create_future()
         if self._reading is None:

@@ -82,8 +82,8 @@ class _Step:
 
 
 class Tails:
-    """In the event loop, but for `advance`. `waiting`: subscribers without a tail that wait for the log to
-    grow."""
+    """The tails of a log. Used in the event loop, except `advance`. `waiting`: subscribers without a tail
+    that wait for the log to grow."""
 
     def __init__(self, served: ServedLog) -> None:
         self._served = served

@@ -1,4 +1,5 @@
-"""Up to which time a log has everything, as far as that is known: for readers that merge it with others."""
+"""Finds the time up to which a log has every commit, as far as that is known. Readers need it that merge the
+log with others."""
 
 from __future__ import annotations
 

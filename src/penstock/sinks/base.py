@@ -144,7 +144,7 @@ class EvolvedColumn:
     default: str | None = None
     refills: bool = False
     key: int = 0
-    """Its place in the table's key, from 1. 0: it is not part of it."""
+    """The column's place in the table's key, from 1. 0: it is not part of the key."""
 
 
 @runtime_checkable

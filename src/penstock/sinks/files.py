@@ -180,7 +180,7 @@ class FileWriter:
         yield pa.RecordBatch.from_arrays(arrays, ["location", "size", "stats"])
 
     def late(self, files: LateFiles) -> FileWriter:
-        """The same, except that its files are durable after `files.settle`."""
+        """The same writer, except that its files are durable only after `files.settle`."""
         return replace(self, folder=files.in_folder(self.folder))
 
     def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[WrittenFile]:

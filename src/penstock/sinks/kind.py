@@ -137,12 +137,12 @@ class SinkKind(Generic[Options]):
     """True: it opens a `TableSink`, and every table needs a key. False: it opens a `ChangeSink`, or a
     `LogSink` if `takes_messages`."""
     takes_messages: bool = False
-    """It opens a `LogSink`. Then the format of the messages decides how values are written (`types` has no
-    meaning), and no history of schema changes is written."""
+    """The sink takes messages (`LogSink`). Then the format of the messages decides how values are written
+    (`types` has no meaning), and no history of schema changes is written."""
     merges_shards: bool = False
     """Several source tables can share one target (`merge_shards`)."""
     keeps_history: bool = False
-    """It opens a `LakeSink`, which can keep every version of a row (`history`)."""
+    """The sink is a `LakeSink`, which can keep every version of a row (`history`)."""
     durable: bool = True
     """False: nothing remains of what is written. Then no targets are checked when a pipeline starts, and no
     history of schema changes is written."""

@@ -60,7 +60,7 @@ class Incomplete:
     is an error."""
 
     def renamed(self, sources: Mapping[str, str | None]) -> Incomplete:
-        """The same for columns that are filled from others (None: from none), by name."""
+        """These places for columns that are filled from others, by name. None: from no column."""
         places = {
             name: self.places[source]
             for name, source in sources.items()

@@ -25,8 +25,8 @@ from penstock.sources.hosts import SnapshotHosts, UsableHosts
 LOOK_SECONDS = 1.0
 """Time between two checks of the servers. Each costs a query on each server."""
 IN_USE_SECONDS = 3.0
-"""If no chunk has asked to start for this long, the servers are not checked and no reason for waiting is
-reported. A waiting thread asks several times in it."""
+"""Seconds: if no chunk has asked to start for this long, the servers are not checked and no reason for
+waiting is reported. A waiting thread asks several times in it."""
 STALE_SECONDS = 15.0
 """Older observations of the servers are ignored, and no chunk starts. It is several times `LOOK_SECONDS`,
 because a busy server answers late."""

@@ -334,8 +334,8 @@ def place_named(
     layout: Literal["latest", "changelog"] = "latest",
     types: TypeOptions = DEFAULT_TYPES,
 ) -> Iterator[pa.RecordBatch]:
-    """The same for a chunk that was read by a list of keys, `named`. A key that was not found, and has no
-    event in the window, does not exist at `end` either. So its row is deleted at the target."""
+    """Places a chunk that was read by a list of keys, `named`. A key that was not found, and has no event in
+    the window, does not exist at `end` either. So its row is deleted at the target."""
     read = list(batches)
     yield from place_rows(read, keys, end, schema, layout=layout, types=types)
     fields = _core.arrow_schema(schema.to_json(), "rows", types.to_json())

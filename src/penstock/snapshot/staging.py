@@ -242,7 +242,7 @@ class Staging:
         )
 
     def _load(self, manifest: str) -> StagedChunk | None:
-        """None: it was discarded meanwhile."""
+        """Loads a staged chunk. None: it was discarded meanwhile."""
         try:
             data = self.store.get(manifest).data
         except ObjectMissing:

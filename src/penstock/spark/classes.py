@@ -203,7 +203,8 @@ def _rows(spark: SparkSession, schema: Any, layout: str) -> Any:
 
 
 def _few_rows(spark: SparkSession, schema: Any) -> Any:
-    """The same rows, and a hundred that the driver makes, for sinks that need no Spark job for few rows."""
+    """The rows, with a hundred of them that the driver makes, for sinks that need no Spark job for few
+    rows."""
     from penstock.sinks.rows import Newer
 
     few_rows = partial(_made, _arrow(schema, "latest"), [pa.record_batch({"id": pa.array(range(1, 101))})])

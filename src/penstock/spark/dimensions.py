@@ -163,7 +163,7 @@ def _check_key(rows: pa.Table, key: list[str]) -> None:
 
 
 def _serialised(rows: pa.Table) -> bytes:
-    """The same bytes for the same rows, in whatever order they came, where their types have an order."""
+    """The rows as bytes: the same bytes whatever order the rows came in, if their types have an order."""
     rows = rows.replace_schema_metadata(None)
     # Other bytes for the same rows only mean that nothing is found to have changed.
     with suppress(pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid):

@@ -29,7 +29,7 @@ TEXT_CHARACTERS_MAX = 16_000
 DETAILS_BYTES_MAX = 32_000
 """Limit of an error's details as JSON, for the same reason. Details that do not fit are left out."""
 CARRIERS_MAX = 100
-"""So many carriers are checked in a text, from its end. A text full of false ones costs no more time."""
+"""Carriers that are checked in a text, from its end. So a text full of false ones costs no more time."""
 
 _CARRIER = re.compile(r"penstock-error<([0-9a-f]{64}):([A-Za-z0-9+/=]{1,400000})>")
 _CLASSES = CLASSES | {one.__name__: one for one in (ChunkOutdated, ChunkCorrupt)}
@@ -69,7 +69,7 @@ def crossing(table: str) -> Crossing:
 
 
 def returned(error: BaseException) -> BaseException:
-    """In the driver: the `PenstockError` that a worker raised; the error itself if there is none."""
+    """The `PenstockError` that a worker raised, called in the driver; the error itself if there is none."""
     if isinstance(error, PenstockError):
         return error
     found = list(_CARRIER.finditer(str(error)))[-CARRIERS_MAX:]

@@ -65,8 +65,8 @@ log = logging.getLogger(__name__)
 PART_BYTES = 4 * 1024**2
 """Bytes of log that one thread encodes at once: enough that starting it does not count."""
 LARGE_BYTES = 4 * PART_BYTES
-"""From here on, a part's messages are written while it is encoded. A transaction is never in two parts, and
-may be larger than the memory."""
+"""Bytes of a part from which on its messages are written while it is encoded. A transaction is never in two
+parts, and may be larger than the memory."""
 READ_BYTES = 1024**2
 """Bytes of messages that are in one piece of memory."""
 ROWS_AT_ONCE = 2000

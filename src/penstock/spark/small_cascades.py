@@ -46,8 +46,7 @@ LOGGED_BYTES_MAX = 16 * 1024**2
 STANDS = ("insert", "update_postimage")
 """Row images that show the values of a row from there on."""
 LISTED_MAX = 200
-"""Up to so many values are listed in the filter of a read, so that Spark can skip files. More of them are
-joined."""
+"""Values that are listed in the filter of a read, so that Spark can skip files. More of them are joined."""
 
 
 class TooMany(Exception):

@@ -71,7 +71,7 @@ LOOK_SECONDS = 1.0
 """Longest time between two checks for work while nothing has changed."""
 
 OUTDATED_MAX = 60
-"""So often may a chunk of a partial snapshot not fit its table. After that, no statement in the log will
+"""Times that a chunk of a partial snapshot may not fit its table. After that, no statement in the log will
 explain it, and the partial snapshot ends."""
 
 

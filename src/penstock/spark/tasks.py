@@ -181,7 +181,7 @@ def layout(schema: TableSchema, name: str, types: TypeOptions) -> pa.Schema:
 
 
 def reduce_latest(table: str, types: TypeOptions, batches: Iterable[pa.RecordBatch]) -> Batches:
-    """After a shuffle by key: the last change of each key."""
+    """The last change of each key, from rows that were shuffled by key."""
     from penstock._core import LatestReducer
 
     reducer = LatestReducer(table, types=types.to_json())

@@ -135,7 +135,7 @@ class Chain:
         return known[1]
 
     def frame(self, frame: DataFrame) -> DataFrame:
-        """The same in a DataFrame. Nothing is computed yet."""
+        """The rules applied to a DataFrame. Nothing is computed yet."""
         return self._staged(frame, self.stages)
 
     def _staged(self, frame: DataFrame, stages: Iterable[Stage]) -> DataFrame:

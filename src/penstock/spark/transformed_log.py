@@ -35,7 +35,7 @@ KNOWN_MAX = 1000
 
 
 class TransformedLog(TransformedSink):
-    """In front of a `LogSink`. `letters`: the folder for rows that fail."""
+    """Stands in front of a `LogSink`. `letters`: the folder for rows that fail."""
 
     def __init__(
         self,

@@ -238,7 +238,7 @@ class TransformedSink:
 
 
 class ReadBack(TransformedSink):
-    """In front of a sink that can be read back."""
+    """Stands in front of a sink that can be read back."""
 
     def version(self, table: TableId) -> str | None:
         return readable(self._inner).version(self._target(table))
@@ -254,7 +254,7 @@ class ReadBack(TransformedSink):
 
 
 class TransformedTables(TransformedSink):
-    """In front of a `TableSink`."""
+    """Stands in front of a `TableSink`."""
 
     def differences(self, schema: TableSchema, arrow: pa.Schema, *, rows: bool) -> list[str]:
         return adopting(self._inner).differences(schema, arrow, rows=rows)
@@ -287,7 +287,7 @@ class TransformedTables(TransformedSink):
         table_sink(self._inner).clear(self._target(table))
 
     def identity(self, table: TableId) -> str | None:
-        """None: under another name, other rules may hold. So a renamed table is read again."""
+        """Returns None, because other rules may hold under another name. So a renamed table is read again."""
         return None
 
     def move(self, moves: Sequence[Move]) -> list[Move]:
@@ -307,11 +307,11 @@ class TransformedTables(TransformedSink):
 
 
 class ReadableTables(TransformedTables, ReadBack):
-    """In front of a `TableSink` that can be read back."""
+    """Stands in front of a `TableSink` that can be read back."""
 
 
 class ScannableTables(TransformedTables):
-    """In front of a `TableSink` that can be read only as it is now."""
+    """Stands in front of a `TableSink` that can be read only as it is now."""
 
     @contextlib.contextmanager
     def scan(self) -> Iterator[Scan]:
@@ -334,7 +334,7 @@ class _TransformedScan:
 
 
 class TransformedVersions(ReadableTables):
-    """In front of a `VersionSink`."""
+    """Stands in front of a `VersionSink`."""
 
     def write_versions(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         inner, target = version_sink(self._inner), self._target(table)
@@ -351,7 +351,7 @@ class TransformedVersions(ReadableTables):
 
 
 class TransformedChanges(TransformedSink):
-    """In front of a `ChangeSink`."""
+    """Stands in front of a `ChangeSink`."""
 
     @property
     def before_images(self) -> bool:
@@ -374,7 +374,7 @@ class TransformedChanges(TransformedSink):
 
 
 class ReadableChanges(TransformedChanges, ReadBack):
-    """In front of a `ChangeSink` that can be read back."""
+    """Stands in front of a `ChangeSink` that can be read back."""
 
 
 def transformed(sink: Sink, transforms: Transforms, spark: SparkSession, secret: Secret, *,

@@ -85,7 +85,8 @@ class SparkTarget:
     def _one_by_one(
         self, tables: Sequence[Compared], frames: Collection[int], types: TypeOptions, error: Exception
     ) -> dict[TableId, dict[int, BucketSum] | PenstockError]:
-        """After a job over several tables has failed: finds those that cannot be read."""
+        """Reads the tables one by one after a job over several has failed, and so finds those that cannot be
+        read."""
         if len(frames) == 1:
             table = tables[next(iter(frames))].schema.table
             return {table: _unreadable(table, error)}

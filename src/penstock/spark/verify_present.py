@@ -34,7 +34,8 @@ STAY_SECONDS = 4.0
 
 
 class PresentTargets:
-    """Both the `Target` and the `VersionsAt` of a verification. Close it at the end."""
+    """The targets as they are now: both the `Target` and the `VersionsAt` of a verification. Close it at the
+    end."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class PresentTargets:
         self._versions = versions
         self._transformed = transformed
         self._waiting = contextlib.ExitStack()
-        """While the pipeline waits."""
+        """Open while the pipeline waits; closing it lets the pipeline continue."""
         self._reading = contextlib.ExitStack()
         self._scan: Scan | None = None
         self._epoch = 0

@@ -72,7 +72,7 @@ class _View:
     tables: tuple[TableId, ...]
     keys: Mapping[str, tuple[str, ...]]
     dimensions: Mapping[TableId, str]
-    """Those of `tables` that are not captured, and their names."""
+    """The names of those `tables` that are not captured."""
 
 
 class Views:

@@ -130,7 +130,8 @@ class Database:
                 raise
 
     def _refuse_replaced(self) -> None:
-        """On a disk that machines share, a driver that was suspended finds the state of its successor."""
+        """Raises an error if the state belongs to a successor: on a disk that machines share, a driver that
+        was suspended finds the state of the driver that has replaced it."""
         if self._generation and self._generation < self.generation:
             raise DriverReplaced(
                 f"Another driver has taken over the pipeline state {self.path}.",

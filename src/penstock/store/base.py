@@ -42,7 +42,7 @@ class Version:
 
     etag: str
     generation: str = ""
-    """Only of stores that compare it instead of the ETag (Google Cloud Storage)."""
+    """The object's generation, only in stores that compare it instead of the ETag (Google Cloud Storage)."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Store(Protocol):
         `ObjectShorter`. The memory is read-only, and belongs to the caller."""
 
     def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
-        """As `get_range`, for several `(start, end)` at once. Ranges close to each other share a request."""
+        """Reads several ranges `(start, end)` at once. Ranges close to each other share a request."""
 
     def stat(self, key: str) -> ObjectInfo:
         """Raises `ObjectMissing`."""
@@ -132,8 +132,8 @@ class Store(Protocol):
         """The object is gone when this returns. It is no error if it was not there."""
 
     def delete_many(self, keys: Iterable[str]) -> None:
-        """As `delete`, with few requests where the store has a request for many. After an error, some of
-        the objects may be gone."""
+        """Deletes several objects, with few requests where the store has a request for many. After an error,
+        some of the objects may be gone."""
 
     def upload(self, key: str) -> Upload:
         """Begins an upload. It replaces an object of that key when it is finished."""

@@ -140,7 +140,7 @@ def _common(options: StoreOptions, use: Use, patience: int) -> dict[str, Any]:
 
 
 def _provider(location: Location, options: StoreOptions) -> Provider | None:
-    """None: the library below looks for credentials by itself."""
+    """The provider of credentials. None: the library below looks for credentials by itself."""
     credentials: Credentials = options.credentials
     if isinstance(credentials, Ambient):
         profile = profiles.ProfileKeys.of(credentials.profile) if location.kind == "s3" else None

@@ -74,7 +74,7 @@ class Folder:
 
     files: Files
     location: str
-    """Without a slash at its end."""
+    """The folder's URL, without a slash at its end."""
 
     def new(self, suffix: str) -> str:
         """The location for a new file."""

@@ -44,7 +44,7 @@ class LateFiles:
         return False
 
     def in_folder(self, folder: Folder) -> Folder:
-        """The same folder, with late files."""
+        """The folder, with files that are durable later."""
         return replace(folder, files=self)
 
     @contextmanager

@@ -55,7 +55,7 @@ class Location:
     bucket: str
     """Bucket or container; empty for `file:`."""
     prefix: str
-    """Without slashes at its ends. For `file:` an absolute path."""
+    """The common beginning of all keys, without slashes at its ends. For `file:` an absolute path."""
     account: str = ""
     """The account of Azure, if the URL names it."""
 

@@ -17,8 +17,8 @@ class Retries:
     schedule: Schedule = _SCHEDULE
     """Half a wait is left to chance: writers that were throttled together do not come back together."""
     seconds_max: float = 120.0
-    """From the first attempt. No attempt begins later. A store that throttles for minutes is a fault of the
-    step, which has retries of its own."""
+    """Seconds from the first attempt after which no attempt begins. A store that throttles for minutes is a
+    fault of the step, which has retries of its own."""
     attempts_max: int = 20
 
 

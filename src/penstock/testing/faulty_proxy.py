@@ -261,6 +261,6 @@ def _error(fault: Fault) -> bytes:
 
 
 def _reset(client: socket.socket) -> None:
-    """At once, though a reader of the socket is open, which `close` would wait for."""
+    """Resets the connection at once, though a reader of the socket is open, for which `close` would wait."""
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     os.close(client.detach())

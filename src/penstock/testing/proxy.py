@@ -75,7 +75,7 @@ class _Link:
     client: socket.socket
     server: socket.socket | None = None
     connects_until: float = 0.0
-    """Until when the connection to the server may take, in the time of `time.monotonic`."""
+    """Time, as of `time.monotonic`, until which connecting to the server may take."""
     flows: tuple[_Flow, ...] = ()
     """Empty until the server has accepted the connection."""
     dropped: bool = False

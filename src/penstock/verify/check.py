@@ -90,7 +90,7 @@ class _Comparison:
     different: list[int]
     """The differing buckets."""
     listed: list[int] = field(default_factory=list)
-    """Those of them whose keys were compared."""
+    """The differing buckets whose keys were compared."""
     real: list[KeyDifference] = field(default_factory=list)
     unsettled: list[KeyDifference] = field(default_factory=list)
 

@@ -23,7 +23,8 @@ from penstock.store.base import Store, Version
 from penstock.store.errors import ObjectChanged, ObjectExists, ObjectMissing
 
 VALID_SHARE, RENEW_SHARE = 0.8, 0.2
-"""Of the time after which others take over: how long a renewal lasts, and how often it is renewed."""
+"""Shares of the time after which others take over: how long a renewal lasts, and how often the lease is
+renewed."""
 
 
 class Replaced(TransientError):
@@ -36,7 +37,7 @@ def _clock() -> float:
 
 
 class Lease:
-    """Used by one thread, but for `alive`."""
+    """The lease of one destination. Used by one thread, except `alive`."""
 
     def __init__(self, store: Store, destination: str, address: str, timeout_s: float) -> None:
         self._store = store

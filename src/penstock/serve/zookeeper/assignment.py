@@ -14,10 +14,11 @@ from functools import partial
 from typing import Literal
 
 CLAIM_AFTER_S = 1.0
-"""A destination that nobody serves is taken by another server than the one it is assigned to after this
-time: that one may not be able to."""
+"""Seconds after which a destination that nobody serves is taken by another server than the one it is assigned
+to. That one may not be able to serve it."""
 CLAIM_UNREADY_AFTER_S = 5.0
-"""The same for a server whose log has not reached what the clients have acknowledged."""
+"""Seconds after which it is taken even by a server whose log has not reached what the clients have
+acknowledged."""
 HAND_OVER_AFTER_S = 3.0
 """How long an assignment must stay the same before a destination that is served moves: a server that is just
 being started again should not move everything twice."""

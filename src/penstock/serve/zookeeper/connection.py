@@ -65,7 +65,8 @@ class ZooKeeper:
 
     @property
     def session(self) -> int | None:
-        """It changes when a session has ended and another one has begun. None: there is none yet."""
+        """The number of the present session, which changes when that has ended and another one has begun.
+        None: there is no session yet."""
         found = self.client.client_id
         return None if found is None else int(found[0])
 

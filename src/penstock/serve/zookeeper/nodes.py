@@ -111,7 +111,8 @@ def cursor_data(place: SourcePlace, source: tuple[str, int]) -> bytes:
 
 
 def cursor_place(data: bytes) -> SourcePlace | None:
-    """None: nothing was acknowledged yet. Raises `ValueError` for what is no position."""
+    """The place that a client has acknowledged. None: it has acknowledged nothing yet. Raises `ValueError`
+    for text that is no position."""
     if not data:
         return None
     document = _object(data)

@@ -29,7 +29,8 @@ RETRY_S = 0.2
 SETTLE_S = 10.0
 """How long the answer to a client waits until its acknowledgement is stored."""
 RUNNING_VERSION = 1
-"""Of the node `running` of a server of ours, which writes it twice. Canal's is at 0."""
+"""The version of the node `running` of one of our servers, which writes it twice. That of Canal's servers is
+0."""
 
 
 class Replaced(TransientError):

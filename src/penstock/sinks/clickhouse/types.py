@@ -61,7 +61,7 @@ class Types:
         return "String"
 
     def column(self, name: str, kind: DataType, *, key: bool) -> str:
-        """Its definition."""
+        """The definition of a column with this name and type."""
         return f"{quoted(name)} {self.nullable(kind) if self.is_nullable(kind, key=key) else self.of(kind)}"
 
     def is_nullable(self, kind: DataType, *, key: bool) -> bool:

@@ -21,13 +21,13 @@ import pyarrow as pa
 # What is done with a row. Those that replace it hide its older cells behind a marker, if it has any NULL.
 SKIP = 0
 ADD = 1
-"""Its values become cells. There was no such row."""
+"""The row's values become cells. There was no such row."""
 REPLACE = 2
-"""Its values become its only cells."""
+"""The row's values become its only cells."""
 DELETE = 3
-"""It goes, unless it is newer."""
+"""The row is deleted, except what is newer than this change."""
 CHANGE = 4
-"""Its values and NULLs count; its other cells stay."""
+"""The row's values and NULLs replace its cells of these columns. Its other cells stay."""
 RENEW = 5
 """`REPLACE`, with a marker in any case."""
 CLEAR = 6

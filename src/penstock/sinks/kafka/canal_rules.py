@@ -53,7 +53,7 @@ def check(rules: str) -> None:
 
 
 def check_partitions(rules: str) -> None:
-    """The same for rules of partitions."""
+    """Raises `ValueError` if a rule of partitions cannot be understood."""
     for pattern, columns in partition_rules(rules):
         _checked(pattern)
         if columns == () and not any(rule.lower().endswith(KEY_COLUMNS) for rule in _split(rules)):

@@ -27,7 +27,7 @@ BEGINS = ("insert", "update_postimage")
 READ = "read"
 TIME = pa.timestamp("us", "UTC")
 BYTES_MAX = 64 * 1024**2
-"""So many changes are sorted in memory. More are left to Spark."""
+"""Bytes of changes that are sorted in memory. Spark sorts more than that."""
 _AT, _BEGINS = "_penstock_at", "_penstock_begins"
 
 

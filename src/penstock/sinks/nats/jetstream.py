@@ -18,9 +18,10 @@ WRONG_LAST = (10070, WRONG_SEQUENCE)
 """The newest message of a stream, or of a subject, is not the expected one."""
 _EXPECTED_OF_SUBJECT = "Nats-Expected-Last-Subject-Sequence"
 _SINGLY_MAX = 8
-"""So few messages are asked for one by one."""
+"""Up to this number, messages are asked for one by one."""
 _HEARTBEAT_NS = 2_000_000_000
-"""So often the server says that it has nothing to deliver, so that a lost connection is noticed."""
+"""Nanoseconds between the messages by which the server says that it has nothing to deliver. A lost connection
+is noticed when they stay away."""
 
 
 class ApiError(Exception):

@@ -49,7 +49,7 @@ class NatsOptions(MessageOptions):
     certificate: Path | None = None
     """Certificate of the client, for servers that ask for one."""
     key: Path | None = None
-    """Its private key. None: it is in the same file."""
+    """The private key of the certificate. None: it is in the same file."""
     domain: str = ""
     """Domain of JetStream, on servers that have several."""
     subject: Template = "{source}.{database}.{table}"

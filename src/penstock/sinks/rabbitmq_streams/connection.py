@@ -128,7 +128,7 @@ class StreamConnection:
         self._used = time.monotonic()
 
     def subscribe(self, number: int, stream: str) -> None:
-        """From the last chunk on."""
+        """Subscribes to a stream from its last chunk on."""
         body = struct.pack(">B", number) + wire.text(stream) + struct.pack(">HHi", wire.FROM_LAST, _CREDIT, 0)
         self._request(wire.SUBSCRIBE, body, f"Reading {stream}")
 

@@ -42,7 +42,7 @@ class RabbitMqStreamsOptions(MessageOptions):
     certificate: Path | None = None
     """Certificate of the client, for servers that ask for one."""
     key: Path | None = None
-    """Its private key. None: it is in the same file."""
+    """The private key of the certificate. None: it is in the same file."""
     stream: Template = "{source}.{database}.{table}"
     """Name of a table's stream."""
     transaction_stream: Template = "{source}.transaction"

@@ -17,7 +17,7 @@ NUL = "\x00"
 
 
 def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of about `SLICE_BYTES`."""
+    """The rows in batches of about `SLICE_BYTES`."""
     for batch in batches:
         rows = max(1, batch.num_rows * SLICE_BYTES // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, rows):

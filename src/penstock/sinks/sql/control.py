@@ -15,7 +15,7 @@ from penstock.sinks.base import FORMAT, Commit
 from penstock.sinks.sql.dialect import Dialect, Place, Session
 
 LOST = "lost"
-"""In place of the format's version: see `Record.lost`."""
+"""Stands where the format's version stands otherwise: see `Record.lost`."""
 _COLUMNS = "target, pipeline, source, format, definition, epoch, step, generation"
 
 

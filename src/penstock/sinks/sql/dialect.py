@@ -36,7 +36,7 @@ class Place:
 
     @property
     def key(self) -> str:
-        """As one text, for the control table."""
+        """The place as one text, by which the control table names it."""
         return json.dumps([self.schema, self.name], ensure_ascii=False)
 
     def __str__(self) -> str:

@@ -48,8 +48,8 @@ def check_ids(known: Mapping[str, str], found: Mapping[str, str], read: Iterable
 
 
 def held_back(new: Mapping[Place, int], known: Iterable[Place]) -> dict[Place, int]:
-    """Those of the new partitions whose topics have others, which are `known`. Rows may have moved to them:
-    their older changes are in the others, and must be read first."""
+    """The `new` partitions that belong to topics with `known` ones. Rows may have moved to them: their older
+    changes are in the known partitions, and must be read first."""
     grown = {topic for topic, _ in known}
     return {place: at for place, at in new.items() if place[0] in grown}
 

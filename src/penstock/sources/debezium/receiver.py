@@ -49,11 +49,11 @@ from penstock.sources.stop_signals import Stopping, ensure_end
 log = logging.getLogger(__name__)
 
 IDS_FILE = "topics.json"
-"""In the folder of the log: the ids of its topics."""
+"""File in the log's folder with the ids of its topics."""
 LOOK_S = 0.2
 """How often the ends of partitions are asked for while messages come."""
 IDLE_LOOK_S = 1.0
-"""The same while none come. Each look adds a line to the index."""
+"""Seconds between two looks while no messages come. Each look adds a line to the index."""
 FIND_S = 5.0
 """How often new topics and partitions are looked for."""
 WAIT_S = 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 _HEADER_BYTES = 4
 """The header of a packet: three bytes of length, and a number."""
 _KIND_AT = 9
-"""Behind the packet's header, the status and the event's time."""
+"""Place of the event's type: behind the packet's header, the status and the event's time."""
 _KINDS = (27, 41)  # HEARTBEAT_LOG_EVENT, HEARTBEAT_LOG_EVENT_V2
 
 

@@ -165,7 +165,7 @@ def send_all(connection: Any, limits: WaitLimits, data: bytes) -> None:
 
 
 _KEEP_MAX = 32767
-"""In seconds. The kernel accepts no more (tcp(7))."""
+"""Seconds: the kernel accepts no more (tcp(7))."""
 
 
 def watch_peer(connection: socket.socket, silence_s: float) -> None:

@@ -176,7 +176,7 @@ class UncapturedTables:
         return self.databases[name]
 
     def _replay(self, end: Offset, live: dict[TableId, TableSchema]) -> None:
-        """After a restart, follows the statements that are still in the relay log."""
+        """Follows the statements that are still in the relay log, after a restart."""
         for statement in self._earlier(end):
             if statement.event is not None:
                 continue

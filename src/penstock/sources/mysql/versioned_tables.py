@@ -43,7 +43,7 @@ def parks(table: TableId, definition: TableDefinition | None, offset: Offset) ->
 
 
 def read_versioned_tables(connection: Any, tables: Collection[TableId]) -> list[TableId]:
-    """Those of the tables that are system-versioned. Other servers than MariaDB have none."""
+    """The tables among these that are system-versioned. Only MariaDB has such tables."""
     rows = query(
         connection,
         "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES "

@@ -103,8 +103,8 @@ class JavaClient:
         return int(answer[1]), [base64.b64decode(self._line()) for _ in range(int(answer[2]))]
 
     def rows(self, size: int, milliseconds: int = 2000) -> tuple[int, list[list[Any]]]:
-        """The same, with a list for each row: event, database, table, file, position, and the columns before
-        and after the change. Instead of the columns, a statement has its SQL."""
+        """The rows, with a list for each: event, database, table, file, position, and the columns before and
+        after the change. Instead of the columns, a statement has its SQL."""
         answer = self._ask(f"rows {size} {milliseconds}").split()
         return int(answer[1]), [json.loads(self._line()) for _ in range(int(answer[2]))]
 

@@ -49,9 +49,9 @@ class CanalDemoResult:
     rows: int = 0
     """Changes of rows that the client got."""
     repeated: int = 0
-    """Of these, those that came again behind a kill."""
+    """Changes among `rows` that came again behind a kill."""
     after_acknowledgement: int = 0
-    """Of these, those that came again although they were acknowledged: must be 0."""
+    """Changes among `rows` that came again although they were acknowledged: must be 0."""
     batches: int = 0
     changes: int = 0
     kills: list[str] = field(default_factory=list)
@@ -147,7 +147,7 @@ class CanalDemo:
         self._client = None
 
     def _drain(self, source: Any) -> None:
-        """Until the client has got a row that is written now."""
+        """Reads until the client has got a row that is written now."""
         source.execute("CREATE TABLE shop.ended (id INT PRIMARY KEY)", "INSERT INTO shop.ended VALUES (1)")
         self._rebuilt.columns = {
             **self._rebuilt.columns, "shop.ended": oracle.columns_of(source, "shop.ended")

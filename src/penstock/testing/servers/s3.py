@@ -53,7 +53,7 @@ class S3Server(PrivateServer):
 
 
 class Moto(S3Server):
-    """In memory, in Python, without a check of signatures. Its conditional puts are made atomic
+    """A store in memory, in Python, without a check of signatures. Its conditional puts are made atomic
     (`moto_in_turn.py`)."""
 
     kind = "moto"
@@ -80,7 +80,7 @@ class Moto(S3Server):
 
 
 class S3Proxy(S3Server):
-    """On files, in Java, with a check of signatures and of credentials."""
+    """A store on files, in Java, with a check of signatures and of credentials."""
 
     kind = "s3proxy"
     flaws: ClassVar[frozenset[str]] = frozenset(

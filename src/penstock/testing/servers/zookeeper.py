@@ -101,7 +101,7 @@ class ZooKeeperEnsemble:
         return [one.address for one in self.servers]
 
     def leader(self) -> ZooKeeperServer | None:
-        """None: there is none now."""
+        """The server that leads. None: there is none now."""
         return next((one for one in self.servers if one.mode() in ("leader", "standalone")), None)
 
     def close(self) -> None:

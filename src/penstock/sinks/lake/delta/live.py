@@ -44,7 +44,7 @@ class File:
 
     @property
     def location(self) -> str:
-        """Its name in the log."""
+        """The name that Delta's log has for the file."""
         return str(self.entry["path"])
 
     @property
@@ -82,7 +82,8 @@ class Live:
         return None if found is None else found.vector
 
     def after(self, version: int, changed: Iterable[File], removed: Iterable[str]) -> Live:
-        """With further data files, or the same with other vectors, and without some."""
+        """This version with the files `changed`, which are new or have other deletion vectors, and without
+        the files `removed`."""
         files = {**self.files, **{one.location: one for one in changed}}
         for location in removed:
             del files[location]

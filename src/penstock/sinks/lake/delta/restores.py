@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 ENTRIES_MAX = 200
-"""So many entries of the log are looked through."""
+"""Entries of the log that are looked through."""
 
 
 class Restores:
@@ -27,7 +27,7 @@ class Restores:
         self._jvm: Any = spark._jvm
         self._ours = (f'"appId":"penstock-{pipeline}', f'"appId":"penstock+{pipeline}')
         self._whole: dict[str, int] = {}
-        """Up to which version a table is known to have all commits, by Delta's id of it."""
+        """For each table, by Delta's id, the version up to which all commits are known to be there."""
 
     def made(self, snapshot: Any, version: int) -> None:
         """Says that a commit, which is based on a snapshot that was looked at, made this version."""

@@ -22,7 +22,7 @@ from penstock.store.options import Retries
 from penstock.store.probe import check_conditions
 
 _IMPATIENT = Retries(seconds_max=20)
-"""At the start, a store that does not answer is probably named wrongly."""
+"""Few retries for the first access: a store that does not answer then has probably been named wrongly."""
 _FIRST = f"{LOG}/{0:020d}.json"
 """The log entry that made the table. It says whose it is."""
 
@@ -70,8 +70,8 @@ class StoredDelta(DeltaFormat):
         return "nothing" if empty else "something else"
 
     def _delete(self, place: str) -> None:
-        """If the process is killed, what is left of a table is an older version of it, or no table: data
-        goes first, then the log, its beginning last."""
+        """Deletes a table: first its data, then its log, the beginning of the log last. If the process is
+        killed meanwhile, an older version of the table is left, or no table."""
         store = self._store(place)
         if store is not None:
             keys = [one.key for one in store.objects()]

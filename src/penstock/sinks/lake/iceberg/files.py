@@ -136,7 +136,7 @@ def _arrow_type(name: str) -> pa.DataType | None:
 
 
 _SNAPSHOTS_MAX = 100
-"""So many snapshots are looked through for files of a commit that was refused."""
+"""Snapshots that are looked through for files of a commit that was refused."""
 _REFUSALS = ("ValidationException", "CommitFailedException")
 
 
@@ -293,7 +293,8 @@ ADD_DATA = Step("RewriteFiles", "addFile", "DataFile")
 ADD_VECTORS = Step("RewriteFiles", "addFile", "DeleteFile")
 
 _FEW = 4
-"""So few files are described to Java one by one. A loop in Java is worth a dozen calls."""
+"""Up to this number, files are described to Java one by one. A loop in Java costs as much as a dozen
+calls."""
 _PACKAGE = "org.apache.iceberg"
 _NODE = f"{_PACKAGE}.shaded.com.fasterxml.jackson.databind.JsonNode"
 

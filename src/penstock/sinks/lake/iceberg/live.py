@@ -51,8 +51,8 @@ class Live:
         vectors: Mapping[str, Sequence[Content]],
         removed: Iterable[str] = (),
     ) -> Live:
-        """With further data files, with other vectors of the data files at these locations, and without some
-        data files."""
+        """This state with further data files, with other deletion vectors of the data files at these
+        locations, and without the data files `removed`."""
         changed = {**self.deletes.vectors, **vectors}
         files = {**self.files, **{one.location: one.short(self.bounded) for one in added}}
         for location in removed:

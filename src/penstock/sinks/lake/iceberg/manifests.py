@@ -73,7 +73,8 @@ class Content:
         return _bounds(self.described.get("upper-bounds"))
 
     def short(self, bounded: Container[int]) -> Content:
-        """Without what only readers of its rows need. `bounded`: ids of the columns whose bounds stay."""
+        """The same file without the fields that only readers of its rows need. `bounded`: ids of the columns
+        whose bounds stay."""
         kept = {name: self.described[name] for name in _SHORT}
         for name in _BOUNDS:
             if (found := self.described.get(name)) is not None:

@@ -53,8 +53,8 @@ TRIES_MAX = 10
 
 @dataclass(frozen=True)
 class Tier:
-    """If there are `count` files smaller than `below` bytes, they are merged into files of about `aim`
-    bytes. `deleted`: only those of whose rows at least this share is deleted."""
+    """A rule: `count` files that are smaller than `below` bytes are merged into files of about `aim` bytes.
+    `deleted`: it counts only files in which at least this share of the rows is deleted."""
 
     below: int
     aim: int

@@ -54,7 +54,8 @@ class Manifest:
 
     @classmethod
     def read(cls, directory: Path) -> Manifest | None:
-        """None: there is none that is intact and that this version of Penstock understands."""
+        """The newest manifest in the directory. None: there is no intact one that this version of Penstock
+        understands."""
         try:
             head, _, content = (directory / NAME).read_bytes().partition(b"\n")
             if int(head, 16) != zlib.crc32(content):

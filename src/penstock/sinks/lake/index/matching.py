@@ -71,7 +71,7 @@ def _without_others(
 
 
 def rows_at(batches: Iterable[pa.RecordBatch], rows: np.ndarray) -> pa.Table:
-    """These rows, in this order."""
+    """The rows with these numbers, in this order."""
     order = np.argsort(rows, kind="stable")
     wanted, parts, start = rows[order], [], 0
     for batch in batches:

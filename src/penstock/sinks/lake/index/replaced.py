@@ -26,7 +26,8 @@ from penstock.sinks.lake.lookup import DataFile, Found, Unsearchable, deleted_ro
 log = logging.getLogger(__name__)
 
 ROWS_PER_KEY, ROWS_PER_MISSING = 8, 3
-"""To look up a key, or to add a row that the index lacks, costs as much as to read so many keys of rows."""
+"""Looking up one key costs as much as reading the keys of so many rows, and so does adding a row that the
+index lacks."""
 BATCH_KEYS = 500_000
 """Keys that are looked up at a time."""
 

@@ -292,7 +292,8 @@ class TableKeys(Generic[L]):
         return self.marked(self.matches(keys, live), live)
 
     def matches(self, keys: Sequence[pa.RecordBatch], live: Live) -> dict[str, Matches]:
-        """The same rows by the location of their data file, each with the number of its key."""
+        """The rows that have these keys, by the location of their data file, each with the number of its
+        key."""
 
         def read(location: str) -> Iterable[pa.RecordBatch]:
             assert self.reader is not None
@@ -312,7 +313,7 @@ class TableKeys(Generic[L]):
                 raise Unsearchable("its key index is built again")
 
     def marked(self, found: Mapping[str, Matches], live: Live) -> list[Marked]:
-        """These rows and those that are deleted already, of each data file."""
+        """For each data file, all rows that are deleted once the found ones are."""
         marked = []
         for location, matches in found.items():
             rows = BitMap64(matches.rows.tolist())
@@ -321,7 +322,7 @@ class TableKeys(Generic[L]):
         return marked
 
     def read(self, reader: KeyReader, found: Mapping[str, Matches], live: Live) -> dict[str, pa.Table]:
-        """These rows, by the location of their data file. `reader`: of their columns. Raises
+        """The found rows, by the location of their data file. `reader`: reads the wanted columns. Raises
         `Unsearchable`."""
         files: list[Stored] = [live.files[location] for location in found]
         if sum(file.rows for file in files) > LOCAL_ROWS_MAX:
@@ -340,7 +341,7 @@ class Marked:
     bitmap: bytes
 
     def and_also(self, other: Marked) -> Marked:
-        """These rows, and others of the same file."""
+        """The rows of both, which must be of the same file."""
         rows = self.rows | other.rows
         return Marked(self.location, rows, rows.serialize())
 
