@@ -69,7 +69,7 @@ class Batch:
         self._note("acknowledge", self._number)
 
     def roll_back(self) -> None:
-        """Has this batch and all later ones given again."""
+        """Makes the server give this batch and all later ones again."""
         self._note("roll_back", self._number)
 
     @property

@@ -21,7 +21,7 @@ CALL_S = 60.0
 SIZE_DEFAULT = 1000
 
 _TOKEN = re.compile("[ -~]*")
-"""What gRPC lets through as the value of a header."""
+"""The characters that gRPC accepts in the value of a header."""
 
 
 def connect(

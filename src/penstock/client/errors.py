@@ -32,6 +32,6 @@ def as_ours(address: str) -> Iterator[None]:
 
 
 def said(error: Exception) -> str:
-    """What the server said, without what Flight adds."""
+    """The server's own message, without what Flight adds to it."""
     text = str(error).partition(". Detail: ")[0].partition(". gRPC client debug context")[0]
     return printable(text)

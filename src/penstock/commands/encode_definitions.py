@@ -141,7 +141,7 @@ def changed_tables(parts: Sequence[LogPart]) -> set[TableId]:
 
 
 def changes_of(statement: Mapping[str, Any]) -> list[Change]:
-    """What a statement does, whatever tables there are."""
+    """The changes that a statement makes, whatever tables there are."""
     server = session_of(Server.parse("8.0"), statement)
     catalog = Catalog(server, tables=_AnyTables())
     return catalog.apply(parse(statement["sql"], statement["database"], server))

@@ -54,7 +54,7 @@ class CdcOptions(Section):
     """With `relay_log`: where to begin. `earliest`, `latest`, an offset of the relay log, or a time (ISO
     8601)."""
     to: str = "latest"
-    """Where a batch query ends, in the same ways."""
+    """The place where a batch query ends. It is written as `from` is."""
     before_images: bool = True
     """Whether an update also gives the row before it, as `update_preimage`."""
     partition_bytes: Bytes = Field(32 * 1024**2, ge=1024)
@@ -85,7 +85,7 @@ class CdcOptions(Section):
 
     @property
     def what(self) -> str:
-        """What is read, for messages."""
+        """A name for what the query reads, for messages."""
         return self.table or ", ".join(self.tables)
 
     @property

@@ -23,7 +23,7 @@ class Plans:
         folder.mkdir(mode=0o700, exist_ok=True)
         removed = folder / "removed"
         self.removed = int(removed.read_text()) if removed.exists() else 0
-        """All plans up to this epoch were removed."""
+        """The number of the epoch up to which all plans were removed."""
         found = (plan_from_text(path.read_text("utf-8"), _numbered) for path in folder.glob("*.json"))
         self._plans = {plan.epoch: plan for plan in sorted(found, key=lambda plan: plan.epoch)}
 

@@ -291,7 +291,7 @@ class ServerStream:
             )  # fmt: skip
 
     def done(self, epoch: int) -> None:
-        """Says that a query has everything up to an epoch, for good."""
+        """Records that a query has everything up to an epoch, and will not ask for it again."""
         for plan in self._plans.remove(epoch):
             self._staging.discard_placed(plan.chunks)
         self._keep_log()

@@ -52,7 +52,7 @@ def replace_by(path: Path, draft: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Makes the content of a file, or the names in a directory, durable (fsync)."""
+    """Makes the content of a file, or the names in a directory, survive a power loss (fsync)."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

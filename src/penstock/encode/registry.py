@@ -262,7 +262,7 @@ class _Answered(Exception):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Another place must not get the password."""
+    """Follows no redirects: another address must not get the password."""
 
     def redirect_request(self, *arguments: Any) -> None:
         return None

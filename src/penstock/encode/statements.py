@@ -96,7 +96,7 @@ def _canal_messages(
 
 
 def _databases(parsed: syntax.Statement) -> dict[str, str]:
-    """What a statement does to which database."""
+    """The databases that a statement concerns, and what it does to them."""
     match parsed:
         case syntax.SetDatabase(name=name, create=create):
             return {name: "create" if create else "alter"}

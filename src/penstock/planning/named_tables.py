@@ -38,7 +38,7 @@ def take_back(state: StateStore, captured: TableFilter, why: str) -> None:
 
 
 def leave(state: StateStore, table: TableState, at: Offset, reason: str) -> None:
-    """Ends the work on a table. Within a transaction of the state."""
+    """Ends the work on a table. Must be called within a transaction of the state."""
     state.end_partials(table.table, "the table was removed")
     state.forget_chunks(table.table)
     state.put_table(replace(table, phase=Removed(at, reason)))

@@ -136,7 +136,7 @@ class Archiver:
             self._wake.clear()
 
     def _say_stopped(self) -> None:
-        """Lets the next receiver begin at once."""
+        """Records that this receiver has stopped, so that the next one can begin at once."""
         with contextlib.suppress(PenstockError, OSError):
             if self._manifest is not None:
                 archive_lease.write(self.archive.store, self._owner(), stopped=True)

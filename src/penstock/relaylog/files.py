@@ -33,7 +33,7 @@ LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class LogPlace:
-    """Where a relay log is. At least one of both."""
+    """The places of a relay log. At least one of both is set."""
 
     folder: Path | None
     archive: Store | None = None
@@ -115,7 +115,7 @@ class LogFiles:
         return [*older, *local] if self._manifest and self._manifest.end >= first.base else local
 
     def look_again(self) -> None:
-        """Lets the next `names` find what retention has deleted from the archive."""
+        """Makes the next `names` look again, so that it finds what retention has deleted from the archive."""
         self._first = None
         self._looked = float("-inf")
 

@@ -163,7 +163,7 @@ class RelayLog:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What `relay.json` says. Its receiver wrote it when it created the log."""
+        """The content of `relay.json`, which the receiver wrote when it created the log."""
         return dict(self._relay)
 
     @property

@@ -61,7 +61,7 @@ class Plan(dict[str, Any]):
 
     @property
     def risks(self) -> list[str]:
-        """What is wrong at the source, or may become so."""
+        """Problems at the source, and what may become one."""
         return [one["message"] for one in self["findings"] if one["level"] != "ok"]
 
     def __str__(self) -> str:

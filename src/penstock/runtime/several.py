@@ -124,7 +124,7 @@ class _Member:
 
     @property
     def error(self) -> str:
-        """What its last process said at its end."""
+        """The error that its last process ended with, in its own words."""
         said = " ".join(self.words)
         _, mark, message = said.rpartition("penstock: ")
         return message if mark else f"it ended with code {self.code}"

@@ -26,7 +26,7 @@ class Denied(Exception):
 
 @dataclass(frozen=True)
 class Rights:
-    """What somebody may read. `*`: all destinations."""
+    """The destinations that somebody may read. `*`: all."""
 
     destinations: frozenset[str]
     limit: RequestLimit | None = field(default=None, compare=False)

@@ -156,7 +156,7 @@ class Block:
 
     @property
     def end(self) -> Offset | None:
-        """Where its last transaction ends. None: more of it may follow."""
+        """The place where the block's last transaction ends. None: more of it may follow."""
         return self.pieces[-1].end
 
     @property
@@ -169,7 +169,7 @@ class Block:
         return chain.from_iterable(one.entries for one in self.pieces)
 
     def rendered(self, render: Callable[[Block], T]) -> T:
-        """What a function makes of this block. It is made once."""
+        """The result of a function for this block. It is computed once."""
         found = self._rendered.get(render)
         if found is None:
             found = self._rendered[render] = render(self)

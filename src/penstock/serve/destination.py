@@ -145,12 +145,12 @@ class Destination:
             raise NotYet(f"{self.name} is not served here any more: another server may have taken it over")
 
     def place(self, client_id: str, client: Subscribed) -> None:
-        """One of the clients that could not go on can do so now."""
+        """Gives a place to a client that could not go on, and can do so now."""
         self._unplaced.pop(client_id, None)
         self.subscriptions.setdefault(client_id, self._subscription(client_id, client))
 
     def close(self) -> None:
-        """Another server serves it from now on: ends the connections of its clients."""
+        """Ends the connections of the destination's clients: another server serves it from now on."""
         self._alive = lambda: False
         for one in self.subscriptions.values():
             if one.owner is not None:

@@ -37,7 +37,8 @@ FeedFormat = Literal["canal-entry", "json", "arrow"]
 
 @dataclass(frozen=True)
 class View:
-    """What entries subscribers get of the log. Equal views have equal entries."""
+    """Decides which entries of the log subscribers get, and what is in them. Equal views have equal
+    entries."""
 
     tables: Filter
     format: FeedFormat

@@ -184,7 +184,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             raise flight.FlightUnavailableError(f"{name} is not served here any more.") from None
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Has the event loop do it. Raises errors of Flight."""
+        """Runs a call in the event loop. Raises errors of Flight."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result(CALL_S)
@@ -366,7 +366,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         return destination.reader(filter, start_of(start), "json")
 
     async def _next(self, destination: Destination, changes: AnyReader) -> list[Block]:
-        """What follows; nothing if there is none for a second."""
+        """The next entries; none if there are none for a second."""
         destination.check()
         blocks = changes.ready()
         if blocks is None and not changes.level:

@@ -185,7 +185,7 @@ class ServedLog:
         self._thread.start()
 
     def look(self) -> None:
-        """Has `on_growth` called soon, even if the log does not grow."""
+        """Makes `on_growth` be called soon, even if the log does not grow."""
         self._asked = True
 
     def close(self) -> None:
@@ -309,7 +309,7 @@ class ServedLog:
             return found
 
     def source_place(self, place: Place) -> SourcePlace:
-        """Where a place is at the source. Raises `LogPurged`."""
+        """The position at the source of a place in the log. Raises `LogPurged`."""
         with self._lock:
             found = self._source_places.get(place.offset)
             if found is None:

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Waiting(Protocol):
-    """Where somebody waits for more."""
+    """The set to which somebody adds a future that waits for more entries."""
 
     def add(self, waiter: asyncio.Future[None], /) -> None: ...
 

@@ -18,7 +18,7 @@ from penstock.secret import Secret
 
 @dataclass(frozen=True)
 class Account:
-    """What is known of a user's password. Hashes are bytes."""
+    """A user's password, as far as it is known. Hashes are bytes."""
 
     password: Secret | None = None
     double_sha1: bytes | None = None

@@ -95,7 +95,7 @@ class InFiles:
         self._folder = folder
         self._forms = forms
         self._pending: dict[str, Clients] = {}
-        """What is not in `NAME.json` yet."""
+        """Positions that are not in `NAME.json` yet, by destination."""
         self._written: asyncio.Future[None] | None = None
         """Done when that is written."""
 

@@ -42,7 +42,7 @@ class Reader:
 
     @property
     def passed(self) -> Offset:
-        """All entries up to here were returned."""
+        """The place up to which all entries were returned."""
         return self.at.offset
 
     def has_read(self, end: Place) -> bool:

@@ -70,7 +70,7 @@ class Session:
         self._late: str = ""
         """The error of a request that has no answer."""
         self._unsettled: set[Destination] = set()
-        """Where something was acknowledged that may not be stored yet."""
+        """Destinations at which something was acknowledged that may not be stored yet."""
         self._auto: tuple[Subscription, int] | None = None
         """A batch that counts as acknowledged once the client sends something."""
         self._packets: asyncio.Queue[Packet | BadPacket | None] = asyncio.Queue(WAITING_MAX)
@@ -243,7 +243,8 @@ class Session:
         await self._send(*answer)
 
     async def _settle(self) -> None:
-        """What was acknowledged is stored before the next request is answered."""
+        """Waits until everything that was acknowledged is stored. Called before the next request is
+        answered."""
         unsettled, self._unsettled = self._unsettled, set()
         try:
             for one in unsettled:

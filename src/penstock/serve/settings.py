@@ -169,7 +169,7 @@ class UserSection(Section):
         return self
 
     def account(self, name: str) -> Account:
-        """What is known of the password of the user `name`."""
+        """The password of the user `name`, as far as it is known."""
 
         def bytes_of(digits: str | None) -> bytes | None:
             return None if digits is None else bytes.fromhex(digits.removeprefix("*"))

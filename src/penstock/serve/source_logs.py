@@ -70,7 +70,7 @@ def check_receiver(supervisor: Supervisor) -> None:
 
 
 class SourceLogs:
-    """All of them. What is opened is closed by `stack`."""
+    """The logs of all sources. `stack` closes what is opened."""
 
     def __init__(self, config: ServerConfig, file: Path, stack: ExitStack, stopping: threading.Event) -> None:
         self._config = config
@@ -110,7 +110,7 @@ class SourceLogs:
         return made
 
     def origin(self, destination: str, threads: Executor) -> Origin:
-        """What a destination reads."""
+        """The log, or the logs, that a destination reads."""
         known = {one.name: one for one in self.all}
         logs = {
             name: OneLog(known[name].served, known[name].tails, threads, self._clients)
@@ -126,7 +126,7 @@ class SourceLogs:
             one.check()
 
     def keep(self, places: Iterable[dict[ServedLog, Offset]]) -> None:
-        """Has retention keep what is needed from these places on."""
+        """Makes retention keep the log from these places on."""
         known = list(places)
         for one in self.all:
             needed = [each[one.served] for each in known if one.served in each]

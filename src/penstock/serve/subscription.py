@@ -54,7 +54,7 @@ RETRY_S = 1.0
 
 
 class Refused(Exception):
-    """What the client asks for cannot be done now; it gets the text."""
+    """The client's request cannot be fulfilled now. The text is for the client."""
 
 
 class NotYet(Refused):

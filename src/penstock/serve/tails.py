@@ -159,7 +159,7 @@ class Tails:
         return [_Step(tail, blocks, level=True, passed=tail.feed.passed)]
 
     def _give(self, steps: list[_Step]) -> None:
-        """Gives steps to the event loop, once that has taken most of those before."""
+        """Passes steps to the event loop, once the loop has taken most of the earlier ones."""
         while not self._places.acquire(timeout=0.2):
             if self._stopping.is_set():
                 return

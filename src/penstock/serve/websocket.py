@@ -23,7 +23,7 @@ PROTOCOL = "penstock"
 
 
 class BadFrame(ValueError):
-    """What no client of this server may send."""
+    """A frame that no client of this server may send."""
 
 
 def wanted(headers: Mapping[str, str]) -> bool:

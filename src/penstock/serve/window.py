@@ -85,7 +85,7 @@ class Window:
         return None if skip else (self.next, None)
 
     def _end_of(self, number: int, index: int) -> Offset | None:
-        """Where the transaction of a piece ends, if that is known."""
+        """The place where the transaction of a piece ends, if that is known."""
         blocks = islice(self._blocks, number - self.first, None)
         pieces = next(blocks).pieces[index:]
         return _first_end(piece for part in (pieces, *(one.pieces for one in blocks)) for piece in part)

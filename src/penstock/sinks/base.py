@@ -241,7 +241,7 @@ class VersionSink(TableSink, Protocol):
         """Adds changes, in the layout `changelog` with the row before each update."""
 
     def read_whole(self, table: TableId) -> DataFrame:
-        """All versions. `read` returns the present rows."""
+        """All versions of all rows. `read` returns the present rows."""
 
 
 Subject = TableId | Literal["definitions"] | None

@@ -54,7 +54,7 @@ class Incomplete:
     """
 
     places: Mapping[str, int]
-    """Where in `_present` each column of the rows stands."""
+    """For each column of the rows, its place in `_present`."""
     target_is_complete: bool
     """False: a snapshot is still running, so a row that the target does not have yet is left out. True: that
     is an error."""

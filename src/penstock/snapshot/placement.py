@@ -192,7 +192,7 @@ class LogIndex(LogPlaces, Protocol):
     change."""
 
     def window(self, chunk: StagedChunk) -> Window:
-        """What the chunk's watermarks mean for the log."""
+        """The meaning of the chunk's watermarks for the log."""
 
     def table_bytes(self, table: str, log_range: LogRange) -> int:
         """Bytes of the table's row events in the range. An upper bound is enough."""

@@ -30,7 +30,7 @@ class ChunkOutdated(TransientError):
 
 @dataclass(frozen=True)
 class ReadResult:
-    """What a chunk's reader knows after it has read all rows."""
+    """The facts that a chunk's reader knows after it has read all rows."""
 
     watermarks: Watermarks
     server_uuid: str

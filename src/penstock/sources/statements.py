@@ -1,4 +1,4 @@
-"""What the statements in a source's log mean for captured tables."""
+"""Finds out what the statements in a source's log mean for captured tables."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ has binary digits."""
 
 
 Letter = dict[str, Any]
-"""What the list says of one row."""
+"""The entry of the list for one row."""
 
 
 def sift(
@@ -84,7 +84,7 @@ def _sift(
 def _sift_update(
     chain: Chain, pair: pa.RecordBatch, key: tuple[str, ...], add: Callable[[Letter], None]
 ) -> Iterator[pa.RecordBatch]:
-    """What is left of an update of which at least one row fails."""
+    """The rows that are left of an update of which at least one row fails."""
     list(_sift(chain, pair.slice(0, 1), key, add))  # without the row after it, it says nothing
     place = pair.schema.get_field_index(CHANGE_TYPE)
     after = pair.slice(1)

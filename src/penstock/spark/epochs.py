@@ -93,7 +93,7 @@ class EpochSettings:
 
 
 class Refreshed(Protocol):
-    """What follows the targets after each epoch (`views.py`)."""
+    """Something that is brought up to date after each epoch (`views.py`)."""
 
     @property
     def is_due(self) -> bool:

@@ -415,7 +415,7 @@ def _foreign(table: TablePlan, plan: EpochPlan) -> TableOutcome:
 
 
 def _outcome(table: TablePlan, refused: TableError | None) -> TableOutcome:
-    """What the epoch did to a table."""
+    """The outcome of the epoch for a table."""
     if refused is None:
         return outcome_of(table)
     return TableOutcome(table.table, parked=refused, failed=table.steps[0])

@@ -70,7 +70,7 @@ class MessageRules:
         self.uses_sql = any(rule.uses_sql for rule in rules)
 
     def _followed(self, spark: SparkSession, rules: Sequence[TransformRule]) -> tuple[Lineage, pa.Schema]:
-        """Where the columns come from, and the columns of the result."""
+        """The origin of each column, and the columns of the result."""
         lineage, schema, looked_at = Lineage.of(self._fields.names), self._rows, set[str]()
         numbers = iter(rules)
         for stage in self._chain.stages:
@@ -184,6 +184,6 @@ class Letters:
             of_table[("snapshot", len(of_table))] = one
 
     def write(self, folder: Path, commit: Commit) -> None:
-        """Makes the list durable. Before the epoch is."""
+        """Makes the list durable. Called before the epoch is durable."""
         for table, rows in self._rows.items():
             dead_letters.write(folder, table, commit, rows.values())

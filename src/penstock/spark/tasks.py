@@ -310,7 +310,7 @@ class Together:
     def __init__(self, computed: Iterable[pa.RecordBatch]) -> None:
         self._computed = iter(computed)
         self._waiting: pa.RecordBatch | None = None
-        """What came and is not put beside anything yet."""
+        """Computed rows that are not put beside the rows of a batch yet."""
 
     def number(self) -> int | None:
         """The number of the task. None: no rows came."""

@@ -178,7 +178,7 @@ class TransformedSink:
     # --------------------------------------------------------------------------------------------------------
 
     def chain(self, schema: TableSchema) -> Chain | None:
-        """What is done to rows of the table; None: nothing."""
+        """The rules for rows of the table. None: there are none."""
         return self._chain(schema.table, schema.key) if self._rules(schema.table) else None
 
     def _key(self, key: tuple[str, ...]) -> tuple[str, ...]:

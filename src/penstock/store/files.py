@@ -29,7 +29,7 @@ STORES_MAX = 256
 
 
 class NewFile(Protocol):
-    """What pyarrow writes to."""
+    """A new file, to which pyarrow writes."""
 
     @property
     def closed(self) -> bool: ...
@@ -70,7 +70,7 @@ class Files(Protocol):
 
 @dataclass(frozen=True)
 class Folder:
-    """Where a table's new files go."""
+    """The folder for a table's new files."""
 
     files: Files
     location: str
@@ -186,7 +186,7 @@ def _store(bucket: Location, options: StoreOptions) -> Store:
 
 
 def object_source(store: Store, key: str, size: int | None = None) -> Any:
-    """What pyarrow reads an object from."""
+    """A file object from which pyarrow reads an object of the store."""
     if size is None:
         size = store.stat(key).size
     if size <= WHOLE_BYTES_MAX:

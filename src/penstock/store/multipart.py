@@ -80,7 +80,7 @@ class MultipartUpload:
         self._ended = self._complete = True
 
     def _closed(self) -> Fault | None:
-        """What went wrong when the parts were made an object."""
+        """The error that happened when the parts were made an object."""
         self._check_open()
         try:
             self._writer.close()

@@ -24,7 +24,7 @@ class Lake:
     """The section `sink` of the pipeline file."""
     warehouse: str
     said: str
-    """What was started, for the terminal. Empty: nothing."""
+    """A line for the terminal that says what was started. Empty: nothing was."""
     shared: dict[str, Any] = field(default_factory=dict)
     """Sections of the pipeline file that put what tasks need into the same store, for clusters."""
 

@@ -1,4 +1,4 @@
-"""What processes take of the memory."""
+"""Measures how much memory processes use."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ Sums = dict[int, BucketSum]
 
 @dataclass(frozen=True)
 class Compared:
-    """One table's target as it is compared."""
+    """A table's target in the form in which it is compared."""
 
     schema: TableSchema
     buckets: Buckets

@@ -62,7 +62,7 @@ def different_buckets(source: Mapping[int, BucketSum], target: Mapping[int, Buck
 
 
 class Kind(str, enum.Enum):
-    """What is wrong with a key at the target."""
+    """The kind of difference of a key at the target."""
 
     MISSING = "missing"
     EXTRA = "extra"

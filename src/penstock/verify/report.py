@@ -66,7 +66,7 @@ class TableReport:
         return "equal" if self.equal else "different" if self.keys_different else "not proven equal"
 
     def summary(self) -> dict[str, Any]:
-        """What `penstock status` shows later."""
+        """The summary that `penstock status` shows later."""
         different = len(self.keys_different) + self.keys_not_listed
         return {"verdict": self.verdict, "keys_different": different, "offset": self.offset}
 

@@ -68,12 +68,12 @@ class PipelineVersions:
         return Offset(answer["offset"]), dict(zip(tables, found, strict=True)), int(answer["epoch"])
 
     def stay(self) -> None:
-        """Lets the pipeline wait on. Does not wait for its answer."""
+        """Tells the pipeline that it must wait longer. Does not wait for its answer."""
         if directory.is_held(self._config.state):
             self._state.request("hold", "")
 
     def release(self) -> None:
-        """Lets the pipeline go on."""
+        """Tells the pipeline that it can continue."""
         if directory.is_held(self._config.state):
             self._state.request("release", "")
 

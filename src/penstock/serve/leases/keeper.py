@@ -112,7 +112,7 @@ class Keeper:
 
     @property
     def known(self) -> dict[str, Subscribed]:
-        """What was stored when this server began to serve."""
+        """The positions that were stored when this server began to serve."""
         return dict(self._clients)
 
     def store(self, clients: Mapping[str, Subscribed]) -> None:
@@ -266,7 +266,7 @@ class Keeper:
             self._drop(left=True)
 
     def _drop(self, error: PenstockError | None = None, *, left: bool = False) -> None:
-        """Another server may serve it already."""
+        """Stops serving a destination: another server may serve it already."""
         self._serving = False
         self._lease.drop()
         with self._changed:

@@ -1,4 +1,4 @@
-"""What a store says of the destinations of a file."""
+"""Reads from a store who serves the destinations of a file, and what their clients have acknowledged."""
 
 from __future__ import annotations
 

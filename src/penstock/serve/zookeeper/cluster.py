@@ -397,7 +397,7 @@ class Cluster:
         log.info("serving %s (generation %d)", name, term.generation)
 
     def _drop(self, name: str) -> None:
-        """Another server may serve it already."""
+        """Stops serving a destination: another server may serve it already."""
         self._serving.pop(name, None)
         self._positions.end(name)
         self._host.leave(name)

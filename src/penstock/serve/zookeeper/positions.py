@@ -52,7 +52,7 @@ class Term:
 
 
 class _Writes:
-    """What is to be written for one destination. None: the client is forgotten."""
+    """Changes that still have to be written for one destination. None: the client is forgotten."""
 
     def __init__(self, term: Term) -> None:
         self.term = term

@@ -1,4 +1,4 @@
-"""What ZooKeeper says of the servers and destinations of a file."""
+"""Reads from ZooKeeper who serves the destinations of a file, and what their clients have acknowledged."""
 
 from __future__ import annotations
 

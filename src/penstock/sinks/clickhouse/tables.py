@@ -72,7 +72,7 @@ class Tables:
         self._client.run(f"INSERT INTO {quoted(database)}.{quoted(new)} ({into}) {rows}")
 
     def show(self, database: str, view: str, rows: str, columns: StructType) -> None:
-        """Lets the view show the newest versions of a table."""
+        """Makes the view show the newest versions of a table."""
         names = [name for name in columns.names if name != SEQUENCE]
         listed = ", ".join([*map(quoted, names), f"toInt64({quoted(SEQUENCE)}) AS {quoted(SEQUENCE)}"])
         query = f"SELECT {listed} FROM {quoted(database)}.{quoted(rows)} FINAL WHERE {quoted(DELETED)} = 0"

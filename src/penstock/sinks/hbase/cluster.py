@@ -63,7 +63,7 @@ class Cluster:
             return bool(admin.tableExists(name))
 
     def description(self, name: Any) -> Any | None:
-        """What the server knows of a table. None: there is none."""
+        """The server's description of a table. None: there is no such table."""
         with self._admin() as admin:
             if not admin.tableExists(name):
                 return None
@@ -104,7 +104,7 @@ class Cluster:
                 admin.createTable(table.build())
 
     def mark(self, description: Any, values: Mapping[str, str | None]) -> None:
-        """Gives a table these values. None: takes it away."""
+        """Sets these values of a table. None: removes the value."""
         table = self._hbase.client.TableDescriptorBuilder.newBuilder(description)
         for key, value in values.items():
             if value is None:

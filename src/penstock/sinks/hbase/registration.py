@@ -147,7 +147,7 @@ class HBaseOptions(SinkOptions):
         return next((one for one in self.tables if one.matches(table)), None)
 
     def client_properties(self) -> dict[str, str]:
-        """What the client is given beside `site`."""
+        """Settings of the client besides those in `site`."""
         found = {
             "hbase.client.operation.timeout": str(self.timeout),
             "hbase.client.meta.operation.timeout": str(self.timeout),

@@ -40,7 +40,7 @@ class Form:
     upper: bool = False
 
     def qualifier(self, column: str) -> bytes:
-        """What a column's cells are called."""
+        """The name that a column's cells have."""
         called = column.upper() if self.upper and column != SEQUENCE else column
         return called.encode("utf-8", "surrogatepass")
 

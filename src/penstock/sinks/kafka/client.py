@@ -23,7 +23,7 @@ _PRODUCER = 0
 _COPY, _PARTITION = 0x2, 0x8
 _PURGE_QUEUE, _PURGE_IN_FLIGHT = 0x1, 0x2
 _NOT_YET = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
-"""What a broker says of a topic that another one has just created."""
+"""Errors with which a broker answers for a topic that another one has just created."""
 _LOOK_SECONDS = 0.05  # between two questions for such a topic
 _ERROR_BYTES = 512  # of the text that says why a setting is refused: the size that the library recommends
 _MILLISECONDS_MAX = 2**31 - 1  # of a C int

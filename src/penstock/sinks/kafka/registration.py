@@ -222,7 +222,7 @@ class KafkaOptions(SinkOptions):
         return self.tells_definitions and (self.format == "debezium" or self.schema_topic is not None)
 
     def routing_of(self, table: TableId) -> Routing:
-        """What decides the partition of a table's messages."""
+        """The columns or rules that decide the partition of a table's messages."""
         if self.partition_hash is not None:
             rule = canal_rules.partition_rule(self.partition_hash, table)
             return Routing(canal=True, rule=rule, database_hash=self.database_hash)

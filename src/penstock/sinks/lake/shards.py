@@ -315,7 +315,7 @@ class ShardedSink:
     def _join(
         self, part: Part, columns: Sequence[EvolvedColumn], claim: Claim, commit: Commit | None
     ) -> None:
-        """Gives the shard these columns in its target."""
+        """Adds these columns of the shard to its target."""
         stored = [
             replace(
                 one, field=pa.field(one.field.name, to_arrow_type(self._lake.stored(spark_type(one.field))))

@@ -106,7 +106,7 @@ class Indexes:
         self._client.ask("DELETE", f"/{quoted(name)}", accept=(404,))
 
     def refresh(self, name: str) -> None:
-        """Lets searches see all that was written."""
+        """Makes everything that was written visible to searches."""
         self._client.ask("POST", f"/{quoted(name)}/_refresh")
 
     def is_empty(self, name: str) -> bool:

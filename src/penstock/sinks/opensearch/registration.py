@@ -83,7 +83,7 @@ class OpenSearchOptions(SinkOptions):
         return self
 
     def alias(self, table: TableId) -> str:
-        """What the table is called at the server."""
+        """The name that the table has at the server."""
         return index_name(self._full(table))
 
     def place(self, table: TableId) -> tuple[str, ...] | None:

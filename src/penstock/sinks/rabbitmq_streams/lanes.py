@@ -14,7 +14,7 @@ BYTES_MAX = 256 * 1024
 UNCONFIRMED_MAX = 5000
 """Messages on their way."""
 WAITING_BYTES_MAX = 16 * 1024**2
-"""What waits in all streams together until frames are full."""
+"""Bytes that wait in all streams together until frames are full."""
 PUBLISHERS_MAX = 200
 """A connection has at most 256."""
 

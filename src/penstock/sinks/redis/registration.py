@@ -93,7 +93,7 @@ class RedisOptions(ServerOptions):
         return value
 
     def prefix(self, table: TableId) -> str:
-        """What the keys of a table begin with, and no others."""
+        """The beginning that all keys of a table have, and no other keys."""
         names = {"{database}": escaped(table.database), "{table}": escaped(table.table)}
         found = self.key.removesuffix(KEY)
         for name, text in names.items():

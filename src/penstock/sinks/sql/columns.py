@@ -38,7 +38,7 @@ class Evolution:
     before: Record
     """What is recorded of it now. Columns that it does not have belong to somebody else, and stay."""
     record: Record
-    """What will be."""
+    """The columns that the target will have."""
     key_changes: bool
 
     @property
@@ -69,7 +69,7 @@ def evolution(
     columns: Sequence[EvolvedColumn],
     narrowing: Narrowing,
 ) -> Evolution:
-    """What has to be done. Raises `TableError` if the columns cannot be had."""
+    """The changes that the target needs. Raises `TableError` if it cannot have the columns."""
     refuse_unfit(dialect, table, [column.field.name for column in columns])
     own = StructType([field for field in record.columns if field.name != SEQUENCE])
     if all(column.refills for column in columns):  # what somebody has removed is added again
@@ -126,7 +126,7 @@ def _widens(dialect: Dialect) -> Any:
 
 
 def evolve(dialect: Dialect, session: Session, spark: SparkSession, work: Evolution) -> None:
-    """Does it inside a transaction."""
+    """Makes the changes inside a transaction."""
     _refuse_taken(dialect, work)
     run, target, quoted = dialect.run, dialect.target(work.place), dialect.quoted
     _compute(dialect, session, spark, work)

@@ -48,7 +48,7 @@ class Dialect:
 
     name: ClassVar[str]
     errors: ClassVar[tuple[type[Exception], ...]]
-    """What the driver raises."""
+    """The classes of the driver's errors."""
     ddl_in_transactions: ClassVar[bool] = True
     """Whether a transaction may change definitions, and take that back."""
     locks_rows: ClassVar[bool] = True
@@ -214,7 +214,7 @@ class Dialect:
         raise NotImplementedError
 
     def update_sql(self, target: str, match: str, names: Sequence[str], incomplete: Incomplete | None) -> str:
-        """Gives the rows of the stage that are newer to the target."""
+        """SQL that writes the newer rows of the stage to the target."""
         raise NotImplementedError
 
     def update(

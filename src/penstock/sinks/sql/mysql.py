@@ -47,7 +47,7 @@ NAME_CHARACTERS_MAX = 64
 KEY_BYTES_MAX = 3072
 """InnoDB's limit for an index."""
 FIXED_BYTES = 24
-"""What a key's column without text may need of it."""
+"""Bytes of a key that a column without text may need."""
 PREFIX = 191
 """Characters of a long text that an index takes."""
 STATEMENT_BYTES = 4 * 1024**2
@@ -266,7 +266,7 @@ class MySql(Dialect):
                           "DEFAULT CHARACTER SET utf8mb4")  # fmt: skip
 
     def index_clause(self, key: Mapping[str, str]) -> str:
-        """What ALTER TABLE adds for a key whose rows need not be unique."""
+        """The clause of ALTER TABLE that adds an index for a key whose rows need not be unique."""
         return f"ADD INDEX penstock_key ({self._index(key)[0]})"
 
     def _index(self, key: Mapping[str, str]) -> tuple[str, bool]:

@@ -83,7 +83,7 @@ class ReceivedLog:
 
 @dataclass(frozen=True)
 class Stream:
-    """What to request from the source, and what the framer must know."""
+    """The position to request from the source, and what the framer must know about it."""
 
     gtids: GtidSet | None = None
     """The GTID set to request by. None: by file and position."""

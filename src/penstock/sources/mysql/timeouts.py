@@ -58,7 +58,7 @@ class WaitLimits:
         self._socket: Any = None
         self.is_at_work: Callable[[], bool] | None = None
         self.phase = "accept the connection"
-        """What the server still has to do while connecting."""
+        """The step that the server still has to do while connecting."""
         with _LOCK:
             _LIVING.add(self)
 

@@ -24,7 +24,7 @@ CLIENT_JARS = (
     "com.google.protobuf:protobuf-java:3.6.1",
     "commons-lang:commons-lang:2.6",
 )
-"""What the client uses when it connects to one server without ZooKeeper."""
+"""The jars of a client that connects to one server without ZooKeeper."""
 CLUSTER_JARS = (
     *CLIENT_JARS,
     "com.101tec:zkclient:0.10",
@@ -36,14 +36,14 @@ CLUSTER_JARS = (
     "org.apache.commons:commons-lang3:3.7",
     "commons-io:commons-io:2.4",
 )
-"""What it uses beside jars of PySpark to find a server in ZooKeeper."""
+"""The jars of a client that finds its server in ZooKeeper, besides those of PySpark."""
 _SPARK_JARS = ("slf4j-api-",)
 _SPARK_CLUSTER_JARS = ("slf4j-api-", "guava-", "log4j-1.2-api-", "log4j-api-", "failureaccess-")
 SMALL_JVM = ("-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m")
 
 
 class ClientError(Exception):
-    """What the client's own classes raised."""
+    """An error that the client's own classes raised."""
 
 
 class ClientEnded(Exception):

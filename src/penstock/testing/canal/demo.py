@@ -25,7 +25,7 @@ from penstock.testing.writer import Writer
 DRAIN_S = 300.0
 """How long the client may take to read what is left at the end."""
 BATCH_ENTRIES, WAIT_MS = 2000, 1000
-"""What the client asks for."""
+"""Entries that the client asks for at once, and milliseconds that it waits for them."""
 KILLS = ("client", "server", "receiver", "client", "server")
 
 Say = Callable[[str], None]

@@ -27,7 +27,7 @@ _JARS = (
 )
 _PINS: dict[str, str] = json.loads(Path(__file__).with_name("yarn_jars.json").read_text("utf-8"))
 _SPARKS = ("hadoop-client", "slf4j-api", "jcl-over-slf4j", "log4j", "py4j")
-"""What it takes from Spark's own jars."""
+"""Beginnings of the names of jars that it takes from Spark."""
 _OPENED = ("java.base/java.lang", "java.base/java.util", "java.base/java.nio", "java.base/sun.nio.ch")
 
 

@@ -17,7 +17,7 @@ from penstock.testing.servers.process import SHORT_LIVED_JVM, PrivateServer, fre
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _JARS = ("zookeeper-3", "zookeeper-jute", "slf4j-api", "netty-", "metrics-core", "snappy-java", "commons-cli")
-"""What a server needs. Without a logger of slf4j, it says nothing."""
+"""Beginnings of the names of a server's jars. Without a logger of slf4j, it logs nothing."""
 _JVM = (*SHORT_LIVED_JVM, "-Xms32m", "-Xmx128m")
 TICK_MS = 500
 """ZooKeeper's unit of time. A session lasts for 2 to 20 of them."""

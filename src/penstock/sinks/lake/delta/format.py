@@ -178,7 +178,7 @@ class DeltaFormat:
         return True
 
     def _held(self, place: str) -> Held:
-        """What is in a directory, or below a URL."""
+        """Whether there is nothing in a directory or below a URL, a table, or something else."""
         raise NotImplementedError
 
     def _delete(self, place: str) -> None:

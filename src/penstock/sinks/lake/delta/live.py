@@ -107,7 +107,7 @@ class LiveFiles:
         return known
 
     def committed(self, live: Live) -> None:
-        """Says what the table has after a commit."""
+        """Records the files that the table has after a commit."""
         self.newest = live
 
 

@@ -30,7 +30,7 @@ DIRECTORY_LOG_STORE_JAR = Path(__file__).with_name("directory_log_store.jar")
 DIRECTORY_LOG_STORE = "penstock.delta.DirectoryLogStore"
 
 HADOOP_AWS = "org.apache.hadoop:hadoop-aws:3.4.2"
-"""Has the version of Spark's own Hadoop."""
+"""Jars for S3, in the version of Spark's own Hadoop."""
 _SDK_VERSION = "2.29.52"
 _SDK = (
     "annotations",

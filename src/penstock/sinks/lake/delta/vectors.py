@@ -64,7 +64,7 @@ def place(folder: Folder, descriptor: Descriptor) -> Vector | Inline:
 
 
 def location(folder: Folder, descriptor: Descriptor) -> str:
-    """Where the file is with a vector that `write` has returned."""
+    """The location of the file with a vector that `write` has returned."""
     placed = place(folder, descriptor)
     assert isinstance(placed, Vector)
     return placed.location

@@ -267,7 +267,7 @@ _TYPES: dict[str, type[CatalogOptions]] = {
 
 
 def storage_of(catalog: CatalogOptions) -> Storage:
-    """Where the files of the catalog's tables are, as far as the options tell."""
+    """The place of the files of the catalog's tables, as far as the options name it."""
     given = catalog.properties.get("io-impl")
     if given is not None:
         return next((storage for storage, name in _FILE_IO.items() if name == given.reveal()), "files")

@@ -47,5 +47,5 @@ class Stream:
         return self._deleted.of(location, live.vector(location), files)
 
     def expect(self, live: Live) -> None:
-        """Says what the table has after the commit that was just made."""
+        """Records the files that the table has after the commit that was just made."""
         self._live.expect(live)

@@ -230,7 +230,7 @@ class _Blocks:
         return self._depth <= 0
 
     def see(self, word: str, text: str, end: int) -> None:
-        """Takes the next word or sign, in upper case. `text` continues at `end`."""
+        """Takes in the next word or sign, in upper case. `text` continues at `end`."""
         if word.startswith("/*") or word == "*/":
             return
         before, self._before = self._before, word
