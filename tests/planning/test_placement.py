@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.phases import SPLITTING, behind
-from tests.planning.test_planner import A, B, Log, done, live, make, schema, steps
+from tests.planning.test_planner import A, B, RENAME, Log, done, live, make, schema, steps
 
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import Part
 from penstock.model.plan import ColumnOrigin, Evolve, PlaceChunks
 from penstock.model.schema_change import TableEffect
+from penstock.model.table import Change
 from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.snapshot.window import MySqlWindow
 from penstock.state import StateStore
@@ -82,3 +83,19 @@ def test_chunks_are_placed_a_few_at_a_time_while_other_tables_have_events(tmp_pa
     log.end = Offset(400)
     assert placed() == 2
     assert placed() == 1, "nothing is left but this"
+
+
+def test_events_of_an_earlier_definition_are_not_searched_for_keys(tmp_path: Path) -> None:
+    log = Log(Offset(300), [(50, A), (250, A)], {100: [RENAME]})
+    planner, state = make(tmp_path, log, live(A, phase=SPLITTING, written=False))
+    state.add_change(Change(A, 1, Offset(4), "found", "captured"))
+    done(state, planner.plan_next())
+    renamed = live(A, phase=SPLITTING, schema=schema(A, "id", "y", version=2))
+    state.put_table(renamed)
+    chunk = Chunk(A, 0, None, None)
+    assert state.add_chunks(renamed, [chunk])
+    marks = MySqlWindow(str(log.executed_at(Offset(220))), BinlogPosition("binlog.000001", 220)).watermarks
+    state.chunk_staged(StagedChunk(chunk, "x", "", 1, 1, "", 2, marks, log.server))
+    [placed] = [step for step in steps(planner.plan_next(), A) if isinstance(step, PlaceChunks)]
+    assert placed.mode == "merge"
+    assert all(split.start >= 100 for scan in placed.scans for split in scan.splits)

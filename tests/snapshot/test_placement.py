@@ -94,6 +94,14 @@ def test_an_append_drops_every_key_since_the_start_of_the_table() -> None:
     assert found == Placed(CHUNK, "append", (scan(100, 900),), Offset(500))
 
 
+def test_nothing_is_appended_if_events_since_the_start_have_other_columns() -> None:
+    found = place(CHUNK, EPOCH, replace(TABLE, redefined=True), Index(), LIMITS)
+    assert isinstance(found, Placed) and found.mode == "merge"
+    assert min(scan.range.start for scan in found.scans) >= 500, (
+        "events since its view are read, and no others"
+    )
+
+
 def test_an_append_that_costs_too_much_becomes_a_merge() -> None:
     limits = replace(LIMITS, append_bytes_max=799)
     found = place(CHUNK, EPOCH, replace(TABLE, target_is_empty=True), Index(), limits)

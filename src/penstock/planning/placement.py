@@ -161,6 +161,7 @@ class Placing:
             target_is_empty=target_is_empty and not (state.replaces or moves_rows(state.schema)),
             cascades=bool(state.schema.foreign_keys),
             breaks=tuple(self.breaks_of(state, reach)),
+            redefined=self._state.version_at(state.table, since) not in (None, state.schema.version),
         )
         executed = any(self._index.window(one).holds_on_every_server for one in staged)
         state_at_end = self._index.state_at(reach.end, executed=executed)

@@ -49,7 +49,9 @@ because what is dropped is in the stream. Two things use this freedom:
 - If *every* key that occurs in `(S, E]` is dropped, no remaining key has an event after S, so the stream
   cannot have written it to the target. Chunks of one table do not overlap (a row moves between chunks only by
   an event after S). So if the target had no row of this table at S, the remaining rows can be **appended**
-  without reading the target.
+  without reading the target. Not so if the table's columns changed in `(S, E]`: a chunk is read behind the
+  last such change (3), and the keys of earlier events cannot be read with its definition. Then the remaining
+  rows are merged, and only the events since the chunk's view are read.
 
 A void chunk and a chunk to read again are treated alike: the chunk is read again, with new watermarks. The
 difference is for people. The rows of a void chunk are wrong. A chunk to read again would be too expensive
@@ -166,7 +168,8 @@ class TableAtEnd:
     `start_state`: the state of the log at `start`. It reveals chunks that were read before the start, by a
     task that outlived an earlier snapshot of the table. `breaks`: those after `start`. `target_is_empty`: the
     target had no row of this table when the log was at `start`, and only this pipeline has written to it
-    since. `cascades`: foreign keys change rows of the table. Then a placed row must have no event at all
+    since. `redefined`: its columns changed after `start`, and with them the form of its row events, whose keys
+    can be read with one definition only. `cascades`: foreign keys change rows of the table. Then a placed row must have no event at all
     after the window, which `spark/cascades.py` relies on.
     """
 
@@ -175,6 +178,7 @@ class TableAtEnd:
     schema_version: int
     target_is_empty: bool
     breaks: tuple[Break, ...] = ()
+    redefined: bool = False
     cascades: bool = False
 
 
@@ -223,7 +227,8 @@ def place(
         return Void(chunk, found)
     name = str(chunk.chunk.table)
     whole = LogRange(min(table.start, end), end)
-    if table.target_is_empty and log.table_bytes(name, whole) <= limits.append_bytes_max:
+    appends = table.target_is_empty and not table.redefined
+    if appends and log.table_bytes(name, whole) <= limits.append_bytes_max:
         return Placed(chunk, "append", (KeyScan(whole),) if whole else (), Offset(window))
     if log.table_bytes(name, LogRange(Offset(window), end)) > limits.window_bytes_max:
         return ReadAgain(

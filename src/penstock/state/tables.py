@@ -189,6 +189,15 @@ class Tables(Schemas):
         rows = self._rows("SELECT offset FROM history WHERE name = ? ORDER BY id DESC LIMIT 1", str(table))
         return Offset(rows[0][0]) if rows else Offset(0)
 
+    def version_at(self, table: TableId, offset: Offset) -> int | None:
+        """Returns the version of a table's definition at an offset, as far as its history tells."""
+        rows = self._rows(
+            "SELECT version FROM history WHERE name = ? AND offset <= ? ORDER BY id DESC LIMIT 1",
+            str(table),
+            offset,
+        )
+        return int(rows[0][0]) if rows else None
+
     def last_change(self) -> int:
         """Returns the id of the newest history entry, or 0 if the history is empty."""
         return int(self._rows("SELECT coalesce(max(id), 0) FROM history")[0][0])
