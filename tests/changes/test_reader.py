@@ -15,7 +15,7 @@ from tests.sources.mysql.receiving import Receiving, receiving
 
 from penstock.changes.opening import follow
 from penstock.changes.reader import ChangeBatch, ChangeReader, Committed, Definitions, Item, TableChanged
-from penstock.errors import ConfigError, TableError
+from penstock.errors import ConfigError, LogPurged, TableError
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.relaylog.consumers import registered
 from penstock.relaylog.reader import RelayLog
@@ -330,6 +330,29 @@ def test_what_a_named_reader_has_not_acknowledged_is_kept(source: Source) -> Non
         assert (known.name, known.id, known.offset) == ("cache", changes.consumer_id, begin)
         changes.acknowledge(committed.offset)
         assert [one.offset for one in registered(receiver.log_path)] == [committed.offset]
+
+
+def test_a_slow_reader_without_a_name_is_told_that_its_log_was_deleted(
+    emptied_mysql: Callable[..., MySqlServer], tmp_path: Path
+) -> None:
+    server = emptied_mysql()
+    server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, x TEXT)")
+    with receiving(server, tmp_path, start="latest", segment_size="1MiB") as receiver:
+        receiver.wait_until_level()
+        with follow(receiver.file, ["shop.t"], start="earliest") as changes:
+            for number in range(60):
+                server.execute(f"INSERT INTO shop.t VALUES ({number}, REPEAT('x', 60000))")
+            server.execute("FLUSH BINARY LOGS", "INSERT INTO shop.t VALUES (100, 'x')")
+            receiver.wait_until_level()
+            items = iter(changes)
+            next(items)
+            segments = list_segments(receiver.log_path)[:-1]
+            assert len(segments) > 1
+            for one in segments:  # as retention does
+                (receiver.log_path / one.index).unlink()
+                (receiver.log_path / one.file).unlink()
+            with pytest.raises(LogPurged, match=r"deleted.* `name`"):
+                list(items)
 
 
 def test_a_reader_that_comes_back_under_its_name_is_the_same_and_two_at_once_are_refused(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.phases import SPLITTING, behind
-from tests.planning.test_planner import A, B, RENAME, Log, done, live, make, schema, steps
+from tests.planning.test_planner import RENAME, A, B, Log, done, live, make, schema, steps
 
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset

@@ -14,6 +14,7 @@ rows that the log does not have. A table whose definition cannot be known is not
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +28,14 @@ from typing_extensions import Self
 
 from penstock._core import DecodeError, RangeDecoder, SchemaMismatch
 from penstock.config import TablesConfig
-from penstock.errors import ConfigError, PenstockError, RelayLogCorrupt, TableError, TransientError
+from penstock.errors import (
+    ConfigError,
+    LogPurged,
+    PenstockError,
+    RelayLogCorrupt,
+    TableError,
+    TransientError,
+)
 from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.pattern import exactly
 from penstock.model.plan import Park, TruncateTarget
@@ -225,7 +233,8 @@ class ChangeReader:
     def __iter__(self) -> Iterator[Item]:
         while not self._stopping.is_set():
             stamp = self._log.stamp()
-            reach = self._next_range()
+            with self._purged_explained():
+                reach = self._next_range()
             if reach:
                 yield from self._read(reach)
             elif self._until is not None and self.offset >= self._until:
@@ -295,6 +304,26 @@ class ChangeReader:
         emptied = {one.table for one in effects if one == TableEffect.truncated(one.table)}
         return emptied.issuperset(tables) and len(emptied) == len(effects)
 
+    @contextlib.contextmanager
+    def _purged_explained(self) -> Iterator[None]:
+        """Log that was deleted because this reader was slow is no damage."""
+        try:
+            yield
+        except (LogPurged, RelayLogCorrupt):
+            with contextlib.suppress(PenstockError, OSError):
+                self._log.refresh()
+            if self._log.start <= self.offset:
+                raise
+            raise LogPurged(
+                f"The relay log {self._log.place} begins at offset {self._log.start} by now, and this reader "
+                f"is at {self.offset}: what is between was deleted.",
+                hint="Read the tables themselves, and start again. For a reader with a `name`, the log is "
+                "kept until it has acknowledged it; for others, `relay_log.keep_age` and `keep_size` say how "
+                "long.",
+                path=str(self._log.place),
+                offset=int(self.offset),
+            ) from None
+
     def _reach_bytes(self) -> int:
         """Bytes of log that are read at once if much is waiting."""
         return RANGE_BYTES
@@ -322,7 +351,8 @@ class ChangeReader:
         statement, effects = next(self._effects(reach), (None, []))
         if statement is not None:
             reach = LogRange(reach.start, statement.end)
-        yield from self._changes(reach)
+        with self._purged_explained():
+            yield from self._changes(reach)
         for effect in effects:
             assert statement is not None
             yield self._apply(effect, statement)

@@ -168,9 +168,9 @@ class TableAtEnd:
     `start_state`: the state of the log at `start`. It reveals chunks that were read before the start, by a
     task that outlived an earlier snapshot of the table. `breaks`: those after `start`. `target_is_empty`: the
     target had no row of this table when the log was at `start`, and only this pipeline has written to it
-    since. `redefined`: its columns changed after `start`, and with them the form of its row events, whose keys
-    can be read with one definition only. `cascades`: foreign keys change rows of the table. Then a placed row must have no event at all
-    after the window, which `spark/cascades.py` relies on.
+    since. `redefined`: its columns changed after `start`, and keys of events can be read with one definition
+    only. `cascades`: foreign keys change rows of the table. Then a placed row must have no event at all after
+    the window, which `spark/cascades.py` relies on.
     """
 
     start: Offset

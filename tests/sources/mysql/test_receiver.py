@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 from tests.sources.mysql.receiving import Receiving, log_events, receiving, source_events
 
+from penstock import config as configuration
 from penstock._core import GtidSet
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableId
+from penstock.sources.mysql import preflight
 from penstock.sources.mysql.ddl.server import sql_mode
 from penstock.testing.servers import MySqlServer
 
@@ -258,6 +260,8 @@ def test_a_purged_log_is_named_with_its_cure(mysql_factory: Any, tmp_path: Path)
     assert "binlog_expire_logs_seconds" in receiver.fails()
     error = receiver.status()["error"]
     assert error["error"] == "LogPurged" and error["oldest"] == server.position()[0]
+    [told] = [one for one in preflight.check(configuration.load(receiver.file)) if one.check == "backlog"]
+    assert told.level == "error" and "no longer has" in told.message
 
 
 def test_a_server_restart_is_only_a_pause(mysql_factory: Any, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import pymysql
 from penstock._core import GtidSet
 from penstock.config import PipelineConfig
 from penstock.errors import START_OVER, ConfigError, PenstockError, SourceUnreachable
+from penstock.relaylog.reader import RelayLog
 from penstock.sources.mysql import catalog, followed_host
 from penstock.sources.mysql.connection import (
     Replication,
@@ -401,12 +402,14 @@ def _backlog(source: Source, retention_s: int) -> Iterator[Finding]:
     """Compares the end of the relay log with the log that the source still has."""
     try:
         text = (source.config.relay_log_path / "receiver.json").read_text("utf-8")
-        report = json.loads(text)
+        report = {**json.loads(text)}
+        if "position" not in report:  # the last receiver ended before it had one
+            report |= _end_of(source.config)
         file = str(report["position"]["file"])
         behind_s = (
             max(0.0, time.time() - report["last_commit_us"] / 1_000_000) if report["last_commit_us"] else 0.0
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, PenstockError):
         return
     if source.files and file not in source.files:
         if not _lost(source, report):
@@ -426,6 +429,17 @@ def _backlog(source: Source, retention_s: int) -> Iterator[Finding]:
             f"{_span(retention_s)}.",
             _retention_sql(source),
         )  # fmt: skip
+
+
+def _end_of(config: PipelineConfig) -> dict[str, Any]:
+    """The end of the relay log, as the receiver reports it. Raises `PenstockError`."""
+    log = RelayLog.open(config.relay_log_path)
+    file = str(log.position_at(log.end)).rpartition(":")[0]
+    return {
+        "position": {"file": file},
+        "gtids": str(log.executed_at(log.end)),
+        "last_commit_us": log.commit_time_us_at(log.end),
+    }
 
 
 def _lost(source: Source, report: dict[str, Any]) -> bool:
