@@ -281,8 +281,6 @@ class EpochRunner:
         self.retries.ended(None)
         for outcome in outcomes:
             outcome.seconds = time.monotonic() - began
-            if outcome.parked is not None:
-                log.warning("%s is parked: %s", outcome.table, outcome.parked)
         return outcomes
 
     def _run_tables(self, epoch: Epoch) -> list[TableOutcome]:
@@ -311,7 +309,6 @@ class EpochRunner:
             if outcome.written:
                 outcome.version = version_of(self._sink, table.table)
         except TableError as error:
-            log.warning("%s is parked: %s", table.table, error)
             outcome.parked = error
         outcome.seconds = time.monotonic() - started
         return outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -11,6 +12,8 @@ from penstock.model.plan import EpochPlan, Move, Park
 from penstock.model.table import CatchingUp, Phase, Reading, Streaming, TableState
 from penstock.spark.table_outcome import TableOutcome, only_makes, resnapshot_reason
 from penstock.state import StateStore
+
+log = logging.getLogger(__name__)
 
 
 def record(
@@ -61,6 +64,10 @@ def _record_table(
         state.put_table(replace(table, written=table.written or outcome.written))
         offset = Offset(outcome.parked.details.get("offset", plan.range.start))
         again = resnapshot_reason(state, outcome.parked, rereads_max) if rereads_max else ""
+        if again:
+            log.warning("%s is read again: %s", outcome.table, outcome.parked.message)
+        else:
+            log.warning("%s is parked: %s", outcome.table, outcome.parked)
         state.park(
             outcome.table,
             offset=offset,
