@@ -40,7 +40,7 @@ from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.pattern import exactly
 from penstock.model.plan import Park, TruncateTarget
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
-from penstock.model.schema_change import TableEffect
+from penstock.model.schema_change import TableEffect, only_truncates
 from penstock.model.statement_head import statement_head
 from penstock.planning.statement_effects import effects_in
 from penstock.relaylog.consumers import Consumer
@@ -289,7 +289,7 @@ class ChangeReader:
         between = LogRange(self.offset, min(known_at, self._log.end))
         for statement in reversed([*self._log.statements(between)]):
             found = statements.touched(statement, set(self._live)) & self._live.keys()
-            if not found or self._only_truncates(statements.effects(statement, dict(self._live)), found):
+            if not found or only_truncates(statements.effects(statement, dict(self._live)), found):
                 continue
             names = ", ".join(sorted(map(str, found)))
             raise ConfigError(
@@ -297,12 +297,6 @@ class ChangeReader:
                 f"{self.offset}, and what it was before is not known.",
                 hint=f"Start at {statement.end} or later, or give the definitions of the start.",
             )
-
-    def _only_truncates(self, effects: Sequence[TableEffect], tables: set[TableId]) -> bool:
-        """Whether a statement only empties these tables. If it seems to do nothing, the definition before it
-        may have been another one."""
-        emptied = {one.table for one in effects if one == TableEffect.truncated(one.table)}
-        return emptied.issuperset(tables) and len(emptied) == len(effects)
 
     @contextlib.contextmanager
     def _purged_explained(self) -> Iterator[None]:

@@ -18,7 +18,7 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.pattern import exactly
 from penstock.model.plan import Park, TruncateTarget
 from penstock.model.schema import TableId, TableSchema, TypeOptions
-from penstock.model.schema_change import TableEffect
+from penstock.model.schema_change import TableEffect, only_truncates
 from penstock.model.statement_head import statement_head
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.relaylog.schema_from_log import described
@@ -77,7 +77,7 @@ class Definitions:
         at = known.at
         for statement in reversed([*self._log.statements(LogRange(start, known.at))]):
             if self._touches(statement):
-                if not _only_truncate(self._effects(statement, known.schema)):
+                if not only_truncates(self._effects(statement, known.schema), [self._table]):
                     return Known(at, known.schema)
                 at = statement.offset
         return Known(start, known.schema)
@@ -114,14 +114,6 @@ class Definitions:
     def _effects(self, statement: Statement, schema: TableSchema | None) -> list[TableEffect]:
         live = {} if schema is None else {self._table: schema}
         return [one for one in self._statements.effects(statement, live) if one.table == self._table]
-
-
-def _only_truncate(effects: list[TableEffect]) -> bool:
-    """Whether these are the effects of a TRUNCATE. Without effects, the definition before may have been
-    another one."""
-    steps = [step for effect in effects for step in effect.steps]
-    others = any(one.created or one.dropped or one.renamed or one.rereads for one in effects)
-    return bool(steps) and not others and all(isinstance(step, TruncateTarget) for step in steps)
 
 
 def _unseen(effects: list[TableEffect]) -> str:

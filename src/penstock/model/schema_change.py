@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from penstock.model import plan
@@ -54,3 +55,10 @@ class TableEffect:
     @classmethod
     def truncated(cls, table: TableId) -> TableEffect:
         return cls(table, (plan.TruncateTarget(),), voids="TRUNCATE TABLE", what="truncated")
+
+
+def only_truncates(effects: Sequence[TableEffect], tables: Collection[TableId]) -> bool:
+    """Whether a statement with these effects empties all of `tables` and does nothing else. Then they had the
+    same definitions before it. Without effects, the definitions before it are not known."""
+    emptied = {one.table for one in effects if one == TableEffect.truncated(one.table)}
+    return emptied.issuperset(tables) and len(emptied) == len(effects)
