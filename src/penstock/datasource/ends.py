@@ -123,6 +123,6 @@ def _is_parked(table: TableState) -> bool:
 
 
 def _why(parked: Parked) -> tuple[str, str]:
-    """The reason, and what to do. What pipelines say of their file has no meaning here."""
+    """The reason, and what to do. Advice about a pipeline file is left out, because a query has none."""
     _, is_refused, reason = parked.reason.rpartition(" of the pipeline file asks for: ")
     return (reason, "") if is_refused else (parked.reason, parked.hint)

@@ -143,7 +143,7 @@ def same_columns(one: TableSchema, other: TableSchema, options: CdcOptions) -> b
 
 
 def partitions_of(log: RelayLog, options: CdcOptions, stretch: Stretch, schema: TableSchema) -> list[Single]:
-    """What tasks read of a stretch. Parts end between transactions."""
+    """The parts of a stretch that tasks read. Each ends between transactions."""
     found: list[Single] = []
     start = stretch.range.start
     while start < stretch.range.end:

@@ -35,7 +35,7 @@ _SERVER = "mysql"
 
 
 class CdcOptions(Section):
-    """What a query says about its table and log."""
+    """The options of a query."""
 
     table: TableName | None = None
     """The table, as `database.table`."""
@@ -121,7 +121,7 @@ class CdcOptions(Section):
 
 
 def parse(options: Mapping[str, str]) -> CdcOptions:
-    """Raises `ConfigError` for what is missing, unknown or not valid."""
+    """Reads the options. Raises `ConfigError` for a missing, unknown or invalid one."""
     own = {
         _plain(field.alias or name): field.alias or name for name, field in CdcOptions.model_fields.items()
     }

@@ -204,7 +204,7 @@ def _read_log(partition: LogPartition, surveys: Surveys) -> Batches:
 
 
 def without_source(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows that were read from the table: they are in no transaction of the log."""
+    """Rows of a snapshot, with the columns of the transaction empty, because they are in no transaction."""
     added = [pa.nulls(batch.num_rows, field.type) for field in SOURCE_FIELDS]
     return pa.RecordBatch.from_arrays([*batch.columns, *added], schema=schema)
 

@@ -15,7 +15,7 @@ from penstock.model.schema import TableSchema
 
 
 class Plans:
-    """Thread-safe. The files are read once, by whoever goes on."""
+    """The stored plans of a query. Thread-safe. The files are read once, by the query that continues."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

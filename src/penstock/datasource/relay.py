@@ -147,7 +147,8 @@ class RelayStream:
         return last if most is None else min(last, int(self._log.cut(Offset(after), most)))
 
     def has(self, offset: int) -> None:
-        """Spark has everything up to an offset. Raises `TableError` if the query's definition ends there."""
+        """Called when Spark has everything up to an offset. Raises `TableError` if the query's definition
+        ends there."""
         if self._last is not None and offset >= int(self._last.range.end):
             self._report(self._last)
 
@@ -231,7 +232,7 @@ class RelayStream:
             self._consumer.needs(Offset(min(offset, last[0])))
 
     def _carry(self, offset: Offset) -> None:
-        """The definition is that of an offset from now on: the log before it may be deleted."""
+        """Stores the definition at this offset, so that the log before it may be deleted."""
         ends = self._last is not None and offset >= self._last.range.end  # `_report` has the one behind that
         if ends or offset <= self._known["since"]:
             return

@@ -81,7 +81,7 @@ RESTART_SECONDS_MAX = 60.0
 its trigger is `availableNow`. With this trigger the rest would wait for the next run; with others a longer
 wait would hold up the first batch."""
 _TICK_SECONDS = 0.05
-"""Between two looks at the relay log: short beside the start of a query."""
+"""Seconds between two looks at the relay log: short, compared with the start of a query."""
 
 
 def definition(options: CdcOptions) -> TableSchema:
@@ -102,8 +102,8 @@ def definition(options: CdcOptions) -> TableSchema:
 
 
 class NoTarget:
-    """What stands for a target where rows go to a query: it may have rows, so they are taken back by
-    `truncate` before the table is read again."""
+    """Takes the place of a target where rows go to a query. It counts as having rows, so a `truncate` comes
+    before the table is read again."""
 
     def open(self, table: TableId) -> Ours:
         return Ours(None, (), empty=False)
@@ -183,7 +183,8 @@ class ServerStream:
         return last
 
     def has(self, epoch: int) -> None:
-        """Spark has everything up to an epoch. Raises `TableError` if the query's definition ends there."""
+        """Called when Spark has everything up to an epoch. Raises `TableError` if the query's definition ends
+        there."""
         limit = self._state.meta(LIMIT)
         if limit is not None and epoch >= int(limit):
             self._report()

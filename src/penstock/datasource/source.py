@@ -57,7 +57,7 @@ class MySqlCdc(DataSource):
 
 
 class BatchReader(DataSourceReader):
-    """A part of the past."""
+    """Reads a part of the log that is already there."""
 
     def __init__(self, options: CdcOptions, schema: StructType) -> None:
         self._options = options
@@ -73,7 +73,7 @@ class BatchReader(DataSourceReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """The changes as they come. Spark keeps one of these for offsets, and sends a copy to each
+    """Reads changes as they arrive. Spark keeps one of these for offsets, and sends a copy to each
     task. Only the first one opens the stream."""
 
     def __init__(self, options: CdcOptions, schema: StructType) -> None:

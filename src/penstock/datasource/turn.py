@@ -16,7 +16,7 @@ class Turn:
         self._asked = False
 
     def given(self, last: int) -> None:
-        """Spark has asked for the partitions up to an offset."""
+        """Called when Spark asks for the partitions up to an offset."""
         self._given = max(self._given, last)
         self._asked = False
 

@@ -53,7 +53,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Schema:
-    """`type`: AVRO or PROTOBUF."""
+    """A schema as registries store it. `type`: AVRO or PROTOBUF."""
 
     text: str
     type: str = "AVRO"
@@ -70,7 +70,7 @@ class Schema:
 
 @dataclass(frozen=True)
 class RegistrySettings:
-    """Pickles if the password may be."""
+    """How a registry is reached. Can be pickled if the password can."""
 
     url: str
     user: str = ""
@@ -211,7 +211,7 @@ class Registry:
         )
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The answer. Raises `_Answered` for one that says no."""
+        """Sends a request, and returns the answer. Raises `_Answered` if it is an error."""
         backoff = Backoff(_RETRIES)
         while True:
             try:

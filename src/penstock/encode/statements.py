@@ -19,7 +19,7 @@ _SERVER = Server.parse("8.0")
 
 
 def session_of(server: Server, statement: Mapping[str, Any]) -> Server:
-    """The server as the session of a statement in the log has it."""
+    """The server, with the settings of the session that ran a statement in the log."""
     return server.in_session(statement["sql_mode"], statement["server_charset"])
 
 

@@ -28,7 +28,7 @@ LONG_TEXTS = frozenset({"tinytext", "text", "mediumtext", "longtext"})
 SHORT_BINARY = frozenset({"binary", "varbinary"})
 """At most `Column.length` bytes. `binary` is padded with zero bytes."""
 LONG_BINARY = frozenset({"tinyblob", "blob", "mediumblob", "longblob"})
-"""Bytes without a declared length, by how long they may become."""
+"""Types of bytes without a declared length. Their names say how long a value may be."""
 ENUM = "enum"
 """One of `Column.labels`."""
 SET = "set"

@@ -201,7 +201,8 @@ class _Client:
             raise Undelivered(failed[0] if failed else f"no broker answers for {seconds:g} s")
 
     def _make(self, topic: str, seconds: float) -> None:
-        """Creates the topic, with one partition, unless it exists. Whoever may not create it may write it."""
+        """Creates the topic, with one partition, unless it exists. An account that may not create topics may
+        still write to one."""
         if topic in self._made:
             return
         codes = self._library.KafkaError

@@ -118,14 +118,15 @@ class Access:
 
 
 class Limits:
-    """The limits of everybody who sends requests."""
+    """The request limits of all users, tokens and addresses."""
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second
         self._known: OrderedDict[str, RequestLimit] = OrderedDict()
 
     def of(self, who: str, per_second: int | None) -> RequestLimit | None:
-        """The limit of somebody, over all connections. `per_second` None: as for all others."""
+        """The limit of one user, token or address, over all its connections. `per_second` None: the server's
+        limit."""
         per_second = self._per_second if per_second is None else per_second
         if not per_second:
             return None
@@ -144,7 +145,7 @@ class Failures:
         self._found: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def check(self, address: str) -> None:
-        """Raises `Denied` while there were too many."""
+        """Raises `Denied` for an address with too many failed logins in the last minute."""
         began, count = self._found.get(address, (0.0, 0))
         left = began + MINUTE_S - time.monotonic()
         if count >= self._max and left > 0:

@@ -64,7 +64,7 @@ class Admin:
             raise Forbidden("Send `Authorization: Bearer TOKEN` with `admin_token` of the server's file.")
 
     def stop(self, name: str) -> dict[str, Any]:
-        """Raises `KeyError` for a name that this server does not have."""
+        """Stops a destination. Raises `KeyError` for a name that this server does not have."""
         self._destinations.stop(name)
         return {"destination": name, "state": "stopped"}
 

@@ -50,7 +50,7 @@ class Place:
 
     @property
     def outside(self) -> Place:
-        """The place before the transaction that it is in."""
+        """The place before the transaction that this place is in."""
         return Place(self.offset)
 
 
@@ -131,7 +131,8 @@ def sizes(entries: Sequence[bytes]) -> Iterable[int]:
 
 
 class Block:
-    """Pieces that were read together. Subscribers of the same entries share it, and what is made of it."""
+    """Pieces that were read together. Subscribers of the same entries share a block and its rendered
+    forms."""
 
     __slots__ = ("_rendered", "bytes", "items", "pieces")
 
@@ -161,7 +162,7 @@ class Block:
 
     @property
     def place(self) -> AnyPlace:
-        """The place behind it."""
+        """The place behind the block."""
         last = self.pieces[-1]
         return last.place(len(last.entries))
 
@@ -282,8 +283,7 @@ class ReadAhead:
 
 
 class Outstanding:
-    """The batches of a client that it has not acknowledged, oldest first. The first one has the number behind
-    `given`."""
+    """The batches that a client has not acknowledged, oldest first. Numbers begin after `given`."""
 
     def __init__(self, given: int = 0) -> None:
         self._batches: deque[Batch] = deque()
@@ -300,7 +300,8 @@ class Outstanding:
         return batch
 
     def acknowledge(self, batch_id: int) -> AnyPlace:
-        """The place behind the batch. Raises `ValueError` unless it is the oldest one."""
+        """Forgets the oldest batch, and returns the place behind it. Raises `ValueError` for any other
+        batch."""
         if not any(one.id == batch_id for one in self._batches):
             raise ValueError(f"batch {batch_id} does not exist, or was acknowledged or rolled back before")
         if self._batches[0].id != batch_id:

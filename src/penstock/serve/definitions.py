@@ -52,7 +52,7 @@ class Redefined:
 
 
 class Definitions:
-    """Not thread-safe. `tracked`: they are known up to here."""
+    """The definitions of all tables along a log. `tracked`: they are known up to here. Not thread-safe."""
 
     def __init__(self, start: Offset, tables: Mapping[TableId, TableSchema]) -> None:
         self.start = self.tracked = start

@@ -49,7 +49,8 @@ class Destinations(dict[str, "Destination"]):
         return f"{place}@{self.mark}" if self.mark else str(place)
 
     def place_of(self, text: str) -> AnyPlace:
-        """Raises `ValueError` for what is no place, and `Refused` for one of another server."""
+        """The place that a text names. Raises `ValueError` if it names none, and `Refused` for a place of
+        another server."""
         place, _, mark = text.partition("@")
         if mark != self.mark:
             raise Refused(
@@ -59,7 +60,8 @@ class Destinations(dict[str, "Destination"]):
         return parse_place(place)
 
     def stop(self, name: str) -> None:
-        """Ends the connections of its clients, and serves it no more until `start`. Raises `KeyError`."""
+        """Ends the connections of a destination's clients, and refuses new ones until `start`. Raises
+        `KeyError`."""
         if name in self.stopped:
             return
         if self.shared:
@@ -72,7 +74,7 @@ class Destinations(dict[str, "Destination"]):
         one.close()
 
     def start(self, name: str) -> None:
-        """Raises `KeyError`."""
+        """Serves a stopped destination again. Raises `KeyError`."""
         if name in self or (self.shared and name not in self.stopped and name in self.elsewhere):
             return
         one = self.stopped.pop(name)
@@ -157,7 +159,7 @@ class Destination:
                 one.owner.dismiss()
 
     def open(self) -> None:
-        """Serves it again behind `close`."""
+        """Serves it again after `close`."""
         self._alive = lambda: True
 
     async def settled(self) -> None:
@@ -165,7 +167,8 @@ class Destination:
         await self._positions.settled(self.name)
 
     def reader(self, filter: str, start: AnyPlace | StartAt, format: FeedFormat) -> AnyReader:
-        """Reads for somebody who keeps his place himself. Raises `BadFilter`, `ConfigError` and `Refused`."""
+        """A reader for a client that remembers its own place. Raises `BadFilter`, `ConfigError` and
+        `Refused`."""
         self.check()
         tables = self.options.tables.narrowed(filter)
         if isinstance(start, StartAt):
@@ -177,7 +180,7 @@ class Destination:
         return self.origin.reader(View.of(self.options, tables, format), place)
 
     def existing(self, client_id: str) -> Subscription:
-        """Raises `Refused`."""
+        """The subscription of a client that has one. Raises `Refused`."""
         self.check()
         found = self.subscriptions.get(client_id)
         if found is None:

@@ -22,11 +22,12 @@ from penstock.serve.subscription import Refused
 READ_BYTES = 128 * 1024
 """Bytes of changes that are read at once."""
 WRITE_S = 60.0
-"""How long a reader may take for some MiB of changes before its connection is closed; it can come back."""
+"""How long a client may take to read some MiB of changes. Then its connection is closed; it can connect
+again."""
 QUIET_S = 10.0
 """How often something is sent when nothing changes, so that a dead connection is noticed."""
 UNREAD_BYTES_MAX = 64 * 1024
-"""A client that has not read so much gets no answers to its pings."""
+"""If so many bytes wait to be read by a client, it gets no answers to its pings."""
 
 
 Render = Callable[[Block], bytes]
@@ -52,8 +53,8 @@ async def send(
     writer: asyncio.StreamWriter,
     check: Callable[[], None],
 ) -> None:
-    """Sends changes until the client or the log ends it. `check` raises `Refused` when they are not served
-    any more."""
+    """Sends changes until the client ends the connection or the log fails. `check` raises `Refused` when they
+    are not served any more."""
     writer.write(stream.begin())
     ended = asyncio.get_running_loop().create_task(stream.ended(reader, writer))
     try:

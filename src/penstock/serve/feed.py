@@ -61,12 +61,13 @@ class View:
 
     @property
     def digest(self) -> str:
-        """Equal views have equal ones, in every process: of what counts entries inside of a transaction."""
+        """A digest of the options that change the number of entries in a transaction. Equal views have equal
+        ones, in every process."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
 
 class Feed:
-    """The entries behind `place`. `passed`: up to here everything was read."""
+    """Reads the entries behind `place`. `passed`: everything up to here was read."""
 
     def __init__(self, served: ServedLog, view: View, place: Place) -> None:
         self._served = served
@@ -82,7 +83,7 @@ class Feed:
         """The offset behind which entries are counted, and how many there were."""
         self._given = 0
         self._is_open = False
-        """A part of a transaction was given, and more of it follows."""
+        """Whether the last transaction was given in part, and more of it follows."""
         self._open_end: Offset | None = None
         """Where the transaction ends whose statement was just given; rows of it may follow."""
         self.passed = place.offset
@@ -120,7 +121,7 @@ class Feed:
         return pieces
 
     def _close(self, end: Offset) -> None:
-        """Entries are counted from `end` on, a transaction's end behind which the next one begins."""
+        """Counts entries from `end` on, where one transaction ends and the next one begins."""
         self._base, self._given, self._open_end, self._skip = end, 0, None, 0
         self._is_open = False
 

@@ -29,7 +29,7 @@ class BadFilter(ValueError):
 
 
 def expressions(text: str) -> list[str]:
-    """The expressions of a list. A comma in braces (`[0-9]{1,3}`) divides nothing."""
+    """Splits a list into its expressions. A comma in braces (`[0-9]{1,3}`) does not separate expressions."""
     return [part for part in (one.strip() for one in re.split(r",(?![^{}]*\})", text)) if part]
 
 

@@ -48,7 +48,7 @@ REQUEST_BYTES_MAX = 64 * 1024
 STREAMS_MAX = 200
 """Streams at the same time. Each has a thread."""
 WAIT_S = 1.0
-"""How often it is looked whether the client of a quiet stream is still there."""
+"""Seconds between two checks whether the client of a quiet stream is still connected."""
 QUIET_S = 10.0
 """How often something is sent when nothing changes."""
 CALL_S = 60.0
@@ -90,7 +90,7 @@ class _Stream:
         return 0.0 if self._waiting_since is None else time.monotonic() - self._waiting_since
 
     def given(self, waiting: bool) -> None:
-        """The client has to take what it was given before it gets more."""
+        """Says whether a batch waits to be taken by the client. It gets no more until it has taken it."""
         self._waiting_since = time.monotonic() if waiting else None
 
     def dismiss(self) -> None:
@@ -290,7 +290,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
     def _read(
         self, context: Any, stream: _Stream, destination: Destination, asked: Mapping[str, Any]
     ) -> Iterator[tuple[pa.RecordBatch, bytes]]:
-        """Changes for somebody who keeps his place."""
+        """Changes for a client that remembers its own place."""
         self._streams.add(stream)
         changes: AnyReader | None = None
         try:

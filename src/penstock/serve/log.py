@@ -55,7 +55,7 @@ PAUSES_S = ((1.0, 0.0005), (10.0, 0.002), (float("inf"), 0.005))
 REFRESH_S = 0.2
 """Seconds between two looks into the folder, where new segments appear."""
 SOURCE_PLACES_MAX = 100
-"""Places at the source that are remembered: many clients are at the same one."""
+"""Number of places whose position at the source is remembered. Many clients are at the same place."""
 CATCH_UP_S = 10.0
 """Seconds that a server waits for its receivers, before it listens."""
 RETRY_S = 1.0
@@ -132,8 +132,8 @@ class ServedLog:
         return self.id != self._log.uuid
 
     def place_in(self, id: str, place: Place) -> Place | None:
-        """Where a place of the log with this id is. What that log had behind its archive was lost with a disk
-        and received again, so it comes again. None: it is another log."""
+        """The place in this log that means a place of the log with this id. If this log was restored from its
+        archive, log that was lost with the disk comes again. None: the id is that of another log."""
         same = survives(self._log.facts, id)
         if same is None or place <= Place(same):
             return None if same is None else place
@@ -285,13 +285,13 @@ class ServedLog:
         return Part(reach, tables, schemas, tuple(changes), tuple(parts_of(self._log, reach)))
 
     def commit_us_of(self, change: Offset) -> int:
-        """When the transaction was committed that has a change at this offset."""
+        """The commit time of the transaction that has a change at this offset."""
         with self._lock:
             return self._log.first_commit_us_after(self._log.committed_before(change)) or 0
 
     def reached_us(self, passed: Offset) -> int:
-        """What comes behind a place was committed at this time or later, by the source's clock, as far as the
-        log and the receiver tell."""
+        """A time, by the source's clock: everything behind a place was committed at it or later. It comes
+        from the log and the receiver's report."""
         return self._times.reached_us(passed)
 
     @property
@@ -320,8 +320,8 @@ class ServedLog:
         return replace(found, entries=place.entries)
 
     def behind(self, place: Offset) -> dict[str, Any]:
-        """How much log is behind an offset, and where that is at the source. Empty if it is not in the log
-        any more."""
+        """How much log follows an offset, and its position at the source. Empty if the offset is not in the
+        log any more."""
         try:
             with self._lock:
                 place = min(place, self._end)
@@ -385,7 +385,7 @@ class ServedLog:
 
 
 def mark_of(logs: Sequence[ServedLog]) -> str:
-    """Tells these logs from others, in places that readers keep themselves."""
+    """A mark of these logs, for places that readers remember themselves. Other logs have another mark."""
     ids = [one.id for one in logs]
     if len(ids) == 1:
         return ids[0].rpartition("+")[2][:8]

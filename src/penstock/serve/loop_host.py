@@ -78,7 +78,7 @@ class LoopHost:
         return name in self._destinations.stopped
 
     def place(self, name: str, client_id: str, client: Subscribed) -> None:
-        """A client can go on now."""
+        """Gives a client its place, so that it can continue."""
 
         def place() -> None:
             if name in self._destinations:

@@ -34,7 +34,8 @@ class Seen:
 
 @dataclass(frozen=True)
 class MergedPiece(Piece):
-    """A piece of the source with this number. `others`: the places in all logs before it."""
+    """A piece of the log of one source, which is given by its number. `others`: the places in all logs before
+    the piece."""
 
     source: int = 0
     others: tuple[Place, ...] = field(default=())
@@ -48,7 +49,8 @@ class MergedPiece(Piece):
 
 
 class Merge:
-    """`place`: behind everything that was taken."""
+    """Merges the pieces of several sources by the time of commits. `place`: the place behind all that was
+    taken."""
 
     def __init__(self, place: Places) -> None:
         self._places = list(place.each)
@@ -71,7 +73,7 @@ class Merge:
             self.sizes[source] += one.bytes
 
     def waits(self, source: int) -> bool:
-        """Something of the source was not taken yet."""
+        """Whether a piece of this source was added and not taken yet."""
         return bool(self._next[source])
 
     def take(self, seen: Sequence[Seen], size: int) -> list[Piece]:
@@ -111,7 +113,7 @@ class Merge:
         return self._chosen(seen) is not None
 
     def _chosen(self, seen: Sequence[Seen]) -> int | None:
-        """The source that is next. None: that is not known yet."""
+        """The source whose piece comes next. None: it is not known yet."""
         going_on = self._going_on(seen)
         if going_on is not None:
             return going_on if self._next[going_on] else None

@@ -27,21 +27,21 @@ class MergedReader:
 
     @property
     def at(self) -> Places:
-        """The place behind everything that was returned."""
+        """The place behind the last entry that was returned."""
         return self._merge.place
 
     @property
     def level(self) -> bool:
-        """Everything that the logs have was returned, but for what waits for another source."""
+        """Whether everything in the logs was returned, except what has to wait for another source."""
         return not self._unread() and not self._merge.can_take(self._seen())
 
     @property
     def shares(self) -> bool:
-        """The tails have what follows."""
+        """Whether the next entries come from tails that other readers use, too."""
         return not any(not self._readers[number].shares for number in self._unread())
 
     def has_read(self, ends: Places) -> bool:
-        """Everything up to these places was returned."""
+        """Whether everything up to these places was returned."""
         pairs = zip(self._readers, ends.each, strict=True)
         return not any(self._merge.sizes) and all(one.has_read(end) for one, end in pairs)
 

@@ -80,21 +80,21 @@ class Origin(Protocol):
         """Whether the log from this place on is still there."""
 
     def reaches(self, place: AnyPlace) -> bool:
-        """Whether its log is long enough for the place."""
+        """Whether the log has been received up to this place."""
 
     def reader(self, view: View, place: AnyPlace) -> AnyReader: ...
 
     def behind(self, place: AnyPlace) -> dict[str, Any]:
-        """How much is behind a place, and where that is at the source."""
+        """How much log follows a place, and its position at the source."""
 
     def acknowledged(self, place: AnyPlace) -> dict[str, Any]:
-        """A place, in a report."""
+        """A place as reports show it."""
 
     def needs(self, place: AnyPlace) -> dict[ServedLog, Offset]:
-        """The log that is needed to go on from a place."""
+        """For each log, the offset from which it is needed to continue at a place."""
 
     def stored(self, place: AnyPlace) -> dict[str, Place]:
-        """A place, by the ids of the logs."""
+        """A place in the form that is stored: by the ids of the logs."""
 
     def restored(self, places: Mapping[str, Place], /) -> AnyPlace | None:
         """The place that was stored. A log that it does not have begins at the destination's `start`. None:
@@ -179,7 +179,7 @@ class MergedLogs:
         return MergedReader(self._served, readers, _several(place))
 
     def behind(self, place: AnyPlace) -> dict[str, Any]:
-        """The sums, and of seconds the most; also of each source."""
+        """The sums over all sources (of seconds, the maximum), and the values of each source."""
         each = dict(zip(self._names, (log.behind(one) for log, one in self._pairs(place)), strict=True))
         sums = {
             name: sum(one.get(name, 0) for one in each.values())

@@ -50,7 +50,7 @@ Clients = Mapping[str, Subscribed]
 
 
 def make_folder(folder: Path) -> None:
-    """Raises `ConfigError`."""
+    """Creates the folder for positions. Raises `ConfigError`."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -59,7 +59,8 @@ def make_folder(folder: Path) -> None:
 
 class Positions(Protocol):
     def load(self, destination: str) -> dict[str, Subscribed]:
-        """Raises `ConfigError` if they cannot be read, or belong to another log."""
+        """The stored positions of a destination. Raises `ConfigError` if they cannot be read, or belong to
+        another log."""
 
     def store(self, destination: str, clients: Clients, *, durable: bool) -> None:
         """Replaces them, so that they survive a crash of this process. `durable`: stores them elsewhere,
@@ -97,7 +98,7 @@ class InFiles:
         self._pending: dict[str, Clients] = {}
         """Positions that are not in `NAME.json` yet, by destination."""
         self._written: asyncio.Future[None] | None = None
-        """Done when that is written."""
+        """Done when `_pending` is written."""
 
     def _path(self, destination: str, *, safe: bool = False) -> Path:
         return self._folder / f"destination-{destination}{'.safe' if safe else ''}.json"
@@ -145,7 +146,7 @@ class InFiles:
             loop.call_soon(self._write_in_loop, self._written)
 
     def _write(self) -> None:
-        """Raises `OSError`, and writes again the next time."""
+        """Writes the positions. If it raises `OSError`, the next call writes them again."""
         for destination, clients in list(self._pending.items()):
             replace_file(self._path(destination), self._data(destination, clients), durable=False)
             del self._pending[destination]

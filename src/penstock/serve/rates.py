@@ -14,7 +14,7 @@ class TooMany(Exception):
 
 
 class RequestLimit:
-    """`per_second` requests a second, and as many at once. `who`: in words."""
+    """Allows `per_second` requests a second, and as many at once. `who`: whose limit it is, for messages."""
 
     def __init__(self, per_second: int, who: str) -> None:
         self._per_second = per_second

@@ -35,7 +35,7 @@ class Reader:
 
     @property
     def level(self) -> bool:
-        """Everything that the log has was returned."""
+        """Whether everything in the log was returned."""
         if self._tail is not None:
             return self._tail.level and self._number == self._tail.window.next
         return self._read_to == self._served.end
@@ -46,7 +46,7 @@ class Reader:
         return self.at.offset
 
     def has_read(self, end: Place) -> bool:
-        """Everything up to this place was returned."""
+        """Whether everything up to this place was returned."""
         return self.passed >= end.offset
 
     @property
@@ -89,7 +89,8 @@ class Reader:
         return [one for one in blocks if one.items]
 
     async def read(self, size: int) -> Block | None:
-        """The next entries of the log, about `size` bytes. None: none for now. Raises `PenstockError`."""
+        """The next entries of the log, about `size` bytes. None: there are none for now. Raises
+        `PenstockError`."""
         feed = self._feed = self._feed or feed_of(self._served, self._view, self.at)
         end = self._served.end
         pieces = await asyncio.get_running_loop().run_in_executor(self._threads, feed.read, size)
@@ -106,7 +107,7 @@ class Reader:
         return self._tails.waiting if self._tail is None else self._tail.waiting
 
     async def wait(self, seconds: float, ended: asyncio.Future[Any]) -> bool:
-        """Waits until there may be more, or `ended` is done. False: neither for so many seconds."""
+        """Waits until there may be more, or `ended` is done. Returns False after `seconds` without either."""
         return await wait_in(self.waiting, seconds, ended)
 
 
@@ -119,7 +120,7 @@ class Waiting(Protocol):
 
 
 async def wait_in(waiting: Waiting, seconds: float, ended: asyncio.Future[Any]) -> bool:
-    """Waits until somebody wakes those who wait, or `ended` is done. False: neither for so many seconds."""
+    """Waits until `waiting` is woken, or `ended` is done. Returns False after `seconds` without either."""
     waiter = asyncio.get_running_loop().create_future()
     waiting.add(waiter)
     try:

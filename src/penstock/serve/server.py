@@ -82,7 +82,7 @@ class Server:
             asyncio.run(self._serve(listeners, logs, threads))
 
     def _sharing(self, address: str) -> Failover | None:
-        """The way in which other servers share the destinations. None: this one is alone."""
+        """How destinations are shared with other servers. None: this server is alone."""
         if self._config.zookeeper:
             from penstock.serve.zookeeper.failover import ZooKeeperFailover
 
@@ -145,7 +145,7 @@ class Server:
             self._loop = None
 
     async def _store(self, logs: SourceLogs) -> None:
-        """Positions first, and then what retention may delete."""
+        """Stores positions, and then lets retention delete log that they do not need."""
 
         def store(clients: dict[Destination, dict[str, Subscribed]]) -> None:
             for one, known in clients.items():

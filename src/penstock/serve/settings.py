@@ -25,7 +25,7 @@ NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")
 
 
 MERGED_HEARTBEAT_MS = 1000
-"""An idle source holds those up that it is merged with, until its next heartbeat."""
+"""Heartbeats of merged sources. An idle source delays the others until its next heartbeat."""
 
 
 def _address(value: str | None) -> str | None:
@@ -96,7 +96,7 @@ class DestinationSection(Section):
     """Regular expressions for `database.table`, divided by commas. Empty: all tables. The filter of a client
     can only narrow it."""
     exclude: str = ""
-    """The same, for tables that are left out (Canal: the black filter)."""
+    """Regular expressions for tables that are left out (Canal: the black filter)."""
     columns: dict[str, list[str]] = Field({})
     """For tables, as `database.table`, the only columns that their rows have."""
     exclude_columns: dict[str, list[str]] = Field({})
@@ -203,7 +203,7 @@ class TokenSection(Section):
 
 
 class PositionsSection(Section):
-    """Where it is stored what clients have acknowledged."""
+    """Where the positions are stored up to which clients have acknowledged."""
 
     type: Literal["memory", "file", "store", "zookeeper", "mixed", "period"] = "file"
     """`memory`: forgotten when the server ends. `file`: one file for each destination. `store`: in `url`,
@@ -339,7 +339,7 @@ class ServerConfig(Section):
 
     @property
     def logs(self) -> dict[str, LogSection]:
-        """By name; that of `source` and `relay_log` is empty."""
+        """The sources and their logs, by name. The name of `source` and `relay_log` is empty."""
         return self.sources or {"": LogSection(source=self.source, relay_log=self.relay_log)}
 
     def sources_of(self, destination: str) -> list[str]:
@@ -366,7 +366,7 @@ class ServerConfig(Section):
 
 
 def is_server_file(path: Path) -> bool:
-    """Whether it is one, and not a pipeline file."""
+    """Whether the file is that of a subscription server, and not a pipeline file."""
     try:
         document = yaml.safe_load(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
@@ -375,7 +375,7 @@ def is_server_file(path: Path) -> bool:
 
 
 def load(path: Path) -> ServerConfig:
-    """Relative paths count from the file's folder. Raises `ConfigError`."""
+    """Reads the file of a subscription server. Relative paths count from its folder. Raises `ConfigError`."""
     try:
         document = yaml.safe_load(path.read_text("utf-8"))
     except OSError as error:

@@ -27,11 +27,11 @@ NEW_LOG = (
     "clients then begin at the destination's `start`. They do not get the changes in between, so they must "
     "load their tables again."
 )
-"""For losses that cannot be repaired."""
+"""Hint for losses that cannot be repaired."""
 
 
 class SourceLog:
-    """One of them. `name`: of the source; empty if the file has `source` and `relay_log`."""
+    """The relay log of one source. `name`: of the source; empty if the file has `source` and `relay_log`."""
 
     def __init__(self, config: ServerConfig, name: str, served: ServedLog, supervisor: Supervisor | None):
         self.name = name

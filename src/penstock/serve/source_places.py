@@ -74,8 +74,8 @@ def of_place(log: RelayLog, place: Place) -> SourcePlace:
 
 
 def to_place(log: RelayLog, wanted: SourcePlace) -> Place:
-    """Where a place is in this log. Raises `NotReached`, `LogPurged`, and `ConfigError` if the log cannot
-    tell."""
+    """The place in this log for a place at the source. Raises `NotReached`, `LogPurged`, and `ConfigError` if
+    the log cannot tell."""
     if wanted.relay_log == identity_of(log.facts) and wanted.offset <= log.end:
         if wanted.offset < log.start:
             raise _purged(log, wanted)

@@ -58,7 +58,7 @@ class Refused(Exception):
 
 
 class NotYet(Refused):
-    """The same can succeed later, here or at another server: nobody has to change anything for it."""
+    """A request that can succeed later, here or at another server, without any change by a user."""
 
 
 class Owner(Protocol):
@@ -69,10 +69,10 @@ class Owner(Protocol):
 
     @property
     def idle_seconds(self) -> float:
-        """How long the client has sent nothing, while nobody made it wait."""
+        """How long the client has sent nothing, although it was not waiting for an answer."""
 
     def dismiss(self) -> None:
-        """Another connection has taken its place, or another server that of this one."""
+        """Ends the connection, because another connection or another server has taken over."""
 
 
 class Subscription:
@@ -107,7 +107,7 @@ class Subscription:
         self._waiter: asyncio.Future[None] | None = None
         self.owner: Owner | None = None
         self.last_owner: Owner | None = None
-        """The one before, while there is none: what it was given can still be acknowledged."""
+        """While there is no owner, the one before. Batches that it was given can still be acknowledged."""
         self._freed = asyncio.Event()
 
     # who uses it --------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Subscription:
     # requests -----------------------------------------------------------------------------------------------
 
     def filter_by(self, text: str) -> None:
-        """The client asks for the tables of a filter from now on; empty: for all of the destination. Raises
+        """Sets the filter that the client asks for. Empty: all tables of the destination. Raises
         `BadFilter`."""
         if text == self.client.filter:
             return
@@ -216,8 +216,8 @@ class Subscription:
         self._read_ahead()
 
     def _pass(self) -> None:
-        """Everything was given and acknowledged, and the log goes on without anything for this client: what
-        was passed is not needed any more."""
+        """Moves the client's place forward over log that has nothing for it, if everything before was given
+        and acknowledged. So that log is not kept for the client."""
         passed = later(self.client.place, self._reader.at.outside)
         if not self.outstanding and not self._ahead and passed != self.client.place:
             self._next = passed
@@ -240,7 +240,7 @@ class Subscription:
         return self._origin.reader(self._view, place)
 
     def _drop_ahead(self) -> None:
-        """Goes on from `_next`."""
+        """Drops what was read ahead. Reading continues at `_next`."""
         self._ahead.clear()
         self._reader.close()
         self._reader = self._reader_at(self._next)

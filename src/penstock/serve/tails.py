@@ -59,10 +59,10 @@ class Tail:
         self.feed = feed
         self.window = Window(start)
         self.level = True
-        """The window has everything that the log had when it was read the last time."""
+        """Whether the window reaches the log's end, as of the last reading."""
         self.ended = False
         self.is_open = False
-        """The last transaction that was read has not ended yet."""
+        """Whether the last transaction that was read has not ended yet."""
         self.subscribers = 0
         self.unused_since = time.monotonic()
         self.waiting: set[asyncio.Future[None]] = set()
@@ -71,7 +71,8 @@ class Tail:
 
 @dataclass(frozen=True)
 class _Step:
-    """What was read of a tail. `level`: that is all there is. `ended`: nothing more will be read."""
+    """The result of one step of reading a tail. `level`: the end of the log is reached. `ended`: the tail is
+    given up."""
 
     tail: Tail
     blocks: list[Block]
@@ -141,7 +142,8 @@ class Tails:
         self._give(steps)
 
     def _read(self, tail: Tail) -> list[_Step]:
-        """Reads a tail up to the log's end. Returns the last step, and gives the others on."""
+        """Reads a tail up to the log's end. Returns the last step, and gives the earlier ones to the event
+        loop."""
         blocks: list[Block] = []
         size = 0
         while not self._stopping.is_set():

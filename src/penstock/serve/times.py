@@ -26,7 +26,8 @@ class Times:
     def __init__(self, folder: Path | None) -> None:
         self._file = None if folder is None else folder / STATUS_FILE
         self._known: deque[tuple[Offset, int]] = deque(maxlen=KEPT)
-        """What comes behind an offset was committed at this time or later. Both increase."""
+        """Offsets and times: everything behind the offset was committed at the time or later. Both
+        increase."""
         self._read = self._changed = 0
         self._complete: tuple[Offset, int] | None = None
         """The newest heartbeat."""
@@ -66,7 +67,7 @@ class Times:
         self._complete = Offset(offset), time_us - COMMIT_US
 
     def _add(self, offset: Offset, time_us: int) -> bool:
-        """Returns whether this says something new."""
+        """Adds an offset and its time. Returns whether they say something new."""
         if self._known and (offset < self._known[-1][0] or time_us <= self._known[-1][1]):
             return False
         if self._known and offset == self._known[-1][0]:

@@ -71,7 +71,7 @@ def schema_of(view: View, schema: TableSchema) -> pa.Schema:
 
 
 class TypedFeed:
-    """The rows behind `place`. `passed`: up to here everything was read."""
+    """Reads the rows behind `place`. `passed`: everything up to here was read."""
 
     def __init__(self, served: ServedLog, view: View, place: Place) -> None:
         self._served = served

@@ -254,14 +254,14 @@ LogMessage = tuple[Subject, bytes | None, bytes | None, int]
 change in the log."""
 
 Route = tuple[str, list[str] | None]
-"""What decides the partition of a message in the core: `key`, `columns`, `canal`, `canal-database` or
+"""How the core finds the partition of a message: by `key`, `columns`, `canal`, `canal-database` or
 `transaction`, and the names of columns (None: those of the key)."""
 
 
 @dataclass(frozen=True)
 class EncodedBatch:
-    """Messages as the core has them. `tables`: by their numbers in it. Messages of a table before the offset
-    in `starts` do not count."""
+    """Messages in the core's memory. `tables`: the tables, by their numbers there. Messages of a table before
+    its offset in `starts` do not count."""
 
     encoded: EncodedMessages
     tables: Sequence[TableId]
@@ -290,13 +290,13 @@ class LogSink(Sink, Protocol):
         """Whether it wants messages of changed definitions."""
 
     def subject_of(self, table: TableId) -> Subject:
-        """What a message of a table's changed definition counts as being about: it decides the topic."""
+        """The subject of a message about a changed definition of the table. It decides the topic."""
 
     def topic_of(self, table: TableId | None) -> str:
         """Name of the topic of a table's messages, and of those about transactions (None)."""
 
     def route_of(self, table: TableId) -> Route | None:
-        """What decides the partition of a table's messages, where their keys alone do not. Only while
+        """How the partition of a table's messages is found, if not by their keys alone. Valid only while
         `write_epoch` takes messages."""
 
     def write_epoch(
@@ -375,7 +375,7 @@ class Scan(Protocol):
 
     @property
     def isolated(self) -> bool:
-        """Whether it goes on to see the same rows while others write."""
+        """Whether it continues to see the same rows while others write."""
 
     def batches(self, table: TableId, fields: pa.Schema) -> Iterator[pa.RecordBatch]:
         """All rows, with these columns in these types. May be called several times.

@@ -10,8 +10,8 @@ from penstock.sinks.rows import Rows
 
 
 def batches_of(rows: Rows) -> Iterator[pa.RecordBatch]:
-    """The rows, made here if they are few. Otherwise tasks make them, and send them as Arrow: one task's
-    rows are in memory, and the next one's are being made."""
+    """The rows in the driver. If they are few, the driver makes them. Otherwise tasks make them and send them
+    as Arrow; the rows of one task are in memory while the next task makes its own."""
     if rows.driver_side is not None:
         yield from rows.driver_side()
         return

@@ -80,10 +80,10 @@ class Layout(Protocol):
 
 @dataclass(frozen=True)
 class ColumnStats:
-    """What the footer of a file says about a column."""
+    """The statistics of a column in the footer of a file."""
 
     bytes: int
-    """Compressed."""
+    """Size of the column's compressed values."""
     values: int
     """Number of values, including NULLs."""
     nulls: int | None
@@ -94,8 +94,8 @@ class ColumnStats:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A file that was written. It says what a table's metadata must say of it, so that nobody needs to read
-    its footer."""
+    """A file that was written, with all that a table's metadata has to contain about it, so that nobody needs
+    to read its footer."""
 
     location: str
     size: int
@@ -117,7 +117,7 @@ class WrittenFile:
         return cls(location, size, footer.num_rows, columns, tuple(_start(group) for group in groups))
 
     def to_row(self) -> tuple[str, int, str]:
-        """The values of `WRITTEN`."""
+        """The file as a row with the columns of `WRITTEN`."""
         columns = [
             [one.bytes, one.values, one.nulls, _to_json(one.least), _to_json(one.greatest)]
             for one in self.columns
@@ -338,7 +338,7 @@ class MergeWriter:
 
 @dataclass(frozen=True)
 class Merged:
-    """What all tasks of a `MergeWriter` have written."""
+    """The files that all tasks of a `MergeWriter` have written."""
 
     rows: Sequence[WrittenFile]
     keys: Sequence[WrittenFile]

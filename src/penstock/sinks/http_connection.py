@@ -44,7 +44,7 @@ class HttpConnection:
     def request(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, bytes]:
-        """The status and the body of the answer. Raises `NoAnswer`."""
+        """Sends a request. Returns the status and the body of the answer. Raises `NoAnswer`."""
         wanted = {**self._headers, **(headers or {})}
         while True:
             with self._guard:
@@ -74,7 +74,8 @@ class HttpConnection:
             return found
 
     def stream(self, method: str, path: str, body: bytes, *, timeout_s: float) -> tuple[int, Iterator[bytes]]:
-        """The status and the parts of a long answer, over a connection of its own. Both raise `NoAnswer`."""
+        """Sends a request over a connection of its own. Returns the status, and the parts of a long answer.
+        The call and the parts raise `NoAnswer`."""
         connection = self._new()
         connection.timeout = timeout_s
         try:

@@ -45,7 +45,7 @@ class SinkOptions(Section):
     type: str
     """Name of the sink."""
     name: str = Field("", pattern=r"^([A-Za-z][A-Za-z0-9_-]{0,30})?$")
-    """In `sinks`: what commands call this one (`FILE#NAME`). Default: its type."""
+    """In `sinks`: the name of this sink in commands (`FILE#NAME`). Default: its type."""
 
     @property
     def directory(self) -> Path | None:
@@ -82,7 +82,7 @@ class NamespaceOptions(SinkOptions):
 @dataclass(frozen=True)
 class Probed:
     """One thing that was tried at a target. `check`: its name, which programs can rely on. `subject`: what
-    was used. `message`: what came of it, in one paragraph, with the cure if it failed."""
+    was used. `message`: the result in one paragraph, with the cure if it failed."""
 
     check: str
     subject: str

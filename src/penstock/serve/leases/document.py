@@ -22,7 +22,7 @@ def key(destination: str) -> str:
 
 @dataclass(frozen=True)
 class StoredClient:
-    """`places`: by the names of sources, where it goes on in their logs."""
+    """A client. `places`: its place in the log of each source, by the source's name."""
 
     places: Mapping[str, SourcePlace]
     filter: str = ""
@@ -60,7 +60,7 @@ class Document:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Document:
-        """Raises `ValueError` for something else."""
+        """The document in these bytes. Raises `ValueError` if they are something else."""
         try:
             document = json.loads(data)
             if document["format"] != FORMAT:

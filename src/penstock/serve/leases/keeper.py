@@ -94,7 +94,8 @@ class Keeper:
         self.address = ""
         """The server that serves it, as far as that is known; empty: none."""
         self.needs: dict[ServedLog, Offset] | None = None
-        """The log that its clients need while another server serves it. None: not known yet."""
+        """For each log, the place from which its clients need it while another server serves it. None: not
+        known."""
         self._thread = threading.Thread(target=self._run, name=f"lease-{name}", daemon=True)
 
     def start(self) -> None:
@@ -280,7 +281,7 @@ class Keeper:
     def _place_all(
         self, found: Document
     ) -> tuple[dict[str, Subscribed], dict[str, tuple[StoredClient, str]]]:
-        """The clients that can go on here, and why others cannot."""
+        """The clients that can continue at this server, and for each of the others the reason why not."""
         placed: dict[str, Subscribed] = {}
         unplaced: dict[str, tuple[StoredClient, str]] = {}
         for client_id, client in found.clients.items():

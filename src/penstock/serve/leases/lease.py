@@ -55,7 +55,8 @@ class Lease:
     # while others may serve ---------------------------------------------------------------------------------
 
     def look(self) -> Document:
-        """What the store has; an empty document if that is nothing. Raises `PenstockError`."""
+        """Reads the lease from the store. Returns an empty document if there is none. Raises
+        `PenstockError`."""
         found, version = self._read()
         if version != self._version:
             self._version, self._seen_since = version, _clock()

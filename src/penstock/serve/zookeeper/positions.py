@@ -196,7 +196,7 @@ class InZooKeeper:
         )
 
     def _write(self, writes: _Writes, changes: dict[str, Subscribed | None]) -> PenstockError | None:
-        """Returns why it did not work."""
+        """Writes to ZooKeeper. Returns the reason if that failed."""
         from kazoo.exceptions import KazooException
 
         term = writes.term

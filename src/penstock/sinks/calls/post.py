@@ -17,7 +17,8 @@ from penstock.sinks.http_connection import in_words
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirection is an error: it would be followed by a GET, without the changes, whose answer counts."""
+    """Treats a redirection as an error. To follow it would send a GET without the changes, and a success
+    would count."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

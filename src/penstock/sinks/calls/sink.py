@@ -92,7 +92,7 @@ class CallSink(Unrecorded):
 
 
 class _Source:
-    """The batches, with the error of making them, which is not the function's."""
+    """The batches. An error while they are made is kept apart from errors of the function."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches

@@ -22,7 +22,8 @@ _WHOLE = "/?wait_end_of_query=1"
 
 
 class Refused(Exception):
-    """A statement that the server refuses. `code`: of its exceptions. Its text may have values of rows."""
+    """A statement that the server refuses. `code`: the number of the server's exception. The text may have
+    values of rows."""
 
     def __init__(self, status: int, code: int) -> None:
         super().__init__(f"{status}, code {code}")

@@ -19,7 +19,7 @@ def widens(old: DataType, kind: DataType) -> bool:
 
 
 def only_adds(present: StructType, changed: Sequence[Change]) -> bool:
-    """Whether the rows that are there can stay as they are."""
+    """Whether the change only adds columns, so that existing rows stay as they are."""
     kept = {one.before for one in changed if one.before == one.name and one.how == "keep"}
     added = [one for one in changed if one.how == "add" and one.default is None and not one.key]
     return set(present.names) == kept and len(kept) + len(added) == len(changed)

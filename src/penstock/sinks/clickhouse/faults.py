@@ -18,7 +18,7 @@ _TOO_LARGE_TO_DROP = 359
 
 
 def explained(error: Exception, what: str, table: TableId | None) -> PenstockError:
-    """The error without values of rows. `what`: a sentence's begin."""
+    """The error without values of rows. `what` begins the message."""
     if isinstance(error, NoAnswer):
         return TransientError(f"{what}: {error}.", hint="It is tried again until the server answers.")
     assert isinstance(error, Refused)

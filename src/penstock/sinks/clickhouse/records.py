@@ -20,7 +20,7 @@ from penstock.sinks.clickhouse.client import Client, quoted, text
 class Record:
     """`rows`: name of the table with all versions. `era`: how often the target was made. `serial`: how many
     records came before. `gone`: there is no target any more. `lost`: the server has lost changes, so nothing
-    is written until the target is made anew."""
+    is written until the target is created again."""
 
     pipeline: str
     source: str
@@ -81,7 +81,7 @@ class Records:
         )
 
     def put(self, target: str, record: Record) -> Record:
-        """Adds it as the newest."""
+        """Adds a record, which is then the newest one of its target."""
         made = replace(record, serial=record.serial + 1)
         numbers = [str(one) for one in (made.era, made.generation, made.serial)]
         values = ", ".join([text(target), *numbers, text(_document(made))])

@@ -68,7 +68,7 @@ VERSION_MIN = (18, 16)
 
 
 class ClickHouseSink(Recorded):
-    """`pipeline`: its uuid."""
+    """The sink of one pipeline, whose uuid is `pipeline`."""
 
     def __init__(self, options: ClickHouseOptions, spark: SparkSession, pipeline: str) -> None:
         super().__init__(pipeline)
@@ -313,7 +313,7 @@ class ClickHouseSink(Recorded):
 
     @contextlib.contextmanager
     def _writing(self, table: TableId, commit: Commit) -> Iterator[Record | None]:
-        """What is recorded of the target. None: this commit is, so there is nothing to do."""
+        """The record of the target. None: it has this commit already, so there is nothing to write."""
         check_pipeline(commit, self._pipeline)
         with self._explained(f"Epoch {commit.epoch} was not written to {table}", table):
             record = self._find(table)
@@ -351,7 +351,7 @@ def _names(record: Record) -> list[str]:
 
 
 def _versions(batch: pa.RecordBatch, *, deletes: bool) -> pa.RecordBatch:
-    """The rows as they are stored. `deletes`: also those that are deleted."""
+    """The rows in the form in which they are stored. `deletes`: with markers for deleted rows."""
     if DELETED not in batch.schema.names:
         batch = batch.append_column(DELETED, pa.array([False] * batch.num_rows))
     elif not deletes:

@@ -49,7 +49,7 @@ class Tables:
         return not self._client.rows(f"SELECT 1 FROM {quoted(database)}.{quoted(view)} LIMIT 1")
 
     def make(self, database: str, rows: str, columns: StructType, key: Sequence[str]) -> None:
-        """Creates a table of versions, instead of one that is there."""
+        """Creates a table of versions. Replaces one that exists."""
         self.drop(database, rows)
         types = self._types
         parts = [types.column(one.name, one.dataType, key=one.name in key) for one in columns
@@ -84,7 +84,7 @@ class Tables:
             self._client.run(f"CREATE VIEW {target} AS {query}")
 
     def add(self, place: tuple[str, str], rows: str, columns: StructType, changed: Sequence[Change]) -> None:
-        """Adds columns that are NULL in the rows that are there."""
+        """Adds columns, which are NULL in existing rows."""
         database, view = place
         for one in changed:
             if one.before is None:

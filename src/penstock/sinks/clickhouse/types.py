@@ -33,11 +33,12 @@ DATES = (DateType, TimestampType, TimestampNTZType)
 DECIMAL_DIGITS_MAX = 38
 """The limit of old servers. Spark has no more digits, either."""
 FIRST_DATE, LAST_DATE = "1900-01-01", "2299-12-31"
-"""What Date32 and DateTime64 hold. The server changes other values without a word."""
+"""The range of Date32 and DateTime64. The server changes other values silently."""
 
 
 class Types:
-    """`native_dates`: the server has types for them, and they are wanted. `bools`: it has Bool."""
+    """The types of a server. `native_dates`: it has types for dates, and the option `dates` wants them.
+    `bools`: it has Bool."""
 
     def __init__(self, *, native_dates: bool, bools: bool) -> None:
         self._native_dates = native_dates
@@ -108,7 +109,7 @@ class Types:
         return f"CAST({text(plain)} AS {self.nullable(kind)})"
 
     def order(self, key: Sequence[str], columns: StructType) -> str:
-        """The sorting key, by which rows are the same row."""
+        """The sorting key. Rows with equal ones are versions of one row."""
         parts = []
         for name in key:
             column = quoted(name)

@@ -18,15 +18,15 @@ from penstock.sinks.hbase.frames import Frame, head, unpacked
 from penstock.sinks.hbase.registration import SITE, HBaseOptions
 
 SCAN_ROWS = 10_000
-"""Rows of a portion that is read: as many as the source's decoder makes at a time, about."""
+"""Rows in a portion that is read: about as many as the core decodes at a time."""
 SCAN_BYTES = 8 * 1024**2
-"""About so many bytes of a portion, if its rows are fewer. Java and Python each have it in memory."""
+"""Bytes of a portion with fewer rows, about. Java and Python each have it in memory."""
 WHOLE_ROWS = 1000
 """Whole rows of one answer of a server, if they are small."""
 
 
 class ClusterError(Exception):
-    """What the cluster or its client has raised. `kinds`: the names of Java's classes of the error and its
+    """An error of the cluster or its client. `kinds`: the names of Java's classes of the error and its
     causes, the outermost first. Messages are left out, because they may have keys of rows."""
 
     def __init__(self, kinds: Sequence[str]) -> None:

@@ -35,7 +35,7 @@ def widens(old: DataType, kind: DataType, form: Form) -> bool:
 
 
 def only_adds(present: StructType, changed: Sequence[Change]) -> bool:
-    """Whether rows can stay as they are."""
+    """Whether the change only adds columns or widens types, so that existing rows stay as they are."""
     kept = {one.before for one in changed if one.before == one.name and one.how in ("keep", "widen")}
     others = [one for one in changed if one.before is not None or one.default is not None]
     return set(present.names) == kept and len(others) == len(kept)
@@ -103,7 +103,7 @@ def _keys(
 
 
 def _typed(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The texts of cells as values."""
+    """The texts of cells as values of a type."""
     if pa.types.is_timestamp(kind) and pa.types.is_string(values.type):
         values = values.cast(pa.timestamp("us"))
     return converted(values, kind)

@@ -29,9 +29,9 @@ DELETE = 3
 CHANGE = 4
 """The row's values and NULLs replace its cells of these columns. Its other cells stay."""
 RENEW = 5
-"""`REPLACE`, with a marker in any case."""
+"""Like `REPLACE`, but always with a marker that hides older cells."""
 CLEAR = 6
-"""Cells that are older than its time go."""
+"""Cells that are older than the row's time are deleted."""
 
 NULL = 0
 VALUE = 1
@@ -44,7 +44,8 @@ _LENGTH = struct.Struct("<i")
 
 @dataclass(frozen=True)
 class Column:
-    """`values`: of type binary. `states`: of each row; None: as the values say."""
+    """A column of cells. `values`: of type binary. `states`: the state in each row. None: a value or NULL, as
+    `values` has it."""
 
     qualifier: bytes
     values: pa.Array
@@ -57,7 +58,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Frame:
-    """`times`: 64-bit integers. `acts`: 8-bit ones."""
+    """Rows on their way to Java. `times`: 64-bit integers. `acts`: 8-bit integers, one of `ADD` to `CLEAR`
+    for each row."""
 
     keys: pa.Array
     times: np.ndarray[Any, Any]
@@ -73,7 +75,7 @@ class Frame:
         return Frame(self.keys.slice(start, count), self.times[start:end], self.acts[start:end], columns)
 
     def portions(self, bytes_max: int, rows_max: int) -> Iterator[Frame]:
-        """The same rows in frames of about so many bytes. A row is never divided."""
+        """Divides the rows into frames of about this size in bytes. A row is never divided."""
         sizes = np.zeros(len(self), np.int64)
         for values in (self.keys, *(one.values for one in self.columns)):
             sizes += np.diff(_ends(values))
@@ -119,7 +121,7 @@ def unpacked(data: bytes) -> Frame:
 
 
 def head(qualifiers: Sequence[bytes]) -> bytes:
-    """A frame without rows, which says which columns are wanted."""
+    """A frame without rows. Its columns are those that are to be read."""
     none, empty = np.zeros(0, np.int64), pa.array([], pa.binary())
     return Frame(empty, none, none, [Column(one, empty) for one in qualifiers]).packed()
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 _END = b"\x00\x00"
 _ZERO = b"\x00\xff"
-"""A byte 0 of a value: it is not an end."""
+"""How a byte 0 inside of a value is written, so that it is not taken for the value's end."""
 _EMPTY = b"\x00"
 """A row key of no bytes, which HBase does not have."""
 _SIGN = np.uint64(1 << 63)

@@ -23,10 +23,10 @@ _REMOVED = b"-"
 
 @dataclass(frozen=True)
 class Record:
-    """`target`: a number that the table has, too. `revision`: how often its rows were rewritten.
-    `form`: how its values are written. `empty`: it
-    certainly has no rows. `lost`: the cluster has lost changes, so nothing is written until the target is
-    made anew. `text`: what the cluster has of it. None: nothing."""
+    """`target`: a number that the table has, too. `revision`: how often its rows were rewritten. `form`: how
+    its values are written. `empty`: it certainly has no rows. `lost`: the cluster has lost changes, so
+    nothing is written until the target is created again. `text`: what the cluster has of it. None:
+    nothing."""
 
     pipeline: str
     source: str
@@ -88,12 +88,12 @@ class Records:
         return None if found is None else bytes(found)
 
     def put(self, place: str, record: Record) -> Record | None:
-        """Stores it. None: somebody else has changed it since it was read."""
+        """Stores a record. Returns None if somebody else has changed it since it was read."""
         text = _text_of(record)
         return replace(record, text=text) if self._swap(place, record.text, text) else None
 
     def put_first(self, place: str, record: Record) -> Record | None:
-        """Stores it in the place of what is there."""
+        """Stores a record, whatever record the target has."""
         return self.put(place, replace(record, text=self._text(place)))
 
     def remove(self, place: str) -> None:

@@ -80,9 +80,9 @@ class HBaseOptions(SinkOptions):
     table: str = "{database}:{table}"
     """Name of a table in HBase. What comes before a colon is its namespace."""
     family: str = Field("d", pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,60}$")
-    """The column family that has the cells."""
+    """The column family in which the cells are."""
     uppercase: bool = False
-    """Cells are called as columns in capital letters."""
+    """Write names of columns in capital letters."""
     key: Literal["text", "ordered"] = "text"
     """Row keys. `text`: the texts of the key's columns, joined by `|`. `ordered`: bytes that sort as the
     values do."""

@@ -32,7 +32,7 @@ def frame_of(
     incomplete: Incomplete | None,
     form: Form,
 ) -> Frame:
-    """The rows, each of which replaces or deletes what is there, or changes it if it lacks columns."""
+    """The rows as a frame. Each replaces or deletes the target's row, or changes it if it lacks columns."""
     sequences = _plain(batch.column(SEQUENCE), np.int64)
     if len(sequences) and int(sequences.max()) > SEQUENCE_MAX:
         raise _too_far(table)
@@ -101,7 +101,8 @@ def compared(
 
 
 def deletions(frame: Frame, below: int) -> Frame | None:
-    """What deletes rows whose `_sequence` is smaller, also those of somebody else. None: there are none."""
+    """The deletions of rows with a smaller `_sequence`, also of rows that others have written. None: there
+    are no such rows."""
     old = sequences_of(frame.times) < below
     if not old.any():
         return None

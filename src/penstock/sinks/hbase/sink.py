@@ -80,7 +80,7 @@ _MARKS = (PIPELINE, SOURCE, TARGET, TAKEN, "penstock.format")
 
 
 class HBaseSink(Recorded):
-    """`pipeline`: its uuid."""
+    """The sink of one pipeline, whose uuid is `pipeline`."""
 
     def __init__(self, options: HBaseOptions, spark: SparkSession, pipeline: str) -> None:
         super().__init__(pipeline)
@@ -284,13 +284,13 @@ class HBaseSink(Recorded):
         return ":".join(self._options.full_name(table))
 
     def _unfit(self, description: Any) -> str | None:
-        """Why a table cannot be a target, whoever has made it."""
+        """Why a table of HBase cannot be a target. None: it can."""
         if description.getColumnFamily(self._family) is None:
             return f"it has no column family {self._options.family}"
         return None
 
     def _unmarked(self, table: TableId, description: Any, cure: str) -> TargetState:
-        """A table that Penstock did not create."""
+        """The state of a table that Penstock did not create."""
         place = self._place(table)
         if not self._options.use_empty_tables:
             more = "" if self._unfit(description) else " If it is empty, `sink.use_empty_tables` takes it."
@@ -342,7 +342,7 @@ class HBaseSink(Recorded):
 
     @contextlib.contextmanager
     def _writing(self, table: TableId, commit: Commit, name: Any) -> Iterator[Record | None]:
-        """What is recorded of the target. None: this commit is, so there is nothing to do."""
+        """The record of the target. None: it has this commit already, so there is nothing to write."""
         check_pipeline(commit, self._pipeline)
         with self._explained(f"Epoch {commit.epoch} was not written to {table}", table):
             record = self._records.find(self._place(table))

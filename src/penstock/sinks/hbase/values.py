@@ -22,7 +22,7 @@ from penstock.sinks.hbase.ordered_keys import ordered_keys
 from penstock.sinks.sql.arrow_text import decimals
 
 SEPARATOR = "|"
-"""Between the columns of a key, as in Canal's adapter for HBase."""
+"""Separates the columns of a key, as in Canal's adapter for HBase."""
 _ESCAPED = (("%", "%25"), (SEPARATOR, "%7C"))
 NULL_KEY = "%-"
 """A NULL in a row key: a zero date."""
@@ -33,7 +33,8 @@ EMPTY_KEY = "%."
 @dataclass(frozen=True)
 class Form:
     """How values are written. `native`: numbers and booleans as `Bytes.toBytes` of HBase's client does.
-    `ordered`: row keys sort as their values do. `upper`: cells are called as columns in capital letters."""
+    `ordered`: row keys sort as their values do. `upper`: qualifiers are names of columns in capital
+    letters."""
 
     native: bool = False
     ordered: bool = False
@@ -45,7 +46,7 @@ class Form:
         return called.encode("utf-8", "surrogatepass")
 
     def refuse_same(self, table: TableId, columns: Sequence[str]) -> None:
-        """Raises `TableError` if cells of two columns would be called the same."""
+        """Raises `TableError` if cells of two columns would have the same qualifier."""
         known: dict[bytes, str] = {}
         for one in columns:
             if (other := known.setdefault(self.qualifier(one), one)) != one:

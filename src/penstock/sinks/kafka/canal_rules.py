@@ -20,7 +20,8 @@ KEY_COLUMNS = "$pk$"
 
 @dataclass(frozen=True)
 class PartitionRule:
-    """`columns`: None: the table's name decides. Empty: the columns of the key do."""
+    """A rule for partitions. `columns`: those that decide. None: the table's name decides. Empty: the key
+    decides."""
 
     columns: tuple[str, ...] | None
 
@@ -46,7 +47,7 @@ def partition_rule(rules: str, table: TableId) -> PartitionRule | None:
 
 
 def check(rules: str) -> None:
-    """Raises `ValueError` for an expression that is none."""
+    """Checks rules for topics. Raises `ValueError` for an invalid expression."""
     for rule in _split(rules):
         topic, colon, pattern = rule.partition(":")
         _checked(pattern.strip() if colon else topic)

@@ -129,7 +129,7 @@ class Producer:
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, why.value.decode()))
 
     def __len__(self) -> int:
-        """Messages that are not acknowledged, and reports that were not given."""
+        """Number of messages that are not acknowledged, and of reports that were not passed on yet."""
         return int(_library.outq_len(self._handle))
 
     def init_transactions(self, seconds: float) -> None:
@@ -180,7 +180,7 @@ class Producer:
         _library.flush(self._handle, _milliseconds(seconds))
 
     def purge(self) -> None:
-        """Throws away what is not acknowledged."""
+        """Discards messages that are not acknowledged."""
         _library.purge(self._handle, _PURGE_QUEUE | _PURGE_IN_FLIGHT)
 
     def close(self) -> None:

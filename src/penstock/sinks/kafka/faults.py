@@ -31,13 +31,13 @@ _TOO_LARGE = frozenset({
 
 
 def kafka_error(error: KafkaException) -> KafkaError:
-    """What an exception of the client is about."""
+    """The client's error that an exception carries."""
     found: KafkaError = error.args[0]
     return found
 
 
 def explained(error: KafkaError, what: str) -> PenstockError:
-    """The error for something that failed as a whole. `what`: a sentence's begin, `Epoch 7 was not
+    """The error for something that failed as a whole. `what` begins the message, such as `Epoch 7 was not
     written`."""
     code = error.code()
     if code == KafkaError._INVALID_ARG:

@@ -48,7 +48,7 @@ class Renaming:
     @classmethod
     @cache
     def of(cls, regex: str, replacement: str) -> Renaming:
-        """Raises `ValueError` if they cannot be understood."""
+        """Reads an expression and a replacement. Raises `ValueError` if they cannot be understood."""
         named = regex.replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!")
         try:
             pattern = re.compile(named)

@@ -145,8 +145,8 @@ class KafkaOptions(SinkOptions):
     """Settings of the client (librdkafka's `CONFIGURATION.md`), such as `security.protocol`,
     `sasl.username`, `sasl.password` or `compression.type`. Their values are not shown anywhere."""
     transaction_timeout: Milliseconds = Field(300_000, ge=1000)
-    """Within this time an epoch must be written. If a pipeline is killed and not started again, consumers
-    wait so long for what it had begun. Brokers have a limit of their own (`transaction.max.timeout.ms`,
+    """Time in which an epoch must be written. If a pipeline is killed and not started again, consumers wait
+    for its open transaction for this long. Brokers have a limit of their own (`transaction.max.timeout.ms`,
     15 min)."""
     request_timeout: Milliseconds = Field(30_000, ge=1000)
     """How long one attempt to write an epoch waits for brokers. Then it is tried again."""
@@ -241,7 +241,7 @@ class KafkaOptions(SinkOptions):
         return None  # several tables may share a topic: their messages name them
 
     def client_settings(self) -> dict[str, str]:
-        """What every client is configured with. Contains secrets as text."""
+        """The settings of every client. They contain secrets as text."""
         return {
             "bootstrap.servers": self.bootstrap,
             **{name: value.reveal() for name, value in self.client.items()},

@@ -20,7 +20,8 @@ SPLIT_BY_FORMAT = ("debezium", "cloudevents", "avro", "protobuf")
 
 @dataclass(frozen=True)
 class Routing:
-    """`canal`: rules of `partition_hash` count, and `rule` is that of the table (None: there is none)."""
+    """How the partition of a table's messages is found. `canal`: by the rules of `partition_hash`, of which
+    `rule` is the table's (None: it has none)."""
 
     by: PartitionBy = "key"
     columns: tuple[str, ...] = ()
@@ -30,11 +31,12 @@ class Routing:
 
     @property
     def by_row(self) -> bool:
-        """Whether values of the row decide, and the message's key does not."""
+        """Whether the partition depends on values of the row, and not on the message's key."""
         return self.by == "columns" or (self.rule is not None and self.rule.columns is not None)
 
     def missing(self, schema: TableSchema) -> str | None:
-        """A column that is to decide and does not exist. Canal's rules take it as an empty text."""
+        """A column that should decide, and that the table does not have. Canal's rules take it as an empty
+        text."""
         known = {column.name.lower() for column in schema.columns}
         wanted = self.columns if self.by == "columns" else ()
         return next((name for name in wanted if name.lower() not in known), None)
@@ -50,8 +52,8 @@ class Routing:
         return (None if self.by in ("key", "transaction", "columns") and by_key else fixed), fixed
 
     def route(self, format: str, count: int, *, has_key: bool) -> Route | None:
-        """What the core is to do. With one partition a changed key moves no row, and neither if messages have
-        no key."""
+        """How the core has to route messages. A changed key moves no row if there is one partition, or if
+        messages have no key."""
         if count == 1:
             return None
         if self.canal:

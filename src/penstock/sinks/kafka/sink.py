@@ -58,20 +58,20 @@ log = logging.getLogger(__name__)
 
 QUEUE_MESSAGES = 500_000
 LOOK_SECONDS = 0.2
-"""How often is looked whether brokers still acknowledge something."""
+"""Seconds between two checks whether brokers still acknowledge messages."""
 FLUSH_SECONDS = 0.001
 """Pause between two looks at the client while an epoch ends. By itself it looks every 10 ms whether brokers
 have acknowledged everything, because only errors are reported."""
 SHORT_SECONDS = 0.2
-"""How long an epoch is looked at so often. A small one has ended by then."""
+"""How long an epoch is checked so often. A small one has ended by then."""
 ROOM_SECONDS = 0.01
 """Pause while the client's queue is full."""
 QUEUE_KIB = 128 * 1024
-"""What the client holds while brokers have not acknowledged it. Then the epoch waits."""
+"""KiB of messages that brokers have not acknowledged. At this limit the epoch waits."""
 
 
 class KafkaSink(Messages):
-    """`pipeline`: its uuid. One thread writes."""
+    """The sink of one pipeline, whose uuid is `pipeline`. One thread writes."""
 
     def __init__(self, options: KafkaOptions, pipeline: str) -> None:
         super().__init__(options, pipeline)
@@ -176,7 +176,8 @@ class KafkaSink(Messages):
         return self._options.delivery == "exactly_once"
 
     def _ready(self) -> Producer:
-        """The producer. A new one first ends what an earlier one had begun, and finds out what is written."""
+        """Returns the producer. If it is new, first ends the transaction that an earlier one had begun, and
+        finds out what is written."""
         with self._guard:  # targets are opened side by side
             if self._producer is None:
                 self._producer = self._begun()
@@ -280,7 +281,7 @@ class KafkaSink(Messages):
         self._raise_failed()
 
     def _end(self, producer: Producer, written: Written) -> None:
-        """Commits what was produced, with the record of it."""
+        """Commits the epoch's messages, together with the record of the commit."""
         if not self._transactional:
             self._wait_below(producer, 1)
         producer.produce(self._commits, written.to_json(), self._pipeline.encode(), PARTITION)
@@ -336,7 +337,8 @@ class KafkaSink(Messages):
         return explained(error, what)
 
     def _drop(self, *, abort: bool) -> None:
-        """Throws the producer away. `abort`: says so to the broker, so that consumers need not wait."""
+        """Discards the producer. `abort`: aborts its transaction at the broker, so that consumers need not
+        wait for it."""
         producer, self._producer = self._producer, None
         if producer is None:
             return

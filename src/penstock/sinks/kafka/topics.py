@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 BATCH_BYTES_MAX = 1_000_000
 """Batches of this size cost the client a third of what those of 256 KiB do."""
 OVERHEAD_BYTES = 512
-"""Bytes of a batch with one message besides its key and value, and some more."""
+"""Bytes that a batch with one message needs besides key and value, rounded up."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """`keyed`: the partition of messages that have a key; None: it depends on the key. `keyless`: that of
-    others. `route`: what decides where neither does."""
+    """A topic of a table. `keyed`: the partition of messages with a key; None: it depends on the key.
+    `keyless`: the partition of messages without one. `route`: how the partition is found otherwise."""
 
     name: str
     partitions: int
@@ -58,10 +58,11 @@ class Topics:
         self._admin = AdminClient(dict(settings))
         self._of: dict[Subject, Topic] = {}
         self.batch_bytes_max = BATCH_BYTES_MAX
-        """What all topics so far take in one batch. Their limit of a message is in truth one of a batch."""
+        """Bytes of a batch that all topics so far accept. What Kafka calls the limit of a message is one of a
+        batch."""
 
     def of(self, subject: Subject) -> Topic:
-        """The topic of what `prepare` has seen."""
+        """The topic of a table that `prepare` has seen."""
         return self._of[subject]
 
     def table_of(self, name: str) -> TableId | None:

@@ -41,11 +41,11 @@ Get = Callable[[str], str]
 """Looks up an option. Empty: it is not set."""
 
 _FOLDER_NAME = "x"
-"""Any name: whether a folder can have files depends on the folder alone."""
+"""A file name to ask with. Whether a folder can have files does not depend on their names."""
 
 
 class Access:
-    """Thread-safe. `close` when the run ends."""
+    """Penstock's own access to the files of tables. Thread-safe. `close` it when the run ends."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -166,7 +166,7 @@ class S3Options:
 
 
 def iceberg_options(properties: Mapping[str, str]) -> S3Options | None:
-    """What the properties of an S3FileIO say. None: Penstock does not support one of them."""
+    """The access that the properties of an S3FileIO describe. None: Penstock does not support one of them."""
     if properties.get("client.factory") or properties.get("s3.remote-signing-enabled") == "true":
         return None
     key_id, secret = properties.get("s3.access-key-id", ""), properties.get("s3.secret-access-key", "")
@@ -186,7 +186,8 @@ def iceberg_options(properties: Mapping[str, str]) -> S3Options | None:
 
 
 def hadoop_options(get: Get) -> S3Options | None:
-    """What the options of an S3A file system say, without their prefix. None as for `iceberg_options`."""
+    """The access that the options of an S3A file system describe. They have no prefix here. None: Penstock
+    does not support one of them."""
     provider, endpoint = get("aws.credentials.provider"), get("endpoint")
     key_id, secret, token = get("access.key"), get("secret.key"), get("session.token")
     profile = get("auth.profile.name") if provider.endswith("ProfileAWSCredentialsProvider") else ""
@@ -217,7 +218,8 @@ def _is_hadoop(file_io: Any) -> bool:
 
 
 def _vended(file_io: Any, location: str) -> dict[str, str]:
-    """What a REST catalog has handed out for this location: the credential with the longest prefix of it."""
+    """The credential that a REST catalog has given for this location: the one with the longest matching
+    prefix."""
     try:
         found = [(str(one.prefix()), one.config()) for one in file_io.credentials()]
     except Py4JError:  # this FileIO takes none

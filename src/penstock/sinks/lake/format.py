@@ -31,7 +31,8 @@ class LakeFormat(Protocol):
         """The target's name in Spark SQL, quoted."""
 
     def name_for_writes(self, table: TableId) -> str:
-        """What Spark SQL writes to: the target, or a branch of it, which is created if it is missing."""
+        """The name to which Spark SQL writes: that of the target, or of a branch of it, which is created if
+        it is missing."""
 
     def place(self, table: TableId) -> str:
         """Where the target is, for messages."""

@@ -20,7 +20,7 @@ from penstock.sinks.nats.credentials import Credentials
 from penstock.sinks.tcp_connection import Disconnected, TcpConnection
 
 _LINE_BYTES_MAX = 1024**2
-"""What the server says of itself is a line with the addresses of its whole cluster."""
+"""Limit of a line. The server's first one contains the addresses of its whole cluster."""
 _QUIET_SECONDS = 5.0
 """A connection that was idle for longer is tried before it is used."""
 NO_RESPONDERS = 503
@@ -28,7 +28,7 @@ FLOW_CONTROL = 100
 
 
 class Refused(Exception):
-    """The server does not accept this client. `str`: what it says."""
+    """The server does not accept this client. The text is the server's reason."""
 
 
 class NoResponder(Exception):
@@ -39,7 +39,7 @@ class NoResponder(Exception):
 class Message:
     subscription: int
     subject: str
-    """Where it was published. A consumer of JetStream delivers it to another subject."""
+    """The subject to which it was published. A consumer of JetStream delivers it to another one."""
     reply: str
     status: int
     """The status code of a message that the server itself has made, without a payload. Else 0."""
@@ -94,7 +94,7 @@ class NatsConnection:
         self._used = time.monotonic()
 
     def inbox(self, name: str) -> str:
-        """A subject whose messages come to this connection. `name` begins with a letter."""
+        """A subject that only this connection receives. `name` begins with a letter."""
         return f"{self._inbox}.{name}"
 
     def subscribe(self, subject: str) -> int:

@@ -28,7 +28,7 @@ class Credentials:
     file: Path | None
 
     def fields(self, nonce: str) -> dict[str, str]:
-        """What the client says of itself. Contains secrets as text."""
+        """The fields with which the client logs in. They contain secrets as text."""
         if self.file is not None:
             return self._signed(self.file, nonce)
         found = {"user": self.user, "pass": self.password.reveal(), "auth_token": self.token.reveal()}

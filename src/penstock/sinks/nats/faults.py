@@ -19,7 +19,7 @@ _AGAIN = "It is tried again."
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
-    """`what`: a sentence's begin."""
+    """`what` begins the message."""
     try:
         yield
     except (Disconnected, Refused, NoResponder, ApiError) as error:

@@ -25,7 +25,8 @@ is noticed when they stay away."""
 
 
 class ApiError(Exception):
-    """An error that JetStream answers. `code`: its own number of it. The text has nothing of messages."""
+    """An error that JetStream answers. `code`: JetStream's number for it. The text contains no parts of
+    messages."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         self.code = int(error.get("err_code", 0))
@@ -125,7 +126,7 @@ class JetStream:
 
 
 def answer(message: Message) -> dict[str, Any]:
-    """What JetStream answers. Raises `ApiError` or `NoResponder`."""
+    """The answer of JetStream to a request. Raises `ApiError` or `NoResponder`."""
     if message.status == NO_RESPONDERS:
         raise NoResponder(message.subject)
     found: dict[str, Any] = json.loads(message.payload)

@@ -79,10 +79,10 @@ class NatsOptions(MessageOptions):
     bytes_max: Bytes | None = None
     """About so many bytes are kept. None: no limit when the stream is created."""
     age_max: Milliseconds | None = None
-    """For so long messages are kept. None: no limit when the stream is created."""
+    """How long messages are kept. None: no limit when the stream is created."""
     discard: Literal["old", "new"] | None = None
-    """What gives way when the stream is full: `old` messages, or `new` ones: then the pipeline waits. None:
-    `old` when the stream is created."""
+    """What happens when the stream is full. `old`: the oldest messages are removed. `new`: new ones are
+    refused, and the pipeline waits. None: `old` when the stream is created."""
     control: str = Field("penstock", pattern=r"^[A-Za-z0-9_-]+$")
     """Name of the key-value bucket in which pipelines remember what they have written."""
     timeout: Milliseconds = Field(10_000, ge=100)

@@ -51,7 +51,7 @@ from penstock.sinks.schema_registry import BINARY_FORMATS
 
 ID, KEY, KEY_BASE64 = "Nats-Msg-Id", "Key", "Key-Base64"
 _IDS_BYTES = 200
-"""Room for what `window.py` adds to a message's headers."""
+"""Bytes that `window.py` adds to a message's headers."""
 _BEGINS_MAX = 10
 """How often another driver may begin at the same time, before it is tried again later."""
 _DIGEST_BYTES = 6
@@ -60,7 +60,7 @@ _NO_HEADER = re.compile(rb"[^\x20-\x7e]")
 
 
 class NatsSink(Messages):
-    """`pipeline`: its uuid. One thread writes."""
+    """The sink of one pipeline, whose uuid is `pipeline`. One thread writes."""
 
     def __init__(self, options: NatsOptions, pipeline: str) -> None:
         super().__init__(options, pipeline)
@@ -72,8 +72,8 @@ class NatsSink(Messages):
         self._written = Written()
         self._revision = 0
         self._last = 0
-        """The newest sequence that was counted. `_counts`: what is there up to it of the epoch and step
-        `_begun`."""
+        """The newest sequence in the stream that was counted. `_counts`: the number of messages up to it that
+        belong to the epoch and step `_begun`."""
         self._newest: bytes | None = None
         """The id of the stream's newest message, if this driver has sent it over the present connection."""
         self._counts: dict[str, int] = {}
@@ -209,7 +209,7 @@ class NatsSink(Messages):
     # what is written ----------------------------------------------------------------------------------------
 
     def _ready(self) -> JetStream:
-        """The connection. A new one finds out what is written."""
+        """Returns the connection. If it is new, finds out first what the stream has."""
         if self._jetstream is not None and not self._jetstream.connection.is_alive():
             self._drop()
         if self._jetstream is not None and self._began:
@@ -299,7 +299,7 @@ class NatsSink(Messages):
         self._written = written
 
     def _look(self, known: int) -> int:
-        """The newest sequence of the stream. What comes after the sequence `known` is counted."""
+        """Returns the newest sequence of the stream, and counts the messages after the sequence `known`."""
         jetstream = self._connected()
         self._read_own()
         found = jetstream.stream(self._options.stream_name)
@@ -313,8 +313,9 @@ class NatsSink(Messages):
     def _add(
         self, jetstream: JetStream, first: int, last: int, written: Written, counts: dict[str, int]
     ) -> tuple[int, int]:
-        """Adds to `counts` what the run in `written` has written from sequence `first` to `last` in the epoch
-        and step that is not committed, and returns these."""
+        """Counts the messages from sequence `first` to `last` that the run in `written` has written for an
+        epoch and step that is not committed. Adds their numbers to `counts`, and returns that epoch and
+        step."""
         begun = written.begun
         if first > last:
             return begun

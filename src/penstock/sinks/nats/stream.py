@@ -10,7 +10,8 @@ from penstock.sinks.nats.registration import NatsOptions
 _NS_PER_MS = 1_000_000  # the API counts in nanoseconds
 UNLIMITED = -1
 _DUPLICATES_NS = 100 * _NS_PER_MS
-"""For so long the server remembers ids of messages, to leave out repeated ones. The sink needs no memory."""
+"""How long the server remembers ids of messages, to leave out repeated ones. The sink does not need that, so
+it is short."""
 
 
 def wanted(options: NatsOptions) -> dict[str, Any]:

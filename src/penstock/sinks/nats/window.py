@@ -31,7 +31,8 @@ _ROUNDS_MAX = 100
 
 
 class Outgoing(NamedTuple):
-    """`id`: the `records.Mark` with `about` and `number`. `headers`: further ones, with their ends."""
+    """A message that is sent. `id`: the `records.Mark` with `about` and `number`. `headers`: further headers,
+    each with its line end."""
 
     subject: bytes
     id: bytes
@@ -63,7 +64,8 @@ class Window:
         self.last = last
         """The newest sequence that is known to be in the stream."""
         self.newest = newest
-        """The id of the message that was sent last. None: what is sent next says a sequence."""
+        """The id of the message that was sent last. None: the next message names the stream's last sequence
+        instead."""
         self._sent = last
         self._counts = counts
         self._look = look
@@ -128,7 +130,8 @@ class Window:
         return message
 
     def _repeat(self, error: Exception) -> None:
-        """Sends again what was not taken. The first message goes alone, so that the answer is about it."""
+        """Sends again the messages that were not taken. The first one is sent alone, so that the answer is
+        about it."""
         waiting = list(self._running)
         for batch in waiting[1:]:
             with contextlib.suppress(ApiError, NoResponder):

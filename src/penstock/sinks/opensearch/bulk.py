@@ -56,7 +56,7 @@ def deletion(identity: str, version: int, *, same: bool = False) -> Operation:
 
 
 class Bulk:
-    """`bytes_max`: about so many are in one request."""
+    """Sends operations in requests of about `bytes_max` bytes."""
 
     def __init__(self, client: Client, bytes_max: int) -> None:
         self._client = client
@@ -65,7 +65,7 @@ class Bulk:
     def send(
         self, table: TableId, index: str, operations: Sequence[Operation], *, alias: bool = True
     ) -> None:
-        """`alias`: the index must be one. Raises `Gone` if it is not there."""
+        """Sends operations to an index. `alias`: it must be an alias. Raises `Gone` if it does not exist."""
         for part in _portions(operations, self._bytes_max):
             self._send(table, index, part, alias=alias)
 

@@ -46,7 +46,8 @@ class Client:
         *,
         accept: Collection[int] = (),
     ) -> Any:
-        """The answer. None: its status is one of `accept`. Raises `Refused` for other errors."""
+        """Sends a request, and returns the answer. None: the status is one of `accept`. Raises `Refused` for
+        other errors."""
         data = None if body is None else as_line(body)
         status, answer = self._connection.request(method, path, data, JSON if data is not None else {})
         if status in accept:

@@ -41,7 +41,7 @@ class Backing:
 
 
 class Indexes:
-    """`settings`: of new indexes."""
+    """The indexes behind aliases. `settings`: those of new indexes."""
 
     def __init__(self, client: Client, settings: Mapping[str, str]) -> None:
         self._client = client
@@ -98,7 +98,7 @@ class Indexes:
         self._client.ask("POST", "/_aliases", {"actions": actions})
 
     def left_over(self, alias: str, current: str) -> list[str]:
-        """Indexes of this alias that were made and never came behind it."""
+        """Indexes that were created for this alias and never put behind it."""
         found = self._client.ask("GET", f"/{quoted(alias)}~*/_alias", accept=(404,)) or {}
         return [name for name, one in found.items() if name != current and alias not in one["aliases"]]
 

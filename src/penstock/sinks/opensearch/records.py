@@ -24,8 +24,8 @@ _INDEX = {
 @dataclass(frozen=True)
 class Record:
     """`backing`: the index behind the alias. `uuid`: the server's identity of it. `empty`: it certainly has
-    no documents. `lost`: the server has lost changes, so nothing is written until the target is made anew.
-    `place`: sequence number and primary term of the document; None: it is new."""
+    no documents. `lost`: the server has lost changes, so nothing is written until the target is created
+    again. `place`: sequence number and primary term of the document; None: it is new."""
 
     pipeline: str
     source: str
@@ -80,7 +80,7 @@ class Records:
         )
 
     def put(self, name: str, record: Record) -> Record | None:
-        """Stores it. None: somebody else has changed it since it was read."""
+        """Stores a record. Returns None if somebody else has changed it since it was read."""
         condition = "op_type=create"
         if record.place is not None:
             condition = "if_seq_no={}&if_primary_term={}".format(*record.place)

@@ -90,7 +90,8 @@ class OpenSearchOptions(SinkOptions):
         return (self.alias(table),)
 
     def exact_place(self, table: TableId) -> str:
-        """The same with the letters' case, in which two tables may differ that share an alias."""
+        """The name of the table's target with the case of its letters. Two tables that differ only in case
+        would share an alias."""
         return self._full(table)
 
     def _full(self, table: TableId) -> str:

@@ -25,8 +25,8 @@ LOOKED_UP_MAX = 1000
 def operations(
     client: Client, table: TableId, record: Record, batch: pa.RecordBatch, rows: Rows, key: Sequence[str]
 ) -> list[Operation]:
-    """Rows that lack columns are completed from the documents that are there. No other driver changes these
-    meanwhile."""
+    """The operations for rows. Rows that lack columns are completed from their present documents, which no
+    other driver changes meanwhile."""
     names = source_columns(batch.schema.names)
     found = documents(batch, names)
     identities = ids(batch, key)

@@ -68,7 +68,7 @@ VERSION_MIN = {"opensearch": (1, 0), "elasticsearch": (7, 10)}
 
 
 class OpenSearchSink(Recorded):
-    """`pipeline`: its uuid."""
+    """The sink of one pipeline, whose uuid is `pipeline`."""
 
     def __init__(self, options: OpenSearchOptions, spark: SparkSession, pipeline: str) -> None:
         super().__init__(pipeline)
@@ -287,7 +287,7 @@ class OpenSearchSink(Recorded):
 
     @contextlib.contextmanager
     def _writing(self, table: TableId, commit: Commit) -> Iterator[Record | None]:
-        """What is recorded of the target. None: this commit is, so there is nothing to do."""
+        """The record of the target. None: it has this commit already, so there is nothing to write."""
         check_pipeline(commit, self._pipeline)
         with self._explained(f"Epoch {commit.epoch} was not written to {table}", table):
             record = self._records.find(self._options.exact_place(table))
@@ -343,7 +343,7 @@ def _is_other(alias: str, backing: Backing, record: Record) -> bool:
 
 
 def _only_adds(present: StructType, changed: Sequence[Change]) -> bool:
-    """Whether documents can stay as they are."""
+    """Whether the change only adds columns or widens types, so that existing documents stay as they are."""
     kept = {one.before for one in changed if one.before == one.name and one.how in ("keep", "widen")}
     others = [one for one in changed if one.before is not None or one.default is not None]
     return set(present.names) == kept and len(others) == len(kept)

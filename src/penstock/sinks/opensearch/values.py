@@ -121,7 +121,7 @@ def _is_long(kind: DecimalType) -> bool:
 
 
 def fields_of(properties: Mapping[str, Any]) -> int:
-    """How many fields a mapping counts as."""
+    """The number of fields as which a mapping counts."""
     return sum(1 + len(one.get("fields", {})) for one in properties.values())
 
 

@@ -98,7 +98,7 @@ class StreamConnection:
         raise Failed(code, f"The stream {stream} cannot be used")
 
     def create(self, stream: str, arguments: dict[str, str]) -> None:
-        """Does nothing if there is a stream with this name and these arguments."""
+        """Creates a stream, unless there is one with this name and these arguments."""
         try:
             self._request(wire.CREATE, wire.text(stream) + wire.pairs(arguments), f"Creating {stream}")
         except Failed as error:
@@ -119,7 +119,8 @@ class StreamConnection:
         return int(struct.unpack_from(">Q", found)[0])
 
     def publish(self, publisher: int, messages: Sequence[tuple[int, bytes]]) -> None:
-        """Messages with growing ids. The server drops one whose id is not greater than the last."""
+        """Sends messages with growing ids. The server drops a message whose id is not greater than the last
+        one's."""
         pieces = [b"", struct.pack(">HHBi", wire.PUBLISH, 1, publisher, len(messages))]
         for id, data in messages:
             pieces += [struct.pack(">QI", id, len(data)), data]
@@ -149,7 +150,7 @@ class StreamConnection:
     # frames
 
     def _request(self, key: int, body: bytes, what: str) -> bytes:
-        """The body of the answer, without its code."""
+        """Sends a request. Returns the body of the answer, without its code."""
         self._correlation += 1
         self._send(key, struct.pack(">I", self._correlation) + body)
         deadline = time.monotonic() + self._seconds

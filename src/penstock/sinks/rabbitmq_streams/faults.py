@@ -27,7 +27,7 @@ _PASSING = (wire.NO_STREAM, wire.STREAM_NOT_AVAILABLE, wire.INTERNAL_ERROR)
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
-    """`what`: a sentence's begin."""
+    """`what` begins the message."""
     try:
         yield
     except (Disconnected, Failed) as error:

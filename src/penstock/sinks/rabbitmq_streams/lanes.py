@@ -10,9 +10,9 @@ from penstock.sinks.rabbitmq_streams.connection import Confirmed, StreamConnecti
 MESSAGES_MAX = 500
 """Messages of one frame."""
 BYTES_MAX = 256 * 1024
-"""About so many bytes are in one frame. Servers take at most 1 MiB, unless told otherwise."""
+"""Bytes of one frame, about. Servers take at most 1 MiB by default."""
 UNCONFIRMED_MAX = 5000
-"""Messages on their way."""
+"""Messages that were sent and are not confirmed yet."""
 WAITING_BYTES_MAX = 16 * 1024**2
 """Bytes that wait in all streams together until frames are full."""
 PUBLISHERS_MAX = 200
@@ -63,7 +63,8 @@ class Lanes:
         return lane
 
     def begin(self, bases: Mapping[str, int]) -> None:
-        """Begins with an epoch's messages. `bases`: how many are in a stream that are not given again."""
+        """Begins an epoch. `bases`: for each stream, the number of messages in it that will not be given
+        again."""
         self._ended = {}
         for lane in self._lanes.values():
             lane.count = bases.get(lane.stream, 0)
@@ -74,7 +75,7 @@ class Lanes:
         return {stream: max(counts) for stream, counts in found.items()}
 
     def committed(self) -> None:
-        """The next message is one of another epoch."""
+        """Says that the epoch is committed: the next message belongs to another one."""
         self._ended = {}
         for lane in self._lanes.values():
             lane.count = lane.written = 0

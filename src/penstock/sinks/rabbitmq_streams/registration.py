@@ -55,7 +55,7 @@ class RabbitMqStreamsOptions(MessageOptions):
     bytes_max: Bytes | None = None
     """About so many bytes are kept in a stream that is created. None: no limit."""
     age_max: Milliseconds | None = Field(None, ge=1000)
-    """For so long messages are kept in a stream that is created. None: no limit."""
+    """How long messages are kept in a stream that is created. None: no limit."""
     segment_bytes: Bytes | None = None
     """Size of a file of a stream that is created; limits remove whole files. None: 500 MB, the server's
     own."""

@@ -52,7 +52,7 @@ _RECORDS, _REFERENCE = 0, "penstock"
 """Number of the publisher of records, and its name there."""
 _RECORDS_ARGUMENTS = {"max-length-bytes": "20000000", "stream-max-segment-size-bytes": "1000000"}
 _FRAME_BYTES = 64
-"""Room for what a frame has besides a message."""
+"""Bytes of a frame besides its message."""
 _BEGINS_MAX = 10
 """How often another driver may begin at the same time, before it is tried again later."""
 _NAME_BYTES_MAX = 255
@@ -60,7 +60,7 @@ _NAME_BYTES_MAX = 255
 
 
 class RabbitMqStreamsSink(Messages):
-    """`pipeline`: its uuid. One thread writes."""
+    """The sink of one pipeline, whose uuid is `pipeline`. One thread writes."""
 
     def __init__(self, options: RabbitMqStreamsOptions, pipeline: str) -> None:
         super().__init__(options, pipeline)
@@ -251,7 +251,7 @@ class RabbitMqStreamsSink(Messages):
     # what is written ----------------------------------------------------------------------------------------
 
     def _ready(self) -> Lanes:
-        """The streams, over a connection. A new one finds out what is written."""
+        """Returns the streams over a connection. If it is new, finds out first what is written."""
         if self._connection is not None and self._lanes is not None:
             if self._connection.is_alive(self._own):
                 return self._lanes
@@ -287,7 +287,7 @@ class RabbitMqStreamsSink(Messages):
             connection.close()
 
     def _read_own(self, connection: StreamConnection) -> None:
-        """Reads the newest record, and from now on all that come."""
+        """Reads the newest record, and subscribes to the ones that follow."""
         self._newest = Written()
         last = connection.last_id(_REFERENCE, self._own)
         if last < self._written.number:

@@ -12,7 +12,7 @@ _PASSING = ("LOADING", "BUSY", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAI
 
 
 def explained(error: exceptions.RedisError, what: str, table: TableId | None) -> PenstockError:
-    """The error without values of rows. `what`: a sentence's begin."""
+    """The error without values of rows. `what` begins the message."""
     code = str(error).split(" ")[0].strip("-")
     if isinstance(error, exceptions.AuthenticationError) or code in ("NOAUTH", "WRONGPASS", "NOPERM"):
         return ConfigError(

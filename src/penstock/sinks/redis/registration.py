@@ -40,8 +40,8 @@ class ServerOptions(SinkOptions):
     timeout: Milliseconds = Field(10_000, ge=100)
     """How long an answer of the server may take."""
     allow_eviction: bool = False
-    """Accept a server that removes keys when its memory is full. What it removes is missing without a
-    word."""
+    """Accept a server that removes keys when its memory is full. Rows that it removes are then missing
+    silently."""
 
     @field_validator("url")
     @classmethod

@@ -69,14 +69,14 @@ BYTES_MAX = 1024**2
 """About so many bytes of one call, if its rows are fewer."""
 _TODO = ":todo"
 _KEEP = "Let the server keep its data (appendonly yes). "
-"""Advice for a server that forgets."""
+"""Advice for a server that loses data when it restarts."""
 LOST = "lost"
 """Field of a target's own key. It says that the server has lost changes: nothing is written any more until
 the target is created again."""
 
 
 class RedisSink(Recorded):
-    """`pipeline`: its uuid."""
+    """The sink of one pipeline, whose uuid is `pipeline`."""
 
     def __init__(self, options: RedisOptions, spark: SparkSession, pipeline: str) -> None:
         super().__init__(pipeline)
@@ -286,7 +286,7 @@ class RedisSink(Recorded):
 
     @contextlib.contextmanager
     def _writing(self, table: TableId, commit: Commit) -> Iterator[dict[str, str] | None]:
-        """What is recorded of the target. None: this commit is, so there is nothing to do."""
+        """The record of the target. None: it has this commit already, so there is nothing to write."""
         check_pipeline(commit, self._pipeline)
         with self._explained(f"Epoch {commit.epoch} was not written to {table}", table):
             record = self._record(table)

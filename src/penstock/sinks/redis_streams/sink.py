@@ -52,7 +52,7 @@ BYTES_MAX = 1024**2
 
 
 class RedisStreamsSink(Messages):
-    """`pipeline`: its uuid. One thread writes."""
+    """The sink of one pipeline, whose uuid is `pipeline`. One thread writes."""
 
     def __init__(self, options: RedisStreamsOptions, pipeline: str) -> None:
         super().__init__(options, pipeline)

@@ -32,8 +32,8 @@ _EXPECTED = (
 
 @dataclass(frozen=True)
 class Address:
-    """`database`: of PostgreSQL its name, of SQLite and DuckDB the path of the file. `parameters`: what
-    follows `?`."""
+    """A URL in its parts. `database`: the name of PostgreSQL's, the path of the file for SQLite and DuckDB.
+    `parameters`: those after `?`."""
 
     product: Product
     host: str
@@ -48,7 +48,7 @@ class Address:
 
 
 def parsed(url: str) -> Address:
-    """Raises `ValueError`, which does not contain the URL: it may have a password."""
+    """Reads a URL. Raises `ValueError` without the URL in its text, because that may have a password."""
     text = url.strip().removeprefix("jdbc:")
     scheme, colon, rest = text.partition(":")
     product = PRODUCTS.get(scheme.lower())

@@ -36,7 +36,7 @@ class Evolution:
     present: Mapping[str, str]
     changed: Sequence[Change]
     before: Record
-    """What is recorded of it now. Columns that it does not have belong to somebody else, and stay."""
+    """The present record of the target. Columns that are not in it belong to others, and stay."""
     record: Record
     """The columns that the target will have."""
     key_changes: bool
@@ -152,7 +152,8 @@ def evolve(dialect: Dialect, session: Session, spark: SparkSession, work: Evolut
 
 
 def _drop_key(dialect: Dialect, session: Session, work: Evolution) -> None:
-    """Rows of other keys may be there until all are read again, so what identified rows does not any more."""
+    """Drops the index of the old key. Until all rows are read again, the target may have several rows with
+    one old key."""
     target, quoted = dialect.target(work.place), dialect.quoted
     if dialect.name == "sqlite":
         sql = "SELECT name FROM pragma_index_list(%s, 'main') WHERE name = %s"
@@ -208,7 +209,7 @@ def default_value(spark: SparkSession, change: Change) -> Any:
 def alter_once(
     dialect: MySql, session: Session, spark: SparkSession, work: Evolution, commit: Commit
 ) -> None:
-    """Does it without a transaction. Does nothing if it was done for this commit."""
+    """Changes the target without a transaction. Does nothing if that was done for this commit."""
     mark = f"penstock {commit.epoch}/{commit.step}"
     if dialect.comment(session, work.place) == mark:
         return

@@ -31,7 +31,7 @@ class Record:
     last: Commit | None = None
     generation: int = 0
     lost: bool = False
-    """The database has lost changes, so nothing is written until the target is made anew."""
+    """The database has lost changes, so nothing is written until the target is created again."""
 
 
 class Control:
@@ -60,7 +60,7 @@ class Control:
         )
 
     def find(self, session: Session, place: Place, *, lock: bool = False) -> Record | None:
-        """What is recorded of a target. `lock`: until the end of the transaction, nobody else may."""
+        """The record of a target. `lock`: nobody else may write it until the end of the transaction."""
         locked = " FOR UPDATE" if lock and self._dialect.locks_rows else ""
         sql = f"SELECT {_COLUMNS} FROM {self._table} WHERE target = %s{locked}"
         rows = self._dialect.run(session, sql, [place.key])
@@ -79,7 +79,7 @@ class Control:
         )
 
     def put(self, session: Session, place: Place, record: Record) -> None:
-        """Replaces what is recorded of a target."""
+        """Replaces the record of a target."""
         self.remove(session, place)
         last = record.last
         values: list[Any] = [place.key, record.pipeline, record.source, FORMAT, _definition(record)]

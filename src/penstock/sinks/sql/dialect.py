@@ -60,7 +60,7 @@ class Dialect:
     widens_columns: ClassVar[bool] = True
     """Whether a column can get a wider type. If not, it stores the values of wider ones in the same way."""
     isolates: ClassVar[bool] = True
-    """Whether a transaction that reads sees nothing that is written meanwhile, and does not keep it away."""
+    """Whether a reading transaction sees nothing that is written meanwhile, and does not block writers."""
     parameter: ClassVar[str] = "%s"
     text_type: ClassVar[str] = "text"
     flag_type: ClassVar[str] = "boolean"
@@ -102,7 +102,7 @@ class Dialect:
         raise NotImplementedError
 
     def explained(self, error: Exception, what: str, table: TableId | None) -> PenstockError:
-        """The error of the driver as Penstock's, without values of rows. `what`: a sentence's begin."""
+        """The error of the driver as Penstock's, without values of rows. `what` begins the message."""
         raise NotImplementedError
 
     # names --------------------------------------------------------------------------------------------------
@@ -120,11 +120,11 @@ class Dialect:
         return Place(schema, name)
 
     def folded(self, name: str) -> str:
-        """Equal for names that are one column's."""
+        """A form of a name. Names with equal ones mean the same column."""
         return name.lower()
 
     def unfit(self, names: Iterable[str]) -> str | None:
-        """A name that no column can have here."""
+        """One of the names, if no column can have it here. None: all are possible."""
         return None
 
     # definitions --------------------------------------------------------------------------------------------

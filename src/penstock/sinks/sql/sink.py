@@ -62,7 +62,7 @@ Act = Callable[[Session, Place, Record], "Record | None"]
 
 
 class SqlSink(Recorded):
-    """`pipeline`: its uuid."""
+    """The sink of one pipeline, whose uuid is `pipeline`."""
 
     def __init__(self, dialect: Dialect, options: JdbcOptions, spark: SparkSession, pipeline: str) -> None:
         super().__init__(pipeline)

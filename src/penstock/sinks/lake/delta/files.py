@@ -160,8 +160,8 @@ def data_folder(access: Access, snapshot: Any) -> Folder | None:
 
 
 def location_of(folder: Folder, path: str) -> str | None:
-    """Where a file is that the log of the table in `folder` names. None: it is not in the table's
-    directory, as files of a shallow clone."""
+    """The location of a file that the log of the table in `folder` names. None: it is outside of the table's
+    directory, like files of a shallow clone."""
     url = urlsplit(path)
     if url.scheme or url.netloc or url.path.startswith("/"):
         return None
@@ -179,7 +179,7 @@ def _features(snapshot: Any) -> set[str]:
 
 
 def _is_plain(spark: SparkSession, snapshot: Any) -> bool:
-    """Whether the table needs nothing from writers but what is done here."""
+    """Whether the table demands nothing of writers that is not implemented here."""
     if _protocol(snapshot)["minWriterVersion"] != 7 or _features(snapshot) - _KNOWN_FEATURES:
         return False
     convert = spark._jvm.scala.jdk.javaapi.CollectionConverters  # type: ignore[union-attr]

@@ -182,7 +182,7 @@ class DeltaFormat:
         raise NotImplementedError
 
     def _delete(self, place: str) -> None:
-        """Deletes all that is there, if anything is."""
+        """Deletes everything at this place. Does nothing if there is nothing."""
         raise NotImplementedError
 
     def _forget_paths(self) -> None:

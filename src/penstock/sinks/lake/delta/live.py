@@ -28,7 +28,7 @@ from penstock.store.files import Files, Folder
 
 @dataclass(frozen=True)
 class File:
-    """A data file. `entry`: how the log adds it. `path`: where it is read."""
+    """A data file. `entry`: the entry of the log that adds it. `path`: the path at which it is read."""
 
     entry: Mapping[str, Any]
     path: str

@@ -75,7 +75,7 @@ S3_JARS = (
     "software.amazon.eventstream:eventstream:1.0.1",
     "org.reactivestreams:reactive-streams:1.0.4",
 )
-"""Without what PySpark has already, such as Netty and Apache's HTTP client."""
+"""The jars for S3, without those that PySpark has already, such as Netty and Apache's HTTP client."""
 
 _AUTH = "software.amazon.awssdk.auth.credentials"
 _HADOOP = "org.apache.hadoop.fs.s3a"

@@ -25,7 +25,8 @@ class Changes:
 
 
 def mark_rows(folder: Folder, files: Mapping[str, File], found: Sequence[Found]) -> Changes:
-    """`found`: the rows that are deleted, which include those that are already. `files`: by location."""
+    """Marks rows as deleted. `found`: all deleted rows, including those that are marked already. `files`: by
+    location."""
     marked = [one for one in found if one[2]]
     gone = [location for location, _, count in marked if count == files[location].rows]
     partly = [one for one in marked if one[2] != files[one[0]].rows]

@@ -110,7 +110,7 @@ def _load_classes(options: DeltaOptions, spark: SparkSession) -> None:
 
 
 def _probe(options: DeltaOptions, conf: Mapping[str, str]) -> Probe | None:
-    """A directory needs none."""
+    """The probe of the sink. None: a directory needs none."""
     if options.directory is not None:
         return None
 

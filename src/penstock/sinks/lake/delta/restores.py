@@ -21,7 +21,8 @@ ENTRIES_MAX = 200
 
 
 class Restores:
-    """Thread-safe: each table is looked at by one thread at a time."""
+    """Finds out whether tables were restored to earlier versions. Thread-safe: each table is looked at by one
+    thread at a time."""
 
     def __init__(self, spark: SparkSession, pipeline: str) -> None:
         self._jvm: Any = spark._jvm
@@ -30,7 +31,7 @@ class Restores:
         """For each table, by Delta's id, the version up to which all commits are known to be there."""
 
     def made(self, snapshot: Any, version: int) -> None:
-        """Says that a commit, which is based on a snapshot that was looked at, made this version."""
+        """Remembers that a commit made this version. It was based on a snapshot that was looked at."""
         if version == int(snapshot.version()) + 1:
             self._whole[_id(snapshot)] = version
 

@@ -256,7 +256,7 @@ class SmallCommits:
         return self._ready(table, snapshot)
 
     def _load(self, table: _Table) -> Any:
-        """The target as it is now. Refused if another driver has taken over since."""
+        """The target as it is now. Raises `DriverReplaced` if another driver has taken over since."""
         snapshot = self._load_newest(table.name)
         refuse_replaced(table.name, generation(snapshot), table.fenced)
         return snapshot

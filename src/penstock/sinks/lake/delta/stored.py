@@ -61,7 +61,7 @@ class StoredDelta(DeltaFormat):
         self._forget_paths()
 
     def _held(self, place: str) -> Held:
-        """A large table is not listed for it."""
+        """Looks for the log first, so that the objects of a large table are not listed."""
         path = self._path(place)
         system = path.getFileSystem(self._hadoop)
         if system.exists(self._path(f"{place}/{LOG}")):
@@ -83,7 +83,7 @@ class StoredDelta(DeltaFormat):
         path.getFileSystem(self._hadoop).delete(path, True)  # with it, Hadoop's markers of directories
 
     def _store(self, place: str, *, retries: Retries | None = None) -> Store | None:
-        """Penstock's own access to what is there. None: it has none."""
+        """Penstock's own access to the objects at a place. None: it has none."""
         return self._access.store(place, retries=retries)
 
     def _path(self, place: str) -> Any:

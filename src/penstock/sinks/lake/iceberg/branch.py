@@ -29,7 +29,7 @@ class OnBranch:
         return self._table.refs().get(self.branch) is not None
 
     def create_branch(self) -> None:
-        """Spark writes only to branches that exist."""
+        """Creates the branch if it is missing, because Spark writes only to existing branches."""
         if not self.branch_exists:
             self._table.manageSnapshots().createBranch(self.branch).commit()
 

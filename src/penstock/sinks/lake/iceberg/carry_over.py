@@ -14,8 +14,8 @@ from penstock.sinks.lake.lookup import Found
 
 @dataclass(frozen=True)
 class Move:
-    """Data files whose rows have been copied into new ones, in their order, without the `left_out` rows of
-    each old file, by location."""
+    """Data files whose rows were copied into new ones, in their order. `left_out`: for each old file, by
+    location, the rows that were not copied."""
 
     before: Sequence[Content]
     after: Sequence[Content]

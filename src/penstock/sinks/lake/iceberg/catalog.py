@@ -54,7 +54,7 @@ _OTHER_BRANCH = ("spark.wap.branch", "spark.wap.id")
 """Options by which Spark's writes do not go to the main branch."""
 
 _MISSING = ("TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND")
-"""Spark's names of the errors."""
+"""Spark's names of errors for a missing table or namespace."""
 
 
 class Catalog:
@@ -198,8 +198,8 @@ class Catalog:
         self._spark.sql(f"DROP TABLE {self.table_name(levels)}{purge}")
 
     def forget(self, levels: Sequence[str]) -> bool:
-        """Removes a table whose metadata file is missing from the catalog. Other files of it stay. False:
-        that is not what is wrong with it."""
+        """Removes a table from the catalog if its metadata file is missing. Its other files stay. Returns
+        False, and does nothing, if the table can be loaded or fails for another reason."""
         try:
             self.load(levels)
         except (Py4JJavaError, PySparkException) as error:

@@ -287,7 +287,7 @@ def _absolute(warehouse: str) -> str:
 
 
 def _read(section: Any) -> Any:
-    """A section is checked by the model of its type, so that errors are about that type alone."""
+    """Checks a section by the model of its type, so that errors are about that type alone."""
     if isinstance(section, (str, CatalogOptions)):
         return section
     if not isinstance(section, dict):

@@ -24,7 +24,8 @@ from penstock.sinks.lake.lookup import deleted_rows
 
 
 def has_equality_deletes(target: Any) -> bool:
-    """Whether the summary of a table's current snapshot says so. Some writers leave it out."""
+    """Whether the summary of the table's current snapshot counts equality deletes. Some writers leave the
+    count out."""
     snapshot = target.currentSnapshot()
     return snapshot is not None and snapshot.summary().get("total-equality-deletes") not in (None, "0")
 

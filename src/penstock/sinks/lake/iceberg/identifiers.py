@@ -39,7 +39,7 @@ def identifiable(kinds: Mapping[str, DataType], key: Sequence[str]) -> tuple[str
 
 
 def with_required(columns: StructType, names: Sequence[str]) -> StructType:
-    """The columns, with those of these names NOT NULL."""
+    """The columns. Those with these names are made NOT NULL."""
     found = StructType()
     for field in columns:
         found.add(field.name, field.dataType, field.nullable and field.name not in names)
@@ -52,8 +52,8 @@ def followed(
     computed: Sequence[Change],
     has_nulls: Callable[[str], bool],
 ) -> tuple[str, ...]:
-    """The identifier fields after a change of columns. `present`: before it. `has_nulls`: whether a column,
-    by its name so far, is nullable and has NULL in some row."""
+    """The identifier fields after a change of columns. `present`: those before it. `has_nulls`: whether a
+    column, given by its name before the change, is nullable and has NULL in some row."""
     key = [change for change in changed if change.key]
     if not present or any(change.before is None or change in computed for change in key):
         return ()

@@ -26,8 +26,8 @@ from penstock.sinks.lake.vectors import Deleted
 
 @dataclass(frozen=True)
 class Live:
-    """The files of one snapshot, with those of its deletes that are no equality deletes. `snapshot` None: the
-    table has none."""
+    """The files of one snapshot, with its deletes except equality deletes. `snapshot` None: the table has no
+    snapshot."""
 
     snapshot: int | None
     files: Mapping[str, Content]

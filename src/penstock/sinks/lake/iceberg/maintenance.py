@@ -43,9 +43,10 @@ SHARE = 0.25
 MIB = 1024**2
 TIERS = (Tier(4 * MIB, 16 * MIB, 64), Tier(64 * MIB, 256 * MIB, 16))
 WORN_TOTAL, WORN_SHARE = 0.1, 0.2
-"""If this share of a table's rows is deleted, data files are written anew of which the second share is. Else,
-files that are not small would stay forever, and each commit would write their vectors, which grow. To copy
-five rows for each one that is gone takes a hundredth of the CPU time of a small commit's change."""
+"""If at least `WORN_TOTAL` of a table's rows are deleted, its data files are rewritten in which at least
+`WORN_SHARE` of the rows are deleted. Otherwise, files that are not small would stay forever, and commits
+would write their growing vectors again and again. For each deleted row, up to five rows are copied, which
+takes a hundredth of the CPU time of a change in a small commit."""
 UNLIMITED = 2**62
 WORN = Tier(UNLIMITED, 256 * MIB, 1, WORN_SHARE)
 ALL_SMALL = Tier(64 * MIB, 256 * MIB, 2)
@@ -55,7 +56,7 @@ ALL_SMALL = Tier(64 * MIB, 256 * MIB, 2)
 class _Counts:
     commits: int = 0
     rest_until: float = 0.0
-    """Monotonic seconds."""
+    """Time of the monotonic clock, in seconds, before which the table is not maintained again."""
     waiting: bool = False
 
 
@@ -166,7 +167,7 @@ class Maintenance:
         return Compacted(before, len(file_sizes(target)), orphans)
 
     def stream(self, table: TableId) -> Stream:
-        """The small commits that may be made to a table meanwhile."""
+        """A stream of the small commits that may be made to the table during maintenance."""
         return Stream(lambda: self.load(table), self._classes, self._indexes.known(table))
 
     def _pack(self, table: TableId, target: Any) -> None:

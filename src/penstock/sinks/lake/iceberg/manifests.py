@@ -87,7 +87,8 @@ class Content:
         return KeyFile(self.location, self.size, tuple(self.described["equality-ids"]), self.sequence)
 
     def searched(self, vector: Deleted | None) -> DataFile:
-        """Raises `Unsearchable` for files of other formats, which tables of others may have."""
+        """The file in the form in which it is searched for keys. Raises `Unsearchable` for files of other
+        formats, which tables of others may have."""
         if not self.is_parquet:
             raise Unsearchable(f"{self.location} is no Parquet file")
         return DataFile(self.location, self.location, self.size, self.rows, vector, self.sequence)

@@ -191,8 +191,8 @@ def _commit(
     present: Deletes,
     placed: Placed,
 ) -> None:
-    """`read`: the snapshot from which rows were read. `present`: the deletes of the target's newest one.
-    `placed`: the vectors of new files."""
+    """Commits the new files. `read`: the snapshot from which rows were read. `present`: the deletes of the
+    target's newest snapshot. `placed`: the vectors of new files."""
     change = target.newRewrite().validateFromSnapshot(target.currentSnapshot().snapshotId())
     before = [file for one in moves for file in one.before]
     marking = [vector for file in before for vector in present.vectors.get(file.location, ())]
