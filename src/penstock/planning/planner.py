@@ -175,7 +175,8 @@ class Planner:
         return plan
 
     def _complete_until(self, end: Offset) -> int | None:
-        """The last transaction may have had its time for a while before it came to the log. So all that was
+        """The time up to which the log is complete at `end`: just before the commit time of the last
+        transaction. A transaction may get its time a while before it reaches the log, but everything that was
         committed before that time is in the log before it."""
         at = self._log.commit_time_us_at(end)
         return None if at is None else at - 1

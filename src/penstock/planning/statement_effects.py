@@ -48,7 +48,7 @@ Follows = Callable[[TableId, Statement], bool]
 
 
 def follows_all(table: TableId, statement: Statement) -> bool:
-    """For a caller whose definitions are those before each statement."""
+    """For callers whose definitions of all tables are always those before the statement."""
     return True
 
 

@@ -89,7 +89,7 @@ def describe_receiver(folder: Path) -> str:
 
 
 def _archive(report: dict[str, Any]) -> str:
-    """How far the archive is, and why it does not get on."""
+    """How much of the log is not in the archive yet, and the error that stops it."""
     archive = report.get("archive")
     if not isinstance(archive, dict):
         return ""

@@ -66,7 +66,7 @@ def identity(folder: Path) -> str:
 
 
 def _clock() -> float:
-    """Seconds, also those in which the machine was suspended."""
+    """The time in seconds, by a clock that also counts while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -131,7 +131,7 @@ class DriverLease:
         return read_lease(self._store, LEASE)
 
     def _put(self, seen: Version | None, *, stopped: bool = False) -> None:
-        """Writes the lease in place of the version `seen`; None: of nothing."""
+        """Writes the lease if the store still has the version `seen` (None: if it has none)."""
         began = _clock()
         fields = {
             "id": self._id,
@@ -216,7 +216,7 @@ class DriverLease:
                 ) from error
 
     def _find_out(self) -> None:
-        """Somebody else has written the lease, or it was this driver, whose answer was lost."""
+        """Finds out who has written the lease: another driver, or this one, which did not get the answer."""
         by, version = self._read()
         ours = by.get("id") == self._id and by.get("generation") == self.generation
         if ours and by.get("pid") == os.getpid():

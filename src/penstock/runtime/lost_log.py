@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 REASON = "the newest part of the relay log was lost with a disk"
 """Why tables are read again."""
 _FORKS = "relay_log_forks"
-"""Where the state store has the forks of the log that is planned (`relaylog/archive_restore.py`)."""
+"""Key in the state: the forks of the log that is planned (`relaylog/archive_restore.py`)."""
 
 
 def note_log(relay_log: RelayLog, state: StateStore, config: PipelineConfig) -> None:
@@ -91,7 +91,7 @@ def _go_back(lost: Offset, relay_log: RelayLog, state: StateStore, config: Pipel
 
 
 def _renewed(table: TableState) -> TableState:
-    """The table, which will be read again into an empty target. If it is parked: when it is unparked."""
+    """The table, to be read again into an empty target. A parked table is read when it is unparked."""
     reset: TargetReset = "recreate" if table.target_reset == "recreate" else "truncate"
     if isinstance(table.phase, Parked):
         return replace(table, phase=replace(table.phase, resumes=None), target_reset=reset)

@@ -10,7 +10,7 @@ from penstock.sinks.base import LogSink, Sink
 
 
 def schema_ids(sink: Sink) -> Callable[[dict[str, Any]], int] | None:
-    """`schema_ids` of the core's encoders. None: the sink needs no registry."""
+    """The argument `schema_ids` of the core's encoders. None: the sink needs no registry."""
     if not isinstance(sink, LogSink) or sink.registry is None:
         return None
     options = sink.registry

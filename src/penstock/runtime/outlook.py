@@ -17,8 +17,8 @@ from penstock.sources.base import Source
 from penstock.sources.table_filter import TableFilter
 
 ROWS_PER_SECOND = 50_000
-"""What one connection reads of a table with some fifteen columns, on a small machine (docs/performance.md).
-The estimate of the time of a snapshot is as rough as this number."""
+"""Rows that one connection reads from a table with about fifteen columns, on a small machine
+(docs/performance.md). The estimate of the time of a snapshot is as rough as this number."""
 _ORDER = {"error": 0, "warning": 1, "ok": 2}
 
 
@@ -68,7 +68,7 @@ def _table(config: PipelineConfig, source: Source, schema: TableSchema) -> dict[
 
 
 def _rows(config: PipelineConfig, source: Source, schema: TableSchema) -> int:
-    """The source's estimate. 0: it has none."""
+    """The number of rows by the source's estimate. 0: it has none."""
     sizes: list[int] = []
     try:
         chunks = source.chunks.find(schema, config.snapshot.chunk_rows, "", sized=sizes.append)

@@ -33,13 +33,13 @@ log = logging.getLogger(__name__)
 RESTART = Schedule(first_s=2.0, max_s=60.0)
 """Pauses before a sink that has ended with an error is tried again."""
 LOOK_SECONDS = 0.1
-"""How often is looked whether a process has ended."""
+"""Seconds between two checks whether a process has ended."""
 STOP_EXTRA_SECONDS = 10.0
 """Time beyond `stop_timeout` after which a process that was told to stop is killed."""
 LASTED_SECONDS = 120.0
-"""A process that ran for longer has done its work: its error begins a new count."""
+"""A process that ran for so long has done some work, so its error begins a new count."""
 WORDS_LINES = 8
-"""Lines of its standard error that are remembered of a process."""
+"""Lines of a process's standard error that are remembered."""
 PARKED = 4
 """Exit code of a run whose tables are parked."""
 

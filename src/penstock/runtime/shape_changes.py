@@ -117,7 +117,8 @@ def remembered(state: StateStore) -> Shape:
 
 
 def _value_forms(table: TableSchema, types: TypeOptions) -> tuple[str, str]:
-    """Identifies the forms of the table's values. Base64 and hexadecimal digits are both texts."""
+    """Identifies the forms of the table's values. Types do not: Base64 and hexadecimal digits are both
+    texts."""
     columns = str(arrow_schema(table.to_json(), "rows", types.to_json()))
     as_bytes = str(arrow_schema(table.to_json(), "rows", replace(types, binary="bytes").to_json()))
     return columns, "" if columns == as_bytes else types.binary

@@ -62,7 +62,7 @@ def borrow(spark: Any, config: SparkConfig, sink: SinkOptions, state: Path) -> S
 
 
 def _set(session: SparkSession, wanted: Mapping[str, str], of_sink: Mapping[str, str]) -> dict[str, str]:
-    """Sets what can be set. Returns what cannot, and has another value."""
+    """Sets the options that can be set. Returns those that cannot and have another value."""
     lacks = {}
     local = session.sparkContext.getConf()
     for name, value in wanted.items():

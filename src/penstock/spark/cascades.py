@@ -147,7 +147,7 @@ class Consequences:
 
 
 def _with_files(document: dict[str, Any], folder: StoreFolder) -> dict[str, Any]:
-    """A manifest of format 1, which has names of folders in place of files, as one of format 2."""
+    """Converts a manifest of format 1, which names folders, to format 2, which names files."""
 
     def file(name: str) -> list[Any]:
         source = StoreFiles(folder.store).source(folder.key(name))
@@ -187,7 +187,7 @@ class Cascades:
         self._root = StoreFolder(store, FOLDER)
         self._scratch = StoreFolder(store, SCRATCH)
         self._known: dict[str, Consequences] | None = None
-        """What is staged, by the names of the folders. Asking the store after each epoch would cost
+        """Staged consequences, by the names of their folders. To ask the store after each epoch would cost
         requests."""
         self._types = types
         self._comparisons = comparisons
@@ -421,7 +421,8 @@ class Cascades:
         return changes
 
     def _staged(self) -> dict[str, Consequences]:
-        """What is staged, of all epochs. At first, also removes what a killed run did not finish."""
+        """The staged consequences of all epochs. The first call also removes what a killed run did not
+        finish."""
         if self._known is None:
             names = {found.key.split("/")[1] for found in self._root.objects()}
             self._known = {}

@@ -54,7 +54,7 @@ def _looking(
 
 
 def _found(place: StoreFolder, text: bytes) -> str:
-    """Empty if all is well."""
+    """Tries the store in a task. Returns what went wrong. Empty: nothing."""
     try:
         if place.store.get(place.key("driver")).data != text:
             return "it finds another object than the driver wrote."

@@ -55,7 +55,7 @@ class Dimensions:
         self._folder = folder
         self._read_at: dict[str, float] = {}
         self.errors: dict[str, str] = {}
-        """Why a dimension could not be read the last time."""
+        """For a dimension that could not be read the last time, the reason."""
         known = json.loads(state.meta(_STATE) or "{}")
         self.count: int = known.get("count", 0)
         self.round: int = known.get("round", 0)

@@ -55,8 +55,8 @@ def tasks_run(python: str) -> Iterator[None]:
 
 
 def _linked(archive: Path, scratch: Path) -> Path:
-    """The archive under a name of this session. Executors that join later fetch it then, and the cache may
-    have forgotten it by that time."""
+    """A link to the archive in the session's own directory. Executors that join later fetch it from there,
+    when the cache may have removed the original."""
     own = scratch / archive.name
     own.unlink(missing_ok=True)
     try:

@@ -101,7 +101,7 @@ class Refreshed(Protocol):
 
     @property
     def is_behind(self) -> bool:
-        """Whether it waited for targets that are ready now."""
+        """Whether it had to wait for targets that are ready now."""
 
     def refresh(self) -> None: ...
 
@@ -221,7 +221,7 @@ class EpochRunner:
 
     @property
     def views_follow(self) -> bool:
-        """Whether views show what the targets have, as far as they can."""
+        """Whether all views are up to date, except those that cannot be."""
         return self._views is None or (self._views_follow and not self._views.is_behind)
 
     def _refresh_without_epoch(self, *, waits: bool) -> None:

@@ -91,7 +91,7 @@ def _packed(error: PenstockError, key: bytes) -> str:
 
 
 def _bounded(details: dict[str, Any]) -> dict[str, Any]:
-    """The details that fit, in their order."""
+    """The details that fit into `DETAILS_BYTES_MAX`, in their order."""
     kept, left = {}, DETAILS_BYTES_MAX
     for name, value in details.items():
         size = len(json.dumps({name: value}, default=str))

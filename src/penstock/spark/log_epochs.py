@@ -95,7 +95,8 @@ class _Attempt:
 
 
 class LogEpochs:
-    """`place`: of the relay log. `schema_ids`: see `_core.LogEncoder`. One thread calls `run`."""
+    """Writes epochs to a `LogSink`. `place`: that of the relay log. `schema_ids`: see `_core.LogEncoder`. One
+    thread calls `run`."""
 
     def __init__(
         self,
@@ -249,7 +250,7 @@ class LogEpochs:
                     )  # fmt: skip
 
     def _envelope(self, schema: TableSchema) -> bytes:
-        """Connect's schema of the table's messages: that of any row."""
+        """Connect's schema of the table's messages. It does not depend on the row."""
         shown = self._shown(schema)
         fields = arrow_schema(shown.to_json(), "rows", self._types.to_json())
         row = pa.RecordBatch.from_pydict({field.name: pa.nulls(1, field.type) for field in fields})
@@ -329,8 +330,8 @@ class LogEpochs:
             yield from self._bootstrap(shown, at, "complete")
 
     def _placed(self, table: TablePlan, step: PlaceChunks, at: At) -> Iterator[pa.RecordBatch]:
-        """The rows that are at the source. A key that a partial snapshot has not found has none: its row was
-        deleted, and the log's own message said so."""
+        """The placed rows that exist at the source. For a key that a partial snapshot did not find there is
+        no row: it was deleted, and the log has a message for that."""
         schema = table.schema
         defaults = self._images.omitted(schema) if schema.key and step.scans else None
         placed = tasks.place(
@@ -383,7 +384,8 @@ def _has_messages(table: TablePlan) -> bool:
 
 
 def _explained(error: DecodeError, names: Mapping[TableId, TableId]) -> Exception:
-    """`names`: the name that messages have for each table."""
+    """The error with the source's names of tables. `names`: for each table, the name that messages have for
+    it."""
     name = getattr(error, "table", None)
     table = next((one for one, shown in names.items() if name in (str(one), str(shown))), None)
     if table is not None:

@@ -33,7 +33,7 @@ from penstock.transforms.lineage import Line, Lineage, NoSuchType, definition, f
 from penstock.transforms.stages import ROW, SqlStage, unfit
 
 Argument = tuple[str, list[tuple[str | None, bool]], list[str], str, bool]
-"""`rules` of `_core.LogEncoder`, for one table."""
+"""The argument `rules` of `_core.LogEncoder`, for one table."""
 
 
 class MessageRules:
@@ -156,7 +156,7 @@ def _joined(column: pa.ChunkedArray) -> pa.Array:
 
 
 def at_source(error: TableError, shown: TableId, table: TableId) -> TableError:
-    """An error about a table that messages call `shown`, for those who know it by its name at the source."""
+    """An error that names the table as messages do (`shown`), with the table's name at the source instead."""
     if shown == table:
         return error
     hint = error.hint.replace(argument(shown), argument(table))

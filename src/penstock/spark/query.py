@@ -21,7 +21,7 @@ from penstock.spark.opened_sink import open_sink
 from penstock.spark.session import build_session
 
 _DESCRIBES = re.compile(r"\s*(SHOW|DESCRIBE|DESC|EXPLAIN)\b", re.IGNORECASE)
-"""Statements that only tell something about tables. For Spark they are commands, as DROP is."""
+"""Statements that only describe tables. For Spark they are commands, like DROP."""
 
 
 def query(

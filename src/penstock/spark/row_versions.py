@@ -236,7 +236,7 @@ class LargeCascades(Relation):
     # refusals -----------------------------------------------------------------------------------------------
 
     def is_unclear(self) -> bool:
-        """Whether a value that one change removed came back by another change: see `spark/cascades.py`."""
+        """Whether one change removed a value and another one brought it back: see `spark/cascades.py`."""
         for edge in self.edges:
             changes = edge.effective()
             numbers = range(len(edge.columns))
@@ -261,7 +261,7 @@ class LargeCascades(Relation):
                     raise reread_reasons.moved_while_read(self.schema.table, edge.key)
 
     def _refuse_doubtful(self, child: Child) -> None:
-        """Raises `TableError` for values of which only the server knows whether they are equal."""
+        """Raises `TableError` if only the server can know whether some values are equal."""
         table = self.schema.table
         for edge in self.edges:
             for at, (place, how) in enumerate(zip(edge.columns, edge.comparisons, strict=True)):

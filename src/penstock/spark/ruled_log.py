@@ -21,7 +21,7 @@ SNAPSHOT_ROWS = 50_000
 
 
 def arguments(rules: Mapping[TableId, MessageRules]) -> list[tuple[str, str, Argument]]:
-    """`rules` of `_core.LogEncoder`."""
+    """The argument `rules` of `_core.LogEncoder`."""
     return [(table.database, table.table, one.for_core) for table, one in rules.items()]
 
 
@@ -33,8 +33,8 @@ def part_bytes(rules: Iterable[MessageRules | None], least: int) -> int:
 def steps(
     encoder: LogEncoder, rules: Mapping[TableId, MessageRules], letters: Letters, read_bytes: int
 ) -> Iterator[EncodedMessages | list[dict[str, Any]]]:
-    """What the encoder reads of its part of the log. `letters`: gets the rows that could not be
-    transformed."""
+    """Yields what an encoder reads from its part of the log: messages, and the statements between them.
+    `letters`: gets the rows that could not be transformed."""
     if not rules:
         yield from _read(encoder, read_bytes)
         return
@@ -65,7 +65,7 @@ def placed(
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows_max: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at least so many, if they are small."""
+    """Puts small batches together, so that each has at least so many rows."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)

@@ -131,6 +131,6 @@ class Scratch:
         return save(frame, self._folder).batches()
 
     def remove(self) -> None:
-        """What cannot be removed now is removed when the pipeline starts the next time."""
+        """Removes the folder. If that fails, the next start of the pipeline removes it."""
         with suppress(PenstockError):
             self._folder.remove()

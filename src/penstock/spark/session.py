@@ -68,7 +68,7 @@ _SEPARATORS = {
     "spark.driver.extraClassPath": os.pathsep,
     "spark.driver.extraJavaOptions": " ",
 }
-"""Between the parts of such an option; most have commas."""
+"""Separators in the values of such options. Others use commas."""
 
 
 def build_session(
@@ -163,8 +163,8 @@ def at_launch(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _keep_from_tasks(context: SparkContext) -> None:
-    """PySpark sends the variables of executors with each task, too, which block managers keep in files. On a
-    cluster, the processes of executors have them already."""
+    """Keeps PySpark from sending the variables of executors with each task: block managers store tasks in
+    files. On a cluster, the executors' processes have the variables already."""
     if is_local(str(context.master)):
         return
     for name in [one for one in context.environment if _SECRET.search(one)]:

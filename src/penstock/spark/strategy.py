@@ -28,8 +28,8 @@ reduced rows. Tasks that fetch the range from an archive do so only as `REMOTE_S
 
 
 REMOTE_SHARES_MAX = 4
-"""So many tasks may fetch the whole range from an archive. On one machine they read the same pages of its
-memory. Elsewhere each fetches all bytes, so more tasks get a part of the log each."""
+"""Number of tasks that may fetch the whole range from an archive. On one machine they read the same pages of
+its memory. Elsewhere each fetches all bytes, so more tasks get a part of the log each."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class TaskPerSplit:
     """Each task decodes one split and returns every row image. For change logs."""
 
     newer: bool = False
-    """The target has none of these changes."""
+    """Whether the target has none of these changes."""
     driver_side: bool = False
     """See `SharesOfRange.driver_side`."""
 
@@ -49,7 +49,7 @@ class SharesOfRange:
 
     tasks: int
     newer: bool
-    """Everything that the target has of these keys is older."""
+    """Whether all rows of the target with these keys are older."""
     driver_side: bool
     """The driver may do it alone, if the sink can write without a Spark job."""
 
@@ -130,6 +130,6 @@ def kind_of(
 
 
 def mode_of(step: ApplyEvents, *, partial_images: bool) -> Mode:
-    """How the rows are written. Rows that lack columns are always merged: the row may not have been read
-    yet, and a merge then leaves it out."""
+    """How the rows are written. Rows that lack columns are always merged. If a row was not read by the
+    snapshot yet, the merge leaves it out."""
     return "merge" if partial_images and step.mode != "changes" else step.mode

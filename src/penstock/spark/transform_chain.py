@@ -28,7 +28,7 @@ from penstock.transforms.stages import ArrowStage, SqlStage, Stage, stages_of
 
 @dataclass(frozen=True)
 class InArrow:
-    """Stages of Arrow alone, as a function for tasks. Pickles."""
+    """Applies stages that only need Arrow. A function for tasks. Pickles."""
 
     stages: tuple[ArrowStage, ...]
 
@@ -40,7 +40,7 @@ class InArrow:
 
 @dataclass(frozen=True)
 class Then:
-    """One function after the other. Pickles."""
+    """Applies one function after the other. Pickles."""
 
     first: Consume
     second: Consume
@@ -168,7 +168,8 @@ class Chain:
         return from_arrow_schema(fields, prefer_timestamp_ntz=True)
 
     def _run(self, rows: Rows, consume: Consume, result: Any) -> DataFrame:
-        """A function over the transformed batches, in the tasks that do what comes after the last SQL."""
+        """Runs a function over the transformed batches, in the tasks that apply the stages after the last
+        SQL."""
         places = [place for place, stage in enumerate(self.stages) if isinstance(stage, SqlStage)]
         after = self.stages[places[-1] + 1 :]
         last = Then(InArrow(tuple(one for one in after if isinstance(one, ArrowStage))), consume)
@@ -196,7 +197,7 @@ def _same(batches: Iterable[pa.RecordBatch]) -> Batches:
 
 
 def incomplete(table: TableId) -> TableError:
-    """The error for rules that need whole rows, of which the source logs parts."""
+    """The error for rules that need whole rows, if the source logs only parts of them."""
     return TableError(
         f"The source logs only parts of rows of {table}, and `transforms` has SQL or a function that needs "
         "whole rows.",

@@ -52,8 +52,8 @@ class TransformedLog(TransformedSink):
         self.letters = letters
 
     def rules(self, schema: TableSchema) -> MessageRules | None:
-        """What is done to the table's rows, and how messages show it. None: nothing, and as it is. Raises
-        `TableError` if its rules cannot be applied to it."""
+        """The rules of the table. None: it has none, and messages show it as it is. Raises `TableError` if
+        its rules cannot be applied to it."""
         if not self._rules(schema.table):
             return None
         name = schema.to_json()

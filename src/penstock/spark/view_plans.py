@@ -39,7 +39,7 @@ class ByKeys:
 
 @dataclass(frozen=True)
 class Whole:
-    """The result is computed anew, because of `why`."""
+    """The result is always computed as a whole, because of `why`."""
 
     why: str
 
@@ -71,7 +71,7 @@ def way_of(frame: DataFrame, keys: Mapping[str, Sequence[str]], wanted: Sequence
 
 
 def _may_miss(node: Any) -> list[Any]:
-    """The sides of a join whose rows the other side's rows may lack: the result depends on that."""
+    """The sides of a join for which it matters that the other side may have no matching row."""
     if node.nodeName() != "Join":
         return []
     match str(node.joinType().sql()):

@@ -95,11 +95,11 @@ class Views:
         self._dimensions = dimensions
         self._registered: set[tuple[str, str]] = set()
         self._waiting: dict[str, tuple[TableId, ...]] = {}
-        """The tables of views that stayed as they were, because a target was not whole."""
+        """For views that were not refreshed because a target was not whole, their tables."""
 
     @property
     def is_due(self) -> bool:
-        """Whether they need a refresh although no epoch was applied."""
+        """Whether the views need a refresh although no epoch was applied."""
         return self._dimensions.is_due or self.is_behind
 
     @property
@@ -113,7 +113,7 @@ class Views:
         )
 
     def refresh(self) -> None:
-        """Brings all views to what the targets have now. A view that fails stays as it is. The state says
+        """Brings all views up to date with the targets. A view that fails stays as it is. The state says
         why, and it is tried again after the next epoch."""
         self._dimensions.refresh()
         self._waiting = {}
@@ -219,7 +219,8 @@ class Views:
         }
 
     def _query(self, view: _View, frames: Mapping[TableId, DataFrame]) -> DataFrame:
-        """The result over these rows of the tables. The plan keeps them, so names may be used again."""
+        """The result of the query over these rows of the tables. Spark's plan refers to the rows themselves,
+        so the names of the tables may be used again."""
         self._register(view.rule.functions)
         try:
             _refuse_commands(self._spark, view.sql)
@@ -376,7 +377,8 @@ def _merge_sql(target: str, made: str, key: Iterable[str], columns: Iterable[str
 
 
 def _only_in(rows: DataFrame, others: DataFrame, key: Iterable[str]) -> DataFrame:
-    """The rows that have another version, or none, in `others`. Equal `_sequence` means equal rows."""
+    """The rows that are missing in `others`, or have another version there. Equal `_sequence` means equal
+    rows."""
     names = [*key, SEQUENCE]
     there = others.select(*[f.col(quoted(name)).alias(f"_o{at}") for at, name in enumerate(names)])
     same = [f.col(quoted(name)).eqNullSafe(f.col(f"_o{at}")) for at, name in enumerate(names)]

@@ -84,7 +84,7 @@ class Epochs(Schemas):
                 self.applied(replace(plan, tables=()))
 
     def applied_offset(self) -> Offset | None:
-        """Returns the offset up to which everything is durable at the targets, or None if nothing is planned
+        """Returns the offset up to which the log is applied at the targets, or None if nothing is planned
         yet."""
         rows = self._rows("SELECT min(start) FROM epochs WHERE applied_us IS NULL")
         return Offset(rows[0][0]) if rows and rows[0][0] is not None else self.position
