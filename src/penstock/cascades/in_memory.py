@@ -139,7 +139,8 @@ def edge_of(
     changes: pa.Table,
     referenced: tuple[int, ...],
 ) -> Edge:
-    """`changes`: `o…`, `n…` of the places `referenced`, `gone`, `p` (`cascades/parent_changes.py`)."""
+    """The edge of a foreign key. `changes`: `o…`, `n…` of the places `referenced`, `gone`, `p`
+    (`cascades/parent_changes.py`)."""
     old = list(zip(*[plain(changes[f"o{place}"]) for place in referenced], strict=True))
     new = list(zip(*[plain(changes[f"n{place}"]) for place in referenced], strict=True))
     effects: dict[Row, list[Effect]] = {}

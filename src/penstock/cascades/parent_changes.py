@@ -33,7 +33,7 @@ class Watched:
 
     @classmethod
     def by(cls, schema: TableSchema, keys: Iterable[CascadingKey]) -> Watched:
-        """`keys`: the foreign keys that refer to the table."""
+        """What is watched of a parent table. `keys`: the foreign keys that refer to it."""
         place = {column.name: number for number, column in enumerate(schema.columns)}
         keys = list(keys)
         updated = [key for key in keys if acts(key, deleted=False)]

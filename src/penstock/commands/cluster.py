@@ -19,7 +19,7 @@ from penstock.sources import open_source
 
 
 def status(file: Path, *, as_json: bool) -> None:
-    """Raises `PenstockError`."""
+    """Prints the status of the servers and their clients. Raises `PenstockError`."""
     config = settings.load(file)
     if not config.is_shared:
         raise ConfigError(
@@ -51,8 +51,8 @@ def _end(config: settings.ServerConfig) -> tuple[SourcePosition | None, str]:
 
 
 def _print(found: dict[str, Any], *, servers_report: bool) -> None:
-    """`servers_report`: servers of Penstock say their names and how far they have received the log. In a
-    store they only have addresses."""
+    """Prints the status for people. `servers_report`: servers have reported their names and how far they have
+    received the log. In a store they only have addresses."""
     servers = Table(title="servers")
     for name in ("address", *(("name", "log received up to") if servers_report else ()), "serves"):
         servers.add_column(name, overflow="fold")

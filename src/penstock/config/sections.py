@@ -35,7 +35,7 @@ def check_addresses(addresses: list[str]) -> None:
 
 
 def check_place(place: str | None) -> str | None:
-    """Raises `ValueError` for a URL that is none of a store. A directory passes."""
+    """Raises `ValueError` for a URL that cannot be that of a store. A directory passes."""
     if place is not None and "://" in place:
         try:
             Location.parse(place)
@@ -219,8 +219,8 @@ class SignalTopicConfig(Section):
 
 
 class NotificationsConfig(Section):
-    """Topics of Kafka in which a running pipeline tells how snapshots go and that it lives, as Debezium does
-    (docs/signals.md)."""
+    """Topics of Kafka to which a running pipeline sends notifications about snapshots, and heartbeats, as
+    Debezium does (docs/signals.md)."""
 
     bootstrap: str
     """Addresses of some brokers: `host:9092,host:9092`."""

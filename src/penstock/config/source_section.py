@@ -25,7 +25,7 @@ def _read(section: Any) -> SourceOptions:
 
 
 class OwnSources:
-    """For the JSON Schema and the page of options, which are about Penstock's own sources. They are loaded
+    """The options of Penstock's own sources, for the JSON Schema and the page of options. They are loaded
     when these are made, and not when a pipeline file is read."""
 
     @property

@@ -50,7 +50,8 @@ class Known:
 
 
 class Definitions:
-    """`log` is refreshed by the caller. `known`: a definition that is true at an offset."""
+    """Finds the definitions of one table along a log, which the caller refreshes. `known`: a definition that
+    is true at an offset."""
 
     def __init__(self, log: RelayLog, table: TableId, types: TypeOptions, known: Known | None = None) -> None:
         self._log = log

@@ -90,7 +90,7 @@ class RegistrySettings:
 
     @classmethod
     def of(cls, access: RegistryAccess, **more: Any) -> RegistrySettings:
-        """`more`: settings that a section of the pipeline file does not have in common with others."""
+        """The settings in a section of the pipeline file. `more`: those that not all such sections have."""
         return cls(
             access.url,
             user=access.user,

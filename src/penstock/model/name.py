@@ -18,7 +18,8 @@ _QUOTED_TABLE = re.compile(_QUOTED)
 
 @dataclass(frozen=True)
 class NamePart:
-    """`quoted`: it was in backticks, so `*` and `?` in it are no wildcards."""
+    """The database or the table in a name. `quoted`: it was in backticks, so `*` and `?` in it are no
+    wildcards."""
 
     text: str
     quoted: bool = False

@@ -17,8 +17,8 @@ Progress = Literal["none", "reading", "done", "parked"]
 
 @dataclass(frozen=True)
 class TableSeen:
-    """`start`: another one for each time that the table is read. `rows`: how many were read. `reason`: why
-    it is parked."""
+    """The snapshot of one table. `start`: differs each time that the table is read. `rows`: how many were
+    read. `reason`: why the table is parked."""
 
     progress: Progress
     start: int
@@ -76,7 +76,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Notification:
-    """`data`: Debezium's `additional_data`."""
+    """A message about a snapshot. `data`: Debezium's `additional_data`."""
 
     id: str
     aggregate: str

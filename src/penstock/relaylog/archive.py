@@ -57,7 +57,8 @@ class Archived:
 
 @dataclass(frozen=True)
 class Manifest:
-    """`relay`: the content of `relay.json`. `version`: of the object that it was read from."""
+    """The list of an archive's segments. `relay`: the content of `relay.json`. `version`: that of the object
+    from which the manifest was read."""
 
     relay: dict[str, Any]
     generation: int
@@ -76,7 +77,8 @@ class Manifest:
         return replace(self, segments=tuple(one for one in self.segments if one.name not in gone))
 
     def encode(self, token: str) -> bytes:
-        """`token`: something unique, so that no two writers' contents are equal."""
+        """The content of the object. `token`: a unique text, so that the contents of two writers are never
+        equal."""
         fields = {
             "format": FORMAT,
             "relay": self.relay,

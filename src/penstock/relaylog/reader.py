@@ -64,7 +64,8 @@ class RelayLog:
 
     @classmethod
     def open(cls, place: LogPlace | str | Path) -> RelayLog:
-        """`place`: a path is that of a folder whose log has no archive. A URL is that of an archive."""
+        """Opens a relay log. `place`: a path means a folder whose log has no archive, and a URL means an
+        archive."""
         return cls(_place(place))
 
     @classmethod

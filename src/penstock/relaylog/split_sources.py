@@ -45,8 +45,9 @@ archived nevertheless, its bytes travel, which costs no more than before."""
 
 
 class SplitSources:
-    """`folder`: of the relay log on this machine. `staging`: where bytes are put for executors that do not
-    see that folder; None: every task runs on this machine. Thread-safe."""
+    """Says where tasks find the bytes of splits. `folder`: that of the relay log on this machine. `staging`:
+    where bytes are put for executors that do not see that folder; None: every task runs on this machine.
+    Thread-safe."""
 
     def __init__(self, folder: Path, archive: Archive | None = None, staging: Store | None = None) -> None:
         self.folder = folder

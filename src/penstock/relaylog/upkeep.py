@@ -20,7 +20,8 @@ RETENTION_EVERY_S = 30.0
 
 
 class Upkeep:
-    """`stopping`: whether the receiver is asked to stop."""
+    """Retention, archive and reports of a running receiver. `stopping`: whether the receiver is asked to
+    stop."""
 
     def __init__(
         self, place: LogPlace, config: RelayLogConfig, stopping: Callable[[], bool] = lambda: False
@@ -83,6 +84,6 @@ class Upkeep:
             writer.close(hand_over=lambda: self.end(clean=clean))
 
     def end(self, *, clean: bool) -> None:
-        """`clean`: the log's writer has ended, and has committed everything."""
+        """Ends the archive's work. `clean`: the log's writer has ended, and has committed everything."""
         if self._archiver is not None:
             self._archiver.stop(clean=clean)

@@ -71,8 +71,8 @@ def _clock() -> float:
 
 
 class DriverLease:
-    """`id_`: of the state directory on this machine. `known`: the generation of the last driver in the state.
-    Thread-safe after `take`."""
+    """The lease of this driver. `id_`: that of the state directory on this machine. `known`: the generation
+    of the last driver in the state. Thread-safe after `take`."""
 
     def __init__(self, store: Store, id_: str, known: int) -> None:
         self._store = store

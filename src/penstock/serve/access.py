@@ -91,7 +91,7 @@ class Access:
         return Rights(frozenset(section.destinations), limit)
 
     def bearer(self, token: str, *, address: str) -> Rights:
-        """Raises `Denied`."""
+        """The rights of a token. Raises `Denied`."""
         self._failures.check(address)
         given, digest = token.encode(), hashlib.sha256(token.encode()).digest()
         for secret, known, rights in self._tokens:

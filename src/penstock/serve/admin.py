@@ -40,8 +40,8 @@ class RecentLines(logging.Handler):
 
 
 class Admin:
-    """`token`: what a request must have; None: all are refused. `relay_logs`: the folders with the logs of
-    receivers, by the names of sources."""
+    """What operators can ask over HTTP. `token`: the token that a request must have; None: all requests are
+    refused. `relay_logs`: the folders with the logs of receivers, by the names of sources."""
 
     def __init__(
         self, destinations: Destinations, token: Secret | None, relay_logs: Mapping[str, Path]
@@ -56,7 +56,7 @@ class Admin:
         logging.getLogger("penstock").removeHandler(self._lines)
 
     def check(self, authorization: str) -> None:
-        """Raises `Forbidden`."""
+        """Raises `Forbidden` if the request does not have the token."""
         if self._token is None:
             raise Forbidden("The server's file has no `admin_token`.")
         expected = f"Bearer {self._token.reveal()}"

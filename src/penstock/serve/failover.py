@@ -16,7 +16,7 @@ class Failover(Protocol):
     """Where clients of Canal reach this server."""
 
     def open(self) -> None:
-        """Raises `PenstockError`."""
+        """Connects to what the servers share. Raises `PenstockError`."""
 
     def close(self) -> None: ...
 

@@ -57,7 +57,7 @@ class _Refusal(Exception):
 
 
 class Http:
-    """`serve` is the callback of a listener."""
+    """Answers HTTP requests. `serve` is the callback of a listener."""
 
     def __init__(self, destinations: Destinations, access: Access, admin: Admin) -> None:
         self._destinations = destinations

@@ -129,7 +129,7 @@ class Listeners:
 
 
 def tls_context(tls: TlsSection) -> ssl.SSLContext:
-    """Raises `ConfigError`."""
+    """The TLS settings of a listener. Raises `ConfigError`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

@@ -86,8 +86,8 @@ class TypedPart:
 
 
 class ServedLog:
-    """`start_following` begins the thread. `on_growth` is called there when `end` has moved, or after
-    `look`."""
+    """The relay log of a source, followed by a thread, which `start_following` begins. The thread calls
+    `on_growth` when `end` has moved, or after `look`."""
 
     def __init__(self, place: LogPlace, source: Source | None, store: Path | None) -> None:
         self._lock = threading.Lock()

@@ -121,7 +121,7 @@ def start_of(asked: Any) -> StartAt:
 
 
 def check_start(start: StartAt) -> None:
-    """Raises `ConfigError` for what can be no place of any log."""
+    """Raises `ConfigError` for a start that cannot be a place in any log."""
     if start.gtid is not None:
         _transactions(start.gtid)
     if start.timestamp is not None:

@@ -36,8 +36,8 @@ STOP_S = 5.0
 
 
 class Server:
-    """`run` serves until `stop` is called, by any thread. `ready` is called with the addresses once clients
-    can connect."""
+    """A subscription server. `run` serves until `stop` is called, by any thread. `ready` is called with the
+    addresses once clients can connect."""
 
     def __init__(self, config: ServerConfig, file: Path, ready: Callable[[dict[str, str]], None]) -> None:
         self._config = config

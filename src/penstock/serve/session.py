@@ -48,7 +48,7 @@ UNSUPPORTED, UNAUTHORIZED, MISSING, NO_BATCH, FAILED = 400, 403, 401, 402, 404
 
 
 class Session:
-    """`run` serves the connection until it ends. It raises nothing."""
+    """A connection of a Canal client. `run` serves it until it ends, and raises nothing."""
 
     def __init__(
         self,

@@ -57,7 +57,7 @@ class NotReached(TransientError):
 
 
 def of_place(log: RelayLog, place: Place) -> SourcePlace:
-    """Raises `LogPurged`."""
+    """The position at the source of a place in the log. Raises `LogPurged`."""
     offset = place.offset
     file, _, position = str(log.position_at(offset)).rpartition(":")
     return SourcePlace(

@@ -76,8 +76,8 @@ class Owner(Protocol):
 
 
 class Subscription:
-    """`stored` is called when `client` has changed, which is what must be remembered. `check` raises
-    `NotYet` if another server may serve the destination by now."""
+    """What a client has been given and has acknowledged. `stored` is called when `client` has changed, so
+    that it can be stored. `check` raises `NotYet` if another server may serve the destination by now."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class Subscription:
         return Limit(size=min(size * KIB, most))
 
     def acknowledge(self, batch_id: int) -> None:
-        """Raises `Refused`."""
+        """Acknowledges the oldest batch. Raises `Refused`."""
         self._check_served()
         try:
             place = self.outstanding.acknowledge(batch_id)

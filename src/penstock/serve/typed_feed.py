@@ -29,7 +29,8 @@ LAYOUT = "changelog"
 
 @dataclass(frozen=True)
 class TypedEntry:
-    """`statement`: what defines or empties the table behind the rows. `rows` have one schema."""
+    """Rows of a table, which have one schema. `statement`: the one that defines or empties the table behind
+    them."""
 
     statement: dict[str, Any] | None
     rows: list[pa.RecordBatch]

@@ -80,7 +80,7 @@ class ExecuteSnapshot(_Data):
 
 
 class SnapshotSelection(_Data):
-    """`collections` is None: all tables."""
+    """The tables and rows that a signal selects. `collections` None: all tables."""
 
     collections: list[str] | None = Field(None, alias="data-collections")
     type: str = "incremental"

@@ -48,8 +48,8 @@ def partials_to_read(state: StateStore) -> list[PartialSnapshot]:
 
 
 def to_resnapshot(config: PipelineConfig, state: StateStore) -> dict[str, set[TableId]]:
-    """`asked`: the tables for which accepted signals request a full snapshot. `renewed`: those whose targets
-    will be recreated."""
+    """The tables that accepted signals will have read again. `asked`: those for which they request a full
+    snapshot. `renewed`: those of them whose targets will be recreated."""
     found: set[TableId] = set()
     renewed: set[TableId] = set()
     for signal in state.signals("accepted"):

@@ -114,4 +114,4 @@ class TopicChannel:
             invalid.warn(place, "It is not UTF-8.")
 
     def answered(self, signal: Signal) -> None:
-        """`penstock signals` has the answers."""
+        """Does nothing: answers are shown by `penstock signals`."""

@@ -26,8 +26,8 @@ class NoAnswer(Exception):
 
 
 class HttpConnection:
-    """`url`: `http://host:port/prefix`, or https. `ca`: a file with certificates to trust instead of the
-    system's."""
+    """A kept connection to a server. `url`: `http://host:port/prefix`, or https. `ca`: a file with
+    certificates to trust instead of the system's."""
 
     def __init__(self, url: str, headers: Mapping[str, str], *, timeout_s: float, ca: Path | None) -> None:
         parts = urlsplit(url)

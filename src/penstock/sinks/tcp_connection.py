@@ -20,7 +20,8 @@ class Disconnected(Exception):
 
 
 class TcpConnection:
-    """`seconds`: how long the server may take to accept the connection, and later to take what is sent."""
+    """A connection to a server. `seconds`: how long the server may take to accept the connection, and later
+    to take what is sent."""
 
     def __init__(self, host: str, port: int, *, seconds: float) -> None:
         self._seconds = seconds
@@ -96,8 +97,8 @@ class TcpConnection:
 
 
 def tls_context(ca: Path | None, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
-    """`ca`: a file with certificates to trust instead of the system's. `certificate`, `key`: of the client.
-    Raises `ConfigError` if a file cannot be read."""
+    """The TLS settings of a connection. `ca`: a file with certificates to trust instead of the system's.
+    `certificate`, `key`: files of the client. Raises `ConfigError` if a file cannot be read."""
     try:
         context = ssl.create_default_context(cafile=None if ca is None else str(ca))
     except OSError as error:  # also one that is no certificate

@@ -45,7 +45,7 @@ def key_rows(schema: TableSchema, keys: Sequence[KeyValues], types: TypeOptions)
 
 
 def check_keys(schema: TableSchema, keys: Iterable[KeyValues], types: TypeOptions) -> None:
-    """Raises `InvalidKey`."""
+    """Raises `InvalidKey` for values that cannot be a key of the table."""
     keys = list(keys)
     for key in keys:
         if len(key) != len(schema.key):

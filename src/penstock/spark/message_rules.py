@@ -37,8 +37,8 @@ Argument = tuple[str, list[tuple[str | None, bool]], list[str], str, bool]
 
 
 class MessageRules:
-    """`schema`: the table's, at the source. `shown`: the table as its messages show it. Raises `TableError`
-    if the rules cannot be applied to the table."""
+    """The rules of one table, for messages. `schema`: the table's, at the source. `shown`: the table as its
+    messages show it. Raises `TableError` if the rules cannot be applied to the table."""
 
     def __init__(
         self,

@@ -54,8 +54,9 @@ class TooMany(Exception):
 
 
 class SmallCascades(Relation):
-    """Computes in the driver. `changes`: for each parent, those of earlier epochs first. Changes outside of
-    `reach` are ignored (None: none is). `limit`: of rows and of changes. Raises `TooMany`."""
+    """Computes in the driver what foreign keys did, for few rows. `changes`: for each parent, those of
+    earlier epochs first. Changes outside of `reach` are ignored (None: none is). `limit`: of rows and of
+    changes. Raises `TooMany`."""
 
     def __init__(
         self,

@@ -51,7 +51,8 @@ class Clients:
         self._provider: Provider | None = None
 
     def get(self, use: Use, *, size: int = 0) -> Client:
-        """`size`: the bytes that a request sends. Raises `StoreRefused` if a client cannot be made."""
+        """A client for a use. `size`: the bytes that a request sends. Raises `StoreRefused` if a client
+        cannot be made."""
         if _state["lost"]:
             raise InternalError(
                 "This process was forked after its parent had used an object store, so it cannot use one.",

@@ -61,7 +61,8 @@ _NO_CREDENTIALS_ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Fault:
-    """`error` is what the caller gets if this was the last attempt."""
+    """What is known of a failed request. `error`: the one that the caller gets if this was the last
+    attempt."""
 
     error: PenstockError
     passing: bool = False

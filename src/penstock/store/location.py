@@ -61,7 +61,8 @@ class Location:
 
     @classmethod
     def parse(cls, url: str) -> Location:
-        """Raises `StoreRefused`. The message repeats nothing of a URL that might contain a password."""
+        """The location that a URL names. Raises `StoreRefused`. The message repeats nothing of a URL that
+        might contain a password."""
         match = _URL.fullmatch(url)
         if match is None:
             raise StoreRefused("A store's location is not a URL.", hint=_FORMS)

@@ -30,8 +30,8 @@ class ProfileKeys:
 
     @classmethod
     def of(cls, name: str) -> ProfileKeys | None:
-        """`name`: empty for `AWS_PROFILE`, else `default`. None if the credentials are elsewhere. Raises
-        `StoreRefused` if a profile was named that does not exist."""
+        """The keys of a profile. `name`: empty for `AWS_PROFILE`, else `default`. None if the credentials are
+        elsewhere. Raises `StoreRefused` if a profile was named that does not exist."""
         if not name and any(os.environ.get(variable) for variable in _FIRST):
             return None
         named = name or os.environ.get("AWS_PROFILE", "")

@@ -38,8 +38,9 @@ class StoredClient:
 
 @dataclass(frozen=True)
 class Document:
-    """`generation`: grows with each server that begins to serve. `nonce`: of this version, so that a server
-    recognises what it has written. `stopped`: the server has given the destination up in order."""
+    """The lease of a destination and its positions, as one object of the store. `generation`: grows with each
+    server that begins to serve. `nonce`: differs in each version, so that a server recognises what it has
+    written. `stopped`: the server has given the destination up in order."""
 
     generation: int = 0
     address: str = ""

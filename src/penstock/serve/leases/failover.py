@@ -52,7 +52,7 @@ class StoreFailover:
         self._positions = InStore()
 
     def open(self) -> None:
-        """Raises `PenstockError`."""
+        """Checks the store. Raises `PenstockError`."""
         check_conditions(self._store)
         for name in self._config.destinations:
             with suppress(ObjectMissing):

@@ -59,8 +59,9 @@ class Host(Protocol):
 
 
 class Keeper:
-    """`logs`: the destination's, by the names of their sources. `interval_s`: how often positions are written
-    at most; 0: before the client gets its next answer."""
+    """Keeps the lease of one destination, and stores its positions. `logs`: the destination's, by the names
+    of their sources. `interval_s`: how often positions are written at most; 0: before the client gets its
+    next answer."""
 
     def __init__(
         self,
@@ -294,7 +295,8 @@ class Keeper:
         return placed, unplaced
 
     def _placed(self, client: StoredClient) -> Subscribed:
-        """Raises `NotReached`, and other `PenstockError`s."""
+        """The place of a client in the logs of this server. Raises `NotReached`, and other
+        `PenstockError`s."""
         view = next((one.view for one in client.places.values()), "")
         return Subscribed(self._place(client.places), client.filter, view)
 

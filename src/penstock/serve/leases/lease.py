@@ -32,7 +32,7 @@ class Replaced(TransientError):
 
 
 def _clock() -> float:
-    """Seconds, also those in which the machine was suspended."""
+    """The time in seconds, by a clock that also counts while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

@@ -14,7 +14,8 @@ from penstock.store.errors import ObjectMissing
 
 
 def status_of(config: ServerConfig, end: SourcePosition | None) -> dict[str, Any]:
-    """`end`: the end of the source's log; None: it is not known. Raises `PenstockError`."""
+    """The status of the servers and clients that share a store. `end`: the end of the source's log; None: it
+    is not known. Raises `PenstockError`."""
     url = config.positions.store_url
     assert url is not None
     store = config.store.open(url)

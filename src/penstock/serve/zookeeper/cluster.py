@@ -84,7 +84,8 @@ class Host(Protocol):
 
 
 class Cluster:
-    """`running`: the addresses that serve destinations, as far as they are known."""
+    """The servers that share destinations through one ZooKeeper. `running`: the addresses that serve
+    destinations, as far as they are known."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ class ZooKeeperFailover:
         self._positions: InZooKeeper | None = None
 
     def open(self) -> None:
-        """Raises `PenstockError`."""
+        """Connects to ZooKeeper. Raises `PenstockError`."""
         self._zookeeper.start(CONNECT_S)
 
     def close(self) -> None:

@@ -147,7 +147,7 @@ def _json(document: Mapping[str, Any]) -> bytes:
 
 
 def _object(data: bytes) -> dict[str, Any]:
-    """Raises `ValueError`."""
+    """The JSON object in a node. Raises `ValueError`."""
     found = json.loads(data)
     if not isinstance(found, dict):
         raise ValueError("it is no JSON object")

@@ -19,7 +19,8 @@ _LAG = ("behind_seconds", "behind_bytes", "behind_transactions", "outstanding", 
 
 
 def status_of(config: ServerConfig, end: SourcePosition | None) -> dict[str, Any]:
-    """`end`: the end of the source's log; None: it is not known. Raises `TransientError`."""
+    """The status of the servers and clients that share a ZooKeeper. `end`: the end of the source's log; None:
+    it is not known. Raises `TransientError`."""
     zookeeper = ZooKeeper(config.zookeeper, config.zookeeper_timeout / 1000)
     try:
         zookeeper.start(CONNECT_S)

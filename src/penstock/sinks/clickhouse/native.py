@@ -27,7 +27,8 @@ _LENGTH_BYTES_MAX = 5
 
 
 def block(batch: pa.RecordBatch, columns: StructType, key: Sequence[str], types: Types) -> bytes:
-    """`columns`: the table's; it may have wider types than the rows."""
+    """The rows as a block of ClickHouse's native format. `columns`: those of the table, which may have wider
+    types than the rows."""
     parts = [_number(batch.num_columns), _number(batch.num_rows)]
     for name, values in zip(batch.schema.names, batch.columns, strict=True):
         if name in (SEQUENCE, DELETED):

@@ -18,9 +18,9 @@ from penstock.sinks.clickhouse.client import Client, quoted, text
 
 @dataclass(frozen=True)
 class Record:
-    """`rows`: name of the table with all versions. `era`: how often the target was made. `serial`: how many
-    records came before. `gone`: there is no target any more. `lost`: the server has lost changes, so nothing
-    is written until the target is created again."""
+    """The record of a target. `rows`: name of the table with all versions. `era`: how often the target was
+    made. `serial`: how many records came before. `gone`: there is no target any more. `lost`: the server has
+    lost changes, so nothing is written until the target is created again."""
 
     pipeline: str
     source: str

@@ -22,7 +22,7 @@ def means_gone(error: ClusterError) -> bool:
 
 
 def explained(error: ClusterError, what: str, table: TableId | None) -> PenstockError:
-    """`what` begins the message."""
+    """The error of the cluster as Penstock's, without values of rows. `what` begins the message."""
     names = error.kinds
     kinds = set(names)
     telling = next((one for one in reversed(names) if not one.endswith("RemoteException")), names[0])

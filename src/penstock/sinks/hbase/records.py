@@ -23,10 +23,10 @@ _REMOVED = b"-"
 
 @dataclass(frozen=True)
 class Record:
-    """`target`: a number that the table has, too. `revision`: how often its rows were rewritten. `form`: how
-    its values are written. `empty`: it certainly has no rows. `lost`: the cluster has lost changes, so
-    nothing is written until the target is created again. `text`: what the cluster has of it. None:
-    nothing."""
+    """The record of a target. `target`: a number that the table has, too. `revision`: how often its rows were
+    rewritten. `form`: how its values are written. `empty`: it certainly has no rows. `lost`: the cluster has
+    lost changes, so nothing is written until the target is created again. `text`: what the cluster has of it.
+    None: nothing."""
 
     pipeline: str
     source: str

@@ -106,9 +106,9 @@ _library = _Library()
 
 
 class Producer:
-    """`settings`: librdkafka's. `reported` is called with the error and the topic of each message that was
-    not delivered, by whoever waits. `seconds`: how long it waits for what brokers know of a topic. One thread
-    at a time uses a producer. Its errors are `KafkaException`s."""
+    """A producer of librdkafka. `settings`: those of librdkafka. `reported` is called with the error and the
+    topic of each message that was not delivered, by whoever waits. `seconds`: how long it waits for what
+    brokers know of a topic. One thread at a time uses a producer. Its errors are `KafkaException`s."""
 
     def __init__(
         self, settings: Mapping[str, Any], reported: Callable[[KafkaError, str], None], seconds: float

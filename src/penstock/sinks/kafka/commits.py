@@ -31,7 +31,8 @@ TOPIC_CONFIG = {
 
 @dataclass(frozen=True)
 class Written:
-    """`run`: a number for each run of a driver. `generation`: see `runtime.driver_lease`."""
+    """The record of a commit. `run`: a number for each run of a driver. `generation`: see
+    `runtime.driver_lease`."""
 
     epoch: int
     step: int

@@ -71,7 +71,8 @@ class Order:
 
     @classmethod
     def parse(cls, text: str) -> Order:
-        """Raises `ValueError`. NULL stands where Iceberg's SQL puts it: first in ascending order."""
+        """The order that a text describes. Raises `ValueError`. NULL is placed where Iceberg's SQL puts it:
+        first in ascending order."""
         match = _ORDER.fullmatch(text.strip())
         assert match is not None, "it matches any text"
         descending = (match["direction"] or "asc").lower() == "desc"

@@ -89,8 +89,9 @@ class Claim:
 
 @dataclass
 class Joined:
-    """`columns`: the target's new columns, without the shard column. `added`: those that must exist before
-    values are set. `values`: for a column, the value that the shard's rows get, in Spark SQL."""
+    """What a target needs for the columns of all its shards. `columns`: the target's new columns, without the
+    shard column. `added`: those that must exist before values are set. `values`: for a column, the value that
+    the shard's rows get, in Spark SQL."""
 
     columns: list[EvolvedColumn] = field(default_factory=list)
     added: list[StructField] = field(default_factory=list)
@@ -103,8 +104,9 @@ def joined(
     columns: Sequence[EvolvedColumn],
     claims: Mapping[TableId, Claim],
 ) -> Joined:
-    """`present`: the target's columns so far, without the shard column. `columns`: the new columns of
-    `shard`, in the types in which the target stores them. `claims`: those of all shards so far.
+    """Works out the columns of a target after a change of one shard. `present`: the target's columns so far,
+    without the shard column. `columns`: the new columns of `shard`, in the types in which the target stores
+    them. `claims`: those of all shards so far.
 
     Raises `TableError` if a column cannot be shared, or if the shard must be read again."""
     others = {name.lower() for table, claim in claims.items() if table != shard for name in claim.columns}

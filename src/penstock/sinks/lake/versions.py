@@ -47,8 +47,8 @@ class Versions:
     def of(
         cls, batches: Iterable[pa.RecordBatch], key: tuple[str, ...], fields: pa.Schema
     ) -> Versions | None:
-        """`batches`: in the layout `changelog`. `fields`: the columns of the target. None: only Spark can
-        write these changes."""
+        """The changes of an epoch. `batches`: in the layout `changelog`. `fields`: the columns of the target.
+        None: only Spark can write these changes."""
         found, size = list[pa.RecordBatch](), 0
         for batch in batches:
             found.append(batch)

@@ -20,7 +20,8 @@ _SEED_BYTES = 36  # two of the kind, 32 of the seed, two of the checksum
 
 @dataclass(frozen=True)
 class Credentials:
-    """`file`: a `.creds` file with a JWT and the seed of a key, or a file with only the seed (an NKey)."""
+    """How the client logs in. `file`: a `.creds` file with a JWT and the seed of a key, or a file with only
+    the seed (an NKey)."""
 
     user: str
     password: Secret

@@ -19,7 +19,8 @@ _AGAIN = "It is tried again."
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
-    """`what` begins the message."""
+    """Turns errors of the connection and of JetStream in the block into Penstock's. `what` begins the
+    message."""
     try:
         yield
     except (Disconnected, Refused, NoResponder, ApiError) as error:

@@ -9,7 +9,8 @@ from penstock.sinks.tcp_connection import Disconnected, tls_context
 
 
 def connected(options: NatsOptions) -> NatsConnection:
-    """Raises `Disconnected`, `Refused`, or `ConfigError` for files of certificates."""
+    """Opens a connection to the first server that answers. Raises `Disconnected`, `Refused`, or `ConfigError`
+    for files of certificates."""
     credentials = Credentials(options.user, options.password, options.token, options.credentials)
     tls = tls_context(options.ca, options.certificate, options.key)
     failed: Disconnected | Refused | None = None

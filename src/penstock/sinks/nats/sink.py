@@ -290,7 +290,8 @@ class NatsSink(Messages):
         return Written.parse(value, self._own) if found else Written()
 
     def _read_own(self) -> None:
-        """Raises `DriverReplaced` if another driver has begun, `ConfigError` if the key is gone."""
+        """Reads the pipeline's own key. Raises `DriverReplaced` if another driver has begun, and
+        `ConfigError` if the key is gone."""
         written = self._read(self._connected())
         if not written.run:
             raise forgotten(self._options.url[0], self._own)

@@ -51,10 +51,10 @@ class _Batch:
 
 
 class Window:
-    """`last`, `newest`: sequence and id of the stream's newest message. `counts`: by what messages are about,
-    how many are known to be written; updated. `look`: called if messages were not taken, and none is on its
-    way any more. It gets the newest sequence that is counted, updates `counts`, and returns the stream's
-    newest sequence."""
+    """Sends messages, with many on their way at a time. `last`, `newest`: sequence and id of the stream's
+    newest message. `counts`: for what messages are about, the number of those that are known to be in the
+    stream; it is updated. `look`: called if messages were not taken, when no other one is on its way. It gets
+    the newest sequence that was counted, updates `counts`, and returns the stream's newest sequence."""
 
     def __init__(
         self, connection: NatsConnection, last: int, newest: bytes | None, counts: dict[str, int],

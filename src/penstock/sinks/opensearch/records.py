@@ -23,9 +23,10 @@ _INDEX = {
 
 @dataclass(frozen=True)
 class Record:
-    """`backing`: the index behind the alias. `uuid`: the server's identity of it. `empty`: it certainly has
-    no documents. `lost`: the server has lost changes, so nothing is written until the target is created
-    again. `place`: sequence number and primary term of the document; None: it is new."""
+    """The record of a target. `backing`: the index behind the alias. `uuid`: the server's identity of it.
+    `empty`: it certainly has no documents. `lost`: the server has lost changes, so nothing is written until
+    the target is created again. `place`: sequence number and primary term of the document; None: it is
+    new."""
 
     pipeline: str
     source: str

@@ -27,7 +27,8 @@ _PASSING = (wire.NO_STREAM, wire.STREAM_NOT_AVAILABLE, wire.INTERNAL_ERROR)
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
-    """`what` begins the message."""
+    """Turns errors of the connection and of the server in the block into Penstock's. `what` begins the
+    message."""
     try:
         yield
     except (Disconnected, Failed) as error:

@@ -8,7 +8,8 @@ from penstock.sinks.tcp_connection import Disconnected, tls_context
 
 
 def connected(options: RabbitMqStreamsOptions) -> StreamConnection:
-    """Raises `Disconnected`, `Failed`, or `ConfigError` for files of certificates."""
+    """Opens a connection to the first server that answers. Raises `Disconnected`, `Failed`, or `ConfigError`
+    for files of certificates."""
     tls = tls_context(options.ca, options.certificate, options.key) if options.tls_wanted else None
     failed: Disconnected | Failed | None = None
     for host, port in options.addresses:

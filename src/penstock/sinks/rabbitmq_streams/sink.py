@@ -313,7 +313,7 @@ class RabbitMqStreamsSink(Messages):
         raise TransientError("Another driver begins at the same time.", hint="It is tried again.")
 
     def _append(self, record: Written) -> None:
-        """Raises `DriverReplaced` if another driver has written a record meanwhile."""
+        """Appends a record. Raises `DriverReplaced` if another driver has written one meanwhile."""
         self._publish_record(record)
         if self._newest.run != self._run:
             raise another_driver(self._own)

@@ -21,8 +21,8 @@ _COLUMNS = "target, pipeline, source, format, definition, epoch, step, generatio
 
 @dataclass(frozen=True)
 class Record:
-    """`columns`: the source's, and `_sequence`, in their order, in Spark's types. The database may have them
-    in another order, and columns of others beside them."""
+    """The record of a target. `columns`: the source's, and `_sequence`, in their order, in Spark's types. The
+    database may have them in another order, and columns of others beside them."""
 
     pipeline: str
     source: str
@@ -35,7 +35,8 @@ class Record:
 
 
 class Control:
-    """`schema`: where the table is. Empty in SQLite."""
+    """The control table, with a record of each target. `schema`: the schema that it is in. Empty in
+    SQLite."""
 
     def __init__(self, dialect: Dialect, schema: str) -> None:
         self._dialect = dialect

@@ -97,7 +97,8 @@ class Topics:
             ) from error
 
     def _failed(self, error: Any) -> None:
-        """Called by the client for problems of no single request. Those of one broker of several pass."""
+        """Called by the client for errors that belong to no single request. An error of one broker is ignored
+        while others answer."""
         codes = self._library.KafkaError
         if error.fatal() or error.code() in (codes._ALL_BROKERS_DOWN, codes._AUTHENTICATION, codes._SSL):
             self._failure = error

@@ -19,8 +19,8 @@ _NAMED_MAX = 4
 
 @dataclass(frozen=True)
 class Evolution:
-    """`origins`: the earlier name of each column; None for a new one. `silent`: reasons why rows may have
-    other values than before without row events."""
+    """How a table's columns follow from those before. `origins`: the earlier name of each column; None for a
+    new one. `silent`: reasons why rows may have other values than before without row events."""
 
     definition: TableDefinition
     origins: tuple[str | None, ...]

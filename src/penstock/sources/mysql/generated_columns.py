@@ -100,8 +100,8 @@ def computation(source: MySqlOptions, schema: TableSchema) -> MySqlComputation:
 
 
 def computed_by(source: MySqlOptions, schema: TableSchema, expressions: dict[str, str]) -> MySqlComputation:
-    """`expressions`: the expressions of generated columns, by name. Columns of system versioning have none;
-    they are in every image."""
+    """How a table's generated columns are computed. `expressions`: those of the columns, by name. Columns of
+    system versioning have none; they are in every image."""
     generated = tuple(c for c in schema.columns if c.generated and c.name in expressions)
     base = [c for c in schema.columns if c not in generated and _is_named(c, expressions.values())]
     for column in generated:

@@ -15,7 +15,8 @@ from penstock.sources.table_filter import TableFilter
 def statements_without_source(
     captured: TableFilter, log: RelayLog, *, types: TypeOptions, parks_cascades: bool = True
 ) -> MySqlStatements:
-    """`parks_cascades`: see `sources.base.Source.statements`."""
+    """The `Statements` of a log, without a connection to its source. `parks_cascades`: see
+    `sources.base.Source.statements`."""
     return MySqlStatements(
         captured,
         lambda table: None,

@@ -175,8 +175,8 @@ def _check_host(
 
 
 def plan(config: MySqlOptions, server: Server, received: ReceivedLog | None, *, by_gtid: bool) -> Stream:
-    """Raises `LogPurged`, `LogDiverged` or `ConfigError` when the source cannot be followed from there, and
-    `SourceBehind` when it cannot yet."""
+    """What the receiver requests from the source. Raises `LogPurged`, `LogDiverged` or `ConfigError` if the
+    source cannot be followed from there, and `SourceBehind` if that is not possible yet."""
     if received is None:
         return _begin(config, server)
     if by_gtid:

@@ -44,8 +44,8 @@ _RUNS = keywords("SELECT TABLE VALUES WITH CALL DO EXECUTE HANDLER BEGIN ANALYZE
 
 @dataclass(frozen=True)
 class Written:
-    """`named`: the tables in the statement. `all_of`: databases in which it may have written any table; None:
-    anywhere. `known`: it is certainly DML."""
+    """The tables that a statement may have written. `named`: those in the statement. `all_of`: databases in
+    which it may have written any table; None: anywhere. `known`: it is certainly DML."""
 
     named: tuple[TableId, ...]
     all_of: frozenset[str] | None

@@ -15,8 +15,9 @@ from penstock.store.files import Folder
 
 @dataclass(frozen=True)
 class Changes:
-    """`actions`: entries of the log. `changed`: the files, as these entries describe them. `removed`: the
-    locations of those whose rows are all gone. `written`: the locations of new files with vectors."""
+    """The changes that mark rows as deleted. `actions`: entries of the log. `changed`: the files, as these
+    entries describe them. `removed`: the locations of those whose rows are all gone. `written`: the locations
+    of new files with vectors."""
 
     actions: Sequence[Action] = ()
     changed: Sequence[File] = ()

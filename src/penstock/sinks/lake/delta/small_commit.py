@@ -82,7 +82,7 @@ Ready = tuple[Any, Live]
 
 
 class SmallCommits:
-    """`load`: see `LakeFormat`."""
+    """Commits small epochs without a Spark job. `load`: see `LakeFormat`."""
 
     def __init__(
         self,

@@ -61,7 +61,7 @@ class _Counts:
 
 
 class Maintenance:
-    """`load`, `exclusive`: see `LakeFormat`. Thread-safe."""
+    """Maintains tables in a thread of its own. `load`, `exclusive`: see `LakeFormat`. Thread-safe."""
 
     def __init__(
         self,

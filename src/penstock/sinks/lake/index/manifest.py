@@ -30,8 +30,8 @@ class RunOf:
 
 @dataclass(frozen=True)
 class Manifest:
-    """`seed`: of the hash. `key`: the columns of the key, as `TableIndex` describes them. `files`: number and
-    rows of each data file that is covered, by location."""
+    """The content of a key index. `seed`: that of the hash. `key`: the columns of the key, as `TableIndex`
+    describes them. `files`: number and rows of each data file that is covered, by location."""
 
     seed: int
     key: str

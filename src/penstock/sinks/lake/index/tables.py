@@ -85,8 +85,9 @@ Keys = Mapping[str, Sequence[pa.RecordBatch]]
 
 
 class Indexes(Generic[L]):
-    """`directory`: where the indexes are kept. None, or if another process uses it: in a temporary one, and
-    only while this object is used. `make_temporary`: makes that one."""
+    """The key indexes of all tables. `directory`: where they are stored. If it is None, or in use by another
+    process, they are in a temporary directory while this object is used. `make_temporary`: creates that
+    directory."""
 
     def __init__(
         self,

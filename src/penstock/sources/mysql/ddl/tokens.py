@@ -51,8 +51,8 @@ class NotUnderstood(Exception):
 
 
 class Token(NamedTuple):
-    """`text`: the word, the name or string without quotes, or the sign. `start` and `end`: its place in the
-    SQL.
+    """A word, name, string or sign of the SQL. `text`: its characters, without quotes. `start` and
+    `end`: its place in the SQL.
 
     Escapes in a string are resolved by `value` only.
     """

@@ -20,8 +20,8 @@ _MYSQL = 2
 def canal_entry(
     statement: Mapping[str, Any], kind: str, database: str, table: str, *, defines: bool = True
 ) -> bytes:
-    """`statement`: fields of `LogEncoder.read`. `kind`: one of `EVENT_TYPES`. `database` and `table`: what
-    the statement is about. `defines`: it is DDL."""
+    """Canal's entry for a statement. `statement`: fields of `LogEncoder.read`. `kind`: one of `EVENT_TYPES`.
+    `database` and `table`: what the statement is about. `defines`: it is DDL."""
     header = b"".join(
         [
             _number(1, 1), _text(2, statement["file"]), _number(3, statement["event_position"]),
