@@ -258,9 +258,9 @@ def test_a_pipeline_tells_in_topics_how_its_snapshot_went_and_that_it_lives(
         case.drain(pipeline)
         alive = [f"{case.database}.alive"]
         wait_for(lambda: list(topics.records(kafka.bootstrap, alive)), "a heartbeat")
-    told = [
-        json.loads(one.value or b"") for one in topics.records(kafka.bootstrap, [f"{case.database}.told"])
-    ]
+        about = [f"{case.database}.told"]
+        wait_for(lambda: len(list(topics.records(kafka.bootstrap, about))) >= 4, "the end of the snapshot")
+    told = [json.loads(one.value or b"") for one in topics.records(kafka.bootstrap, about)]
     kinds = [one["type"] for one in told]
     assert kinds == ["STARTED", "IN_PROGRESS", "TABLE_SCAN_COMPLETED", "COMPLETED"]
     assert told[2]["additional_data"]["total_rows_scanned"] == "2"
