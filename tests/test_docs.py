@@ -127,6 +127,15 @@ def test_every_promise_names_the_files_that_keep_and_test_it() -> None:
             assert [path for path in paths if not exists(path, bases)] == [], promise
 
 
+def test_the_tree_of_the_architecture_has_every_folder() -> None:
+    tree = (ROOT / "ARCHITECTURE.md").read_text("utf-8").partition("## The tree")[2].split("```")[1]
+    package = ROOT / "src" / "penstock"
+    folders = [path.parent.relative_to(package) for path in package.rglob("__init__.py")]
+    named = set(re.findall(r"[\w/]+(?=/)", tree))
+    wanted = [str(path) for path in folders if path.parts and path.parts[0] != "testing"]
+    assert [one for one in wanted if not any(f"/{one}".endswith(f"/{name}") for name in named)] == []
+
+
 def test_the_layers_of_the_architecture_are_those_that_are_checked() -> None:
     block = (ROOT / "ARCHITECTURE.md").read_text("utf-8").partition("**Layers.**")[2].split("```")[1]
     named = [set(line.split(", ")) for line in block.strip().splitlines()]

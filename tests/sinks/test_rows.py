@@ -16,6 +16,7 @@ from penstock.sinks.rows import (
     ShardOf,
     changed_kind,
     converted,
+    pieces,
 )
 
 BATCH = pa.record_batch({"id": [1, 2], "name": ["a", "b"]})
@@ -67,3 +68,9 @@ def test_values_that_mean_nothing_in_another_type_become_null() -> None:
     assert converted(pa.array(["1", "x", None, "-4"]), pa.int32()).to_pylist() == [1, None, None, -4]
     assert converted(pa.array([20240229]), pa.date32()).to_pylist() == [None]
     assert converted(pa.array([1.5, None]), pa.string()).to_pylist() == ["1.5", None]
+
+
+def test_large_batches_are_cut() -> None:
+    batch = pa.RecordBatch.from_pydict({"a": ["x" * 1000] * 20_000})
+    sizes = [one.num_rows for one in pieces([batch])]
+    assert sum(sizes) == 20_000 and len(sizes) > 1

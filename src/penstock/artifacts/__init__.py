@@ -1,0 +1,1 @@
+"""Pinned downloads, and the packages that travel to workers."""

@@ -19,7 +19,7 @@ from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.schema import TableSchema
 from penstock.sinks.documents import texts as values_of
 from penstock.sinks.names import source_columns
-from penstock.sinks.sql.arrow_text import pieces
+from penstock.sinks.rows import pieces
 
 DATABASE = "_database"
 TABLE = "_table"

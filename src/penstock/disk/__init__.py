@@ -1,0 +1,1 @@
+"""Directories, locks and replaced files of the local disk."""

@@ -1,0 +1,1 @@
+"""Plans epochs: decides what happens to each table, from the log and the staged chunks. Executes nothing."""

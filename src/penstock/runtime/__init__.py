@@ -1,0 +1,1 @@
+"""A running pipeline: its loop, how its parts are put together, progress, checks of targets, shutdown."""

@@ -15,10 +15,10 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BinaryType, StructType
 
 from penstock.model.change import SEQUENCE
+from penstock.sinks.decimals import decimal_texts
 from penstock.sinks.evolve import Change
 from penstock.sinks.rows import converted
 from penstock.sinks.spark_sql import constant
-from penstock.sinks.sql.arrow_text import decimals
 
 Text = bytes | str
 
@@ -29,7 +29,7 @@ def texts(column: pa.Array) -> list[Text | None]:
     if is_binary(kind):
         return list(column.to_pylist())
     if pa.types.is_decimal(kind):
-        return list(decimals(column).to_pylist())
+        return list(decimal_texts(column).to_pylist())
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
     if pa.types.is_timestamp(kind) and kind.tz is not None:

@@ -13,6 +13,9 @@ from typing_extensions import assert_never
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+PIECE_BYTES = 8 * 1024**2
+"""Bytes of Arrow in a batch of `pieces`, about: its text is in memory beside it."""
+
 Batches = Iterator[pa.RecordBatch]
 
 Consume = Callable[[Iterable[pa.RecordBatch]], Batches]
@@ -173,6 +176,14 @@ def map_batches(frame: DataFrame, consume: Consume, schema: Any) -> DataFrame:
         return consume(pa.RecordBatch.from_arrays(batch.columns, names) for batch in batches)
 
     return frame.toDF(*[f"c{number}" for number in range(len(names))]).mapInArrow(body, schema)
+
+
+def pieces(batches: Iterable[pa.RecordBatch]) -> Batches:
+    """The rows in batches of about `PIECE_BYTES`, for sinks that turn each batch into text."""
+    for batch in batches:
+        rows = max(1, batch.num_rows * PIECE_BYTES // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
 
 
 def converted(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -1,0 +1,1 @@
+"""Private servers, a workload and an oracle, for tests, the demo and benchmarks."""

@@ -50,17 +50,6 @@ def test_mysql_takes_every_float(mysql: Database) -> None:
     assert [row[0] for row in found] == floats.to_pylist()
 
 
-def test_decimals_have_no_exponent() -> None:
-    column = pa.array([Decimal("1E-10"), Decimal("-0.000000012345678901"), None], pa.decimal128(38, 18))
-    assert arrow_text.decimals(column).to_pylist() == ["0.000000000100000000", "-0.000000012345678901", None]
-
-
 def test_csv_tells_null_from_an_empty_text() -> None:
     batch = pa.RecordBatch.from_pydict({"a": ["", None, 'q"\n'], "b": pa.array([None, b"\x00", b""])})
     assert arrow_text.as_csv(batch) == b'"",\n,"\\x00"\n"q""\n","\\x"\n'
-
-
-def test_large_batches_are_cut() -> None:
-    batch = pa.RecordBatch.from_pydict({"a": ["x" * 1000] * 20_000})
-    sizes = [one.num_rows for one in arrow_text.pieces([batch])]
-    assert sum(sizes) == 20_000 and len(sizes) > 1

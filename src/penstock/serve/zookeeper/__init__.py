@@ -1,0 +1,1 @@
+"""Several subscription servers that share destinations through ZooKeeper, in Canal's nodes."""

@@ -59,9 +59,8 @@ from penstock.sinks.refusals import (
     refuse_replaced,
     refuse_shared,
 )
-from penstock.sinks.rows import Rows
+from penstock.sinks.rows import Rows, pieces
 from penstock.sinks.spark_sql import target_type
-from penstock.sinks.sql.arrow_text import pieces
 
 VERSION_MIN = (18, 16)
 """The oldest release that was tried."""

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from penstock.errors import TableError
 from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
+from penstock.sinks.decimals import decimal_texts
 from penstock.sinks.documents import is_binary
 from penstock.sinks.hbase.ordered_keys import ordered_keys
-from penstock.sinks.sql.arrow_text import decimals
 
 SEPARATOR = "|"
 """Separates the columns of a key, as in Canal's adapter for HBase."""
@@ -99,7 +99,7 @@ def _key_part(column: pa.Array) -> pa.Array:
 def _texts(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_decimal(kind):
-        column = decimals(column)
+        column = decimal_texts(column)
     elif pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
     elif pa.types.is_timestamp(kind) and kind.tz is not None:

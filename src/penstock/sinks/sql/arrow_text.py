@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-SLICE_BYTES = 8 * 1024**2
-"""Rows are turned into text in pieces of about so many bytes."""
+from penstock.sinks.decimals import decimal_texts
+
 _CSV = pa_csv.WriteOptions(include_header=False, quoting_style="all_valid")
 NUL = "\x00"
-
-
-def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows in batches of about `SLICE_BYTES`."""
-    for batch in batches:
-        rows = max(1, batch.num_rows * SLICE_BYTES // max(1, batch.nbytes))
-        for start in range(0, batch.num_rows, rows):
-            yield batch.slice(start, rows)
 
 
 def as_csv(batch: pa.RecordBatch) -> bytes:
@@ -38,17 +30,8 @@ def _for_csv(column: pa.Array) -> pa.Array:
         return pa.array([None if value is None else "\\x" + value.hex() for value in column.to_pylist()],
                         pa.large_string())  # fmt: skip
     if pa.types.is_decimal(column.type):
-        return decimals(column)
+        return decimal_texts(column)
     return column.cast(pa.string()) if pa.types.is_temporal(column.type) else column
-
-
-def decimals(column: pa.Array) -> pa.Array:
-    """Decimals as texts, without exponents: a database may take `1E-10` for a binary number."""
-    texts = column.cast(pa.large_string())
-    if not pc.any(pc.match_substring(texts, "E")).as_py():
-        return texts
-    plain = [None if value is None else format(value, "f") for value in column.to_pylist()]
-    return pa.array(plain, pa.large_string())
 
 
 def text_columns(batch: pa.RecordBatch) -> Iterator[tuple[int, str]]:
@@ -96,7 +79,7 @@ def _literals(column: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         column = column.cast(pa.timestamp(kind.unit))
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    values = decimals(column) if pa.types.is_decimal(kind) else column.cast(text)
+    values = decimal_texts(column) if pa.types.is_decimal(kind) else column.cast(text)
     if is_text:
         for plain, escaped in (("\\", "\\\\"), ("'", "\\'"), (NUL, "\\0")):
             values = pc.replace_substring(values, plain, escaped)
@@ -116,7 +99,7 @@ def _plain(column: pa.Array) -> pa.Array:
     if pa.types.is_boolean(kind):
         return column.cast(pa.int8())
     if pa.types.is_decimal(kind) and not (kind.scale == 0 and kind.precision <= 18):
-        return decimals(column)
+        return decimal_texts(column)
     if pa.types.is_decimal(kind):
         return column.cast(pa.int64())
     if pa.types.is_timestamp(kind) and kind.tz is not None:

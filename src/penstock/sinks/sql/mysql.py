@@ -36,7 +36,7 @@ from pyspark.sql.types import (
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import Column, TableId
 from penstock.printable import argument
-from penstock.sinks.rows import Incomplete
+from penstock.sinks.rows import Incomplete, pieces
 from penstock.sinks.sql import arrow_text
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session, shortened
 from penstock.sinks.sql.registration import JdbcOptions
@@ -353,7 +353,7 @@ class MySql(Dialect):
 
     def load(self, session: Session, into: str, batches: Iterable[pa.RecordBatch], table: TableId) -> int:
         rows = 0
-        for batch in arrow_text.pieces(batches):
+        for batch in pieces(batches):
             columns = ", ".join(map(self.quoted, batch.schema.names))
             head = f"INSERT INTO {into} ({columns}) VALUES "
             for values in _statements(arrow_text.as_tuples(batch), min(STATEMENT_BYTES, self._packet // 2)):

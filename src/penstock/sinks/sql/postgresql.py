@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
-from penstock.sinks.rows import Incomplete
+from penstock.sinks.rows import Incomplete, pieces
 from penstock.sinks.sql import arrow_text
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session, shortened
 from penstock.sinks.sql.registration import JdbcOptions
@@ -247,7 +247,7 @@ class PostgreSql(Dialect):
             yield from batches
 
         with cursor, cursor.copy(f"COPY {into} ({columns}) FROM STDIN (FORMAT csv)") as copy:
-            for batch in arrow_text.pieces(all_batches()):
+            for batch in pieces(all_batches()):
                 copy.write(arrow_text.as_csv(self._without_nul(batch, table)))
                 rows += batch.num_rows
         return rows

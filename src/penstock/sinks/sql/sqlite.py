@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
-from penstock.sinks.rows import Incomplete
+from penstock.sinks.rows import Incomplete, pieces
 from penstock.sinks.sql import arrow_text
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session
 from penstock.sinks.sql.registration import JdbcOptions
@@ -178,7 +178,7 @@ class Sqlite(Dialect):
         alone = not session.in_transaction
         if alone:  # else each row would be a transaction
             self.run(session, "BEGIN")
-        for batch in arrow_text.pieces(batches):
+        for batch in pieces(batches):
             columns = ", ".join(map(self.quoted, batch.schema.names))
             marks = ", ".join("?" * batch.num_columns)
             sql = f"INSERT INTO {into} ({columns}) VALUES ({marks})"

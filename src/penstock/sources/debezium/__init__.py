@@ -1,0 +1,1 @@
+"""The source `debezium`: topics of Kafka that Debezium fills."""

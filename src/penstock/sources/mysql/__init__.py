@@ -1,0 +1,1 @@
+"""The source `mysql`: MySQL and MariaDB."""

@@ -1,0 +1,1 @@
+"""Canal's own Java client against the subscription server."""
