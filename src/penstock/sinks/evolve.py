@@ -95,6 +95,14 @@ def changes(
     return found
 
 
+def only_adds(present: StructType, changed: Sequence[Change]) -> bool:
+    """Whether the change only adds columns that are NULL or widens types, so that existing rows stay as they
+    are. For sinks that store a value in the same way in a wider type."""
+    kept = {one.before for one in changed if one.before == one.name and one.how in ("keep", "widen")}
+    others = [one for one in changed if one.before is not None or one.default is not None]
+    return set(present.names) == kept and len(others) == len(kept)
+
+
 def key_after(changed: Sequence[Change], before: Sequence[str]) -> tuple[str, ...]:
     """The columns of the key after the change, in the key's order. `before`: those so far."""
     own = sorted((one for one in changed if one.key), key=lambda one: one.key)

@@ -90,6 +90,17 @@ def rolled_back(table: TableId, epoch: int) -> TableError:
     )
 
 
+def missing_row(table: TableId, offset: int) -> TableError:
+    """The error for an update that lacks columns (`Incomplete`) and has no row at the complete target."""
+    return TableError(
+        f"An update of table {table} at offset {offset} has only some of the row's columns, since the source "
+        "logs parts of rows. The target has no such row to take the others from.",
+        hint=f"Run `penstock resnapshot FILE {argument(table)}` to read the table again.",
+        table=str(table),
+        offset=offset,
+    )
+
+
 def lacking_columns(table: TableId, names: Sequence[str]) -> TableError:
     """The error for a target that is read, and that lacks columns of the source."""
     return TableError(

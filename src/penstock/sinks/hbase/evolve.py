@@ -34,13 +34,6 @@ def widens(old: DataType, kind: DataType, form: Form) -> bool:
     return holds(kind, old)
 
 
-def only_adds(present: StructType, changed: Sequence[Change]) -> bool:
-    """Whether the change only adds columns or widens types, so that existing rows stay as they are."""
-    kept = {one.before for one in changed if one.before == one.name and one.how in ("keep", "widen")}
-    others = [one for one in changed if one.before is not None or one.default is not None]
-    return set(present.names) == kept and len(others) == len(kept)
-
-
 def evolved_frames(
     frame: Frame,
     changed: Sequence[Change],

@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from penstock.errors import TableError
 from penstock.model.change import DELETED, PRESENT, SEQUENCE
 from penstock.model.schema import TableId
-from penstock.printable import argument
 from penstock.sinks.hbase import frames
 from penstock.sinks.hbase.frames import Column, Frame
 from penstock.sinks.hbase.times import NONE, SEQUENCE_MAX, sequences_of, time_of, times_of
 from penstock.sinks.hbase.values import Form
 from penstock.sinks.names import source_columns
+from penstock.sinks.refusals import missing_row
 from penstock.sinks.rows import Incomplete
 
 OWN = SEQUENCE.encode()
@@ -90,7 +90,7 @@ def compared(
     acts, times = frame.acts.copy(), frame.times.copy()
     lacking = (acts == frames.CHANGE) & (known == NONE)
     if incomplete is not None and incomplete.target_is_complete and lacking.any():
-        raise _lacks(table, int(own[lacking][0]))
+        raise missing_row(table, int(own[lacking][0]))
     acts[lacking] = frames.SKIP  # it comes with the snapshot
     same = known == own
     times[same] = there[same]
@@ -113,16 +113,6 @@ def deletions(frame: Frame, below: int) -> Frame | None:
 def _plain(array: Any, kind: Any) -> np.ndarray[Any, Any]:
     found: np.ndarray[Any, Any] = np.asarray(array.to_numpy(zero_copy_only=False), kind)
     return found
-
-
-def _lacks(table: TableId, offset: int) -> TableError:
-    return TableError(
-        f"An update of table {table} at offset {offset} has only some of the row's columns, since the source "
-        "logs parts of rows. The target has no such row to take the others from.",
-        hint=f"Run `penstock resnapshot FILE {argument(table)}` to read the table again.",
-        table=str(table),
-        offset=offset,
-    )
 
 
 def _too_far(table: TableId) -> TableError:

@@ -45,9 +45,9 @@ from penstock.sinks.base import (
     TargetState,
 )
 from penstock.sinks.collected import batches_of
-from penstock.sinks.evolve import Change, changes, key_after, refuse_new_names
+from penstock.sinks.evolve import Change, changes, key_after, only_adds, refuse_new_names
 from penstock.sinks.hbase.cluster import Cluster, ClusterError
-from penstock.sinks.hbase.evolve import evolved_frames, only_adds, widens
+from penstock.sinks.hbase.evolve import evolved_frames, widens
 from penstock.sinks.hbase.faults import explained, means_gone
 from penstock.sinks.hbase.frames import Frame
 from penstock.sinks.hbase.records import Record, Records

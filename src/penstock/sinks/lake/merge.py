@@ -10,12 +10,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from penstock.errors import TableError
 from penstock.model.change import DELETED, PRESENT, SEQUENCE
 from penstock.model.schema import TableId
-from penstock.printable import argument
 from penstock.sinks.lake.sessions import shared_view
 from penstock.sinks.names import source_columns
+from penstock.sinks.refusals import missing_row
 from penstock.sinks.rows import Incomplete, Rows
 from penstock.sinks.spark_sql import has, quoted
 
@@ -49,13 +48,7 @@ def _require_rows(
         f"WHERE s.{PRESENT} IS NOT NULL AND NOT s.{DELETED} LIMIT 1"
     ).collect()
     if missing:
-        raise TableError(
-            f"An update of table {table} at offset {missing[0][0]} has only some of the row's columns, "
-            "since the source logs parts of rows. The target has no such row to take the others from.",
-            hint=f"Run `penstock resnapshot FILE {argument(table)}` to read the table again.",
-            table=str(table),
-            offset=missing[0][0],
-        )
+        raise missing_row(table, missing[0][0])
 
 
 def _match(rows: Rows, key: tuple[str, ...]) -> str:

@@ -7,15 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import TableError
 from penstock.model.change import DELETED, PRESENT, SEQUENCE
 from penstock.model.schema import TableId
-from penstock.printable import argument
 from penstock.sinks.names import source_columns
 from penstock.sinks.opensearch.bulk import Gone, Operation, deletion, put
 from penstock.sinks.opensearch.client import Client, quoted
 from penstock.sinks.opensearch.records import Record
 from penstock.sinks.opensearch.values import documents, field_name, ids
+from penstock.sinks.refusals import missing_row
 from penstock.sinks.rows import Incomplete, Rows
 
 LOOKED_UP_MAX = 1000
@@ -39,7 +38,7 @@ def operations(
         for number in partial:
             own = held.get(identities[number])
             if own is None and rows.incomplete.target_is_complete:
-                raise _lacks(table, sequences[number])
+                raise missing_row(table, sequences[number])
             found[number] = {} if own is None else _completed(
                 own, found[number], names, present[number], rows.incomplete
             )  # fmt: skip
@@ -75,13 +74,3 @@ def _completed(
             if field in logged:
                 merged[field] = logged[field]
     return merged
-
-
-def _lacks(table: TableId, offset: int) -> TableError:
-    return TableError(
-        f"An update of table {table} at offset {offset} has only some of the row's columns, since the source "
-        "logs parts of rows. The target has no such row to take the others from.",
-        hint=f"Run `penstock resnapshot FILE {argument(table)}` to read the table again.",
-        table=str(table),
-        offset=offset,
-    )

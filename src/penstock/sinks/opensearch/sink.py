@@ -39,7 +39,7 @@ from penstock.sinks.base import (
     TargetState,
 )
 from penstock.sinks.collected import batches_of
-from penstock.sinks.evolve import Change, changes, key_after, refuse_new_names
+from penstock.sinks.evolve import Change, changes, key_after, only_adds, refuse_new_names
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.opensearch.bulk import Bulk, Gone, deletion, put
 from penstock.sinks.opensearch.client import Client, Errors
@@ -161,7 +161,7 @@ class OpenSearchSink(Recorded):
             after = StructType([*fields, StructField(SEQUENCE, LongType())])
             refuse_new_names(table, columns, changed, present, record.key)
             key = key_after(changed, record.key)
-            if _only_adds(present, changed):
+            if only_adds(present, changed):
                 self._indexes.add_fields(record.backing, after, self._options.fields(table))
             else:
                 record = self._renewed(
@@ -340,10 +340,3 @@ def _is_other(alias: str, backing: Backing, record: Record) -> bool:
         return bool(record.uuid) and backing.uuid != record.uuid
     last = (0, 0) if record.last is None else record.last.place
     return made_for(alias, backing.name) <= last  # else the commit that made it is still to be recorded
-
-
-def _only_adds(present: StructType, changed: Sequence[Change]) -> bool:
-    """Whether the change only adds columns or widens types, so that existing documents stay as they are."""
-    kept = {one.before for one in changed if one.before == one.name and one.how in ("keep", "widen")}
-    others = [one for one in changed if one.before is not None or one.default is not None]
-    return set(present.names) == kept and len(others) == len(kept)

@@ -56,6 +56,7 @@ from penstock.sinks.refusals import (
     check_pipeline,
     is_recorded,
     lost_target,
+    missing_row,
     refuse_foreign,
     refuse_replaced,
     refuse_shared,
@@ -311,14 +312,7 @@ class RedisSink(Recorded):
         if answer == b"GONE":
             raise lost_target(table, _KEEP)
         if answer.startswith(b"LACKS"):
-            offset = int(answer.split()[1])
-            raise TableError(
-                f"An update of table {table} at offset {offset} has only some of the row's columns, since "
-                "the source logs parts of rows. The target has no such row to take the others from.",
-                hint=f"Run `penstock resnapshot FILE {argument(table)}` to read the table again.",
-                table=str(table),
-                offset=offset,
-            )
+            raise missing_row(table, int(answer.split()[1]))
 
     def _commit(self, table: TableId, commit: Commit, *fields: str) -> None:
         self._call("commit", table, commit, [], fields)

@@ -46,6 +46,7 @@ from penstock.sinks.recorded import Recorded
 from penstock.sinks.refusals import (
     check_pipeline,
     is_recorded,
+    missing_row,
     refuse_foreign,
     refuse_replaced,
     refuse_shared,
@@ -230,14 +231,7 @@ class SqlSink(Recorded):
         if incomplete is not None and incomplete.target_is_complete:
             lacking = dialect.run(session, dialect.lacking_sql(target, match))
             if lacking:
-                raise TableError(
-                    f"An update of table {table} at offset {lacking[0][0]} has only some of the row's "
-                    "columns, since the source logs parts of rows. The target has no such row to take the "
-                    "others from.",
-                    hint=f"Run `penstock resnapshot FILE {argument(table)}` to read the table again.",
-                    table=str(table),
-                    offset=int(lacking[0][0]),
-                )
+                raise missing_row(table, int(lacking[0][0]))
         dialect.run(session, dialect.delete_sql(target, match, names))
         dialect.update(session, place, match, names, incomplete)
         dialect.run(session, dialect.insert_sql(target, match, names, incomplete))

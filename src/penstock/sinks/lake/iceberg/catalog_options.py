@@ -17,6 +17,7 @@ from typing_extensions import Self
 
 from penstock.model.section import Section
 from penstock.secret import Secret
+from penstock.sinks.table_entries import as_text
 
 Storage = Literal["s3", "gcs", "azure", "files"]
 
@@ -42,14 +43,7 @@ _HIVE_LIMITS = {"hadoop.hive.metastore.client.socket.timeout": "60s"}
 _DELEGATION = "header.X-Iceberg-Access-Delegation"
 
 
-def _as_text(value: Any) -> Any:
-    """Iceberg's properties are texts. YAML reads `true` and `3` as other types."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, (int, float)) else value
-
-
-Property = Annotated[Secret, BeforeValidator(_as_text, json_schema_input_type=str | bool | int | float)]
+Property = Annotated[Secret, BeforeValidator(as_text, json_schema_input_type=str | bool | int | float)]
 
 
 class CatalogOptions(Section):
