@@ -1,4 +1,4 @@
-"""What a server needs of the way in which it shares its destinations with others."""
+"""The protocol by which a server shares its destinations with other servers."""
 
 from __future__ import annotations
 

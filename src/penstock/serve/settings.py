@@ -161,7 +161,7 @@ class UserSection(Section):
         for name, digits in forms.items():
             value = getattr(self, name)
             if value is not None and not re.fullmatch(rf"\*?[0-9a-fA-F]{{{digits}}}", value):
-                raise ValueError(f"`{name}` has {digits} hexadecimal digits")
+                raise ValueError(f"`{name}` must have {digits} hexadecimal digits")
         if self.password is None and self.password_sha1_sha1 is None and self.password_sha256 is None:
             raise ValueError("give `password`, `password_sha1_sha1` or `password_sha256`")
         if self.password is not None and not self.password:

@@ -1,4 +1,5 @@
-"""What an entry of `sink.tables` or `sink.topics` is in every sink: which tables it is about. Pure."""
+"""Entries of `sink.tables` and `sink.topics`: what they have in common in all sinks, the tables that they
+match. Pure."""
 
 from __future__ import annotations
 

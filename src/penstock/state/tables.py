@@ -19,7 +19,7 @@ from penstock.state.schemas import Schemas
 
 Condition = Callable[[TableState], bool]
 _CONDITIONS_MAX = 32
-"""Number of conditions whose tables are cached. The program has fewer; a condition that is made anew at each
+"""Number of conditions whose tables are cached. The program has fewer; a condition that is created at each
 call would otherwise fill the memory."""
 HISTORY_ENTRIES_MAX = 20_000
 """Number of history entries that are kept: some MB. Older ones are deleted each time `HISTORY_STEP` more

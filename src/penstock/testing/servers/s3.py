@@ -25,7 +25,7 @@ class S3Server(PrivateServer):
     """Starts with no bucket."""
 
     flaws: ClassVar[frozenset[str]] = frozenset()
-    """Found by the tests: these servers are not what people run."""
+    """How it differs from real object stores, as far as tests have found. Nobody runs it in production."""
 
     @property
     def url(self) -> str:

@@ -35,7 +35,7 @@ class DeltaShape(TableEntry):
                     f"`{name}` is a column that Penstock itself writes; choose one of the source's"
                 )
         if len({name.lower() for name in value}) < len(value):
-            raise ValueError("a column stands there twice")
+            raise ValueError("a column is named twice")
         return value
 
     @field_validator("properties")
