@@ -355,6 +355,37 @@ def test_a_slow_reader_without_a_name_is_told_that_its_log_was_deleted(
                 list(items)
 
 
+@pytest.mark.slow
+def test_a_slow_reader_is_told_so_after_the_retention_of_an_archive(
+    emptied_mysql: Callable[..., MySqlServer], tmp_path: Path
+) -> None:
+    server = emptied_mysql()
+    server.execute("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, x TEXT)")
+    options = {"archive": str(tmp_path / "archive"), "cache_size": "64KiB"}
+    with (
+        receiving(
+            server, tmp_path / "state", start="latest", segment_size="64KiB", keep_age="1s", **options
+        ) as receiver,
+        opened_once_level(receiver, start="earliest") as changes,
+        opened_once_level(receiver, name="other") as other,
+    ):
+        for number in range(60):
+            server.execute(f"INSERT INTO shop.t VALUES ({number}, REPEAT('x', 20000))")
+        receiver.wait_until_level()
+        items = iter(changes)
+        next(items)
+        other.acknowledge(receiver.log.end)
+        segments = tmp_path / "archive" / "segments"
+        receiver.wait_for(lambda: len(list(segments.iterdir())) <= 4, "retention")  # two files each
+        with pytest.raises(LogPurged, match=r"deleted.* `name`"):
+            list(items)
+
+
+def opened_once_level(receiver: Receiving, **options: Any) -> ChangeReader:
+    receiver.wait_until_level()
+    return follow(receiver.file, ["shop.t"], **options)
+
+
 def test_a_reader_that_comes_back_under_its_name_is_the_same_and_two_at_once_are_refused(
     source: Source,
 ) -> None:

@@ -54,6 +54,7 @@ from penstock.sources import statements_of
 from penstock.sources.base import Source
 from penstock.sources.statements import Statements
 from penstock.sources.table_filter import TableFilter
+from penstock.store.errors import ObjectMissing
 
 RANGE_BYTES = 8 * 1024**2
 """Bytes of log that are read at once if much is waiting: enough that the cost of a call does not count, and
@@ -303,7 +304,7 @@ class ChangeReader:
         """Log that was deleted because this reader was slow is no damage."""
         try:
             yield
-        except (LogPurged, RelayLogCorrupt):
+        except (LogPurged, RelayLogCorrupt, ObjectMissing):
             with contextlib.suppress(PenstockError, OSError):
                 self._log.refresh()
             if self._log.start <= self.offset:
