@@ -49,7 +49,9 @@ class SinkOptions(Section):
 
     @property
     def directory(self) -> Path | None:
-        """The local directory that only this sink writes to. None: there is none."""
+        """The local directory that only this sink writes to. A run locks it, and refuses to start if it
+        contains anything but directories and hidden files (`refusals.check_directory`). None: there is
+        none."""
         return None
 
     @property

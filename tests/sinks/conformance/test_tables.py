@@ -17,6 +17,7 @@ from penstock.errors import ConfigError, InternalError, TableError
 from penstock.model.plan import Move
 from penstock.model.schema import TableId
 from penstock.sinks.base import EvolvedColumn, Foreign, Missing, Ours, Readable, Scannable
+from penstock.sinks.refusals import check_directory
 from penstock.sinks.rows import Incomplete
 
 INT, TEXT = pa.int32(), pa.string()
@@ -402,6 +403,19 @@ def test_the_target_of_another_pipeline_is_not_touched(tables: Case) -> None:
     with pytest.raises(InternalError, match="A commit of pipeline"):
         other.tables.append(it.table, it.latest((2, "b", False, 20)), it.commit(2))
     assert it.rows() == [(1, "a", 10)]
+
+
+@over_delta
+def test_the_next_run_takes_the_directory_as_the_sink_has_left_it(tables: Case) -> None:
+    directory = tables.kind.example(tables.folder).directory
+    if directory is None:
+        pytest.skip("it has no directory of its own")
+    it = tables.create()
+    it.append(1, (1, "a", False, 10))
+    it.merge(2, (1, "b", False, 20))
+    it.tables.compact(it.table)
+    it.sink.close()
+    check_directory(directory)
 
 
 @over_delta
