@@ -147,7 +147,10 @@ def test_lines_fit() -> None:
     assert {place.split(":")[0] for place in long} >= LONG_LINES, "remove these"
 
 
-LIMIT_NAME = re.compile(r"^[A-Z0-9_]*_(MAX|MIN|S|MS|NS|SECONDS|BYTES|ROWS|CHARACTERS)$|^_?RETRY$")
+LIMIT_NAME = re.compile(
+    r"^[A-Z0-9_]*_(MAX|MIN|S|MS|NS|SECONDS|BYTES|ROWS|CHARACTERS|MESSAGES|BITS)$"
+    r"|^[A-Z0-9_]*_(ONCE|ATTEMPTS|DEFAULT|KEPT|STEP)$|^_?(RETRY|PAGE)$"
+)
 
 
 def is_numeric(value: ast.expr) -> bool:

@@ -19,6 +19,7 @@ from penstock.errors import ConfigError
 CALL_S = 60.0
 """How long a request may take that is no stream."""
 SIZE_DEFAULT = 1000
+"""Changes in a batch if the caller does not say, as in Canal."""
 
 _TOKEN = re.compile("[ -~]*")
 """The characters that gRPC accepts in the value of a header."""

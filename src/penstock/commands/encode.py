@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from penstock._core import LogPart
 
 _BYTES_PER_STEP = 1 << 20
+"""Bytes of messages that the encoder returns at once: few calls, and little memory."""
 
 
 def encode(

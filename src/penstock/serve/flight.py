@@ -54,6 +54,7 @@ QUIET_S = 10.0
 CALL_S = 60.0
 """How long the event loop may take for a request."""
 SIZE_DEFAULT = 1000
+"""Changes in a batch for clients that ask for no size, as in Canal."""
 
 _NOTHING = pa.RecordBatch.from_arrays([pa.array([], pa.string())], schema=SCHEMA)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from penstock.errors import ConfigError
 
 _RECEIVED_AT_ONCE = 256 * 1024
+"""Bytes that one system call may read: more would rarely be there."""
 
 
 class Disconnected(Exception):

@@ -67,7 +67,9 @@ _WHOLE_BYTES_MAX = 64 * 1024 * 1024
 """Rows of up to this size are read from an object store once, and held in memory. Larger ones are read twice:
 for the checksum, and in row groups."""
 _PUBLISH_ATTEMPTS = 5
+"""How often a manifest is put or read if others remove it in between."""
 _MANIFESTS_AT_ONCE = 8
+"""Manifests that are read side by side: most of the time is waiting for the store."""
 
 
 class ChunkCorrupt(RelayLogCorrupt):

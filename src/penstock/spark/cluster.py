@@ -27,6 +27,7 @@ from penstock.failures.trace import without_traces
 
 _PROBE = "penstock-probe"
 _DEFAULT_PORT = 7077
+"""The port of a standalone master whose address names none."""
 _CURES = {
     "packed": (
         "Install Python {python} on the workers. If it is not on their PATH, set spark.pyspark.python in "

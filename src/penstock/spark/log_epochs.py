@@ -70,6 +70,7 @@ parts, and may be larger than the memory."""
 READ_BYTES = 1024**2
 """Bytes of messages that are in one piece of memory."""
 ROWS_AT_ONCE = 2000
+"""Rows of a snapshot that become messages at once, which limits their memory."""
 
 Messages = Sequence[LogMessage] | EncodedBatch
 

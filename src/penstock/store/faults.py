@@ -57,6 +57,8 @@ _NO_CREDENTIALS = (
     "Set those of the store in the environment or in the pipeline file, or give this machine a role."
 )
 _NO_CREDENTIALS_ATTEMPTS = 3
+"""A machine whose role is not known yet gets it within moments. Without a role, more attempts would not
+help."""
 
 
 @dataclass(frozen=True)

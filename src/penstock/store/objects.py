@@ -51,6 +51,7 @@ RANGES_AT_ONCE = 8
 STORES_MAX = 256
 """Pickled stores that a process keeps connections to."""
 _PAGE = 1000
+"""Objects in one answer to a list: the limit of S3."""
 
 T = TypeVar("T")
 

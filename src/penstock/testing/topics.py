@@ -29,6 +29,7 @@ SILENT_SECONDS = 20.0
 """A client that got nothing for so long, not even the end of a partition, gives way to a new one. Seen once:
 a client of a topic that had just been made stayed silent for ten minutes, while the broker was well."""
 BATCH_MESSAGES = 5000
+"""Messages that are read at once: few calls, and little memory."""
 LOOK_SECONDS = 0.1
 """Longest wait for messages. Whether all have come is looked at after it."""
 

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 FIRST = 1 << 62
+"""Times of Penstock begin here, so that they are greater than any clock's and never meet one."""
 REVISION_BITS = 10
+"""Lowest bits of a time, which count the rewritings of a table."""
 REVISION_MAX = (1 << REVISION_BITS) - 1
 """A table can be rewritten for so many changed definitions. Then it has to be created again."""
 SEQUENCE_MAX = (1 << (62 - REVISION_BITS)) - 2

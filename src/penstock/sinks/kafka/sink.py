@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 QUEUE_MESSAGES = 500_000
+"""Messages that the client holds while brokers have not acknowledged them. Then the epoch waits."""
 LOOK_SECONDS = 0.2
 """Seconds between two checks whether brokers still acknowledge messages."""
 FLUSH_SECONDS = 0.001

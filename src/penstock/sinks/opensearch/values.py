@@ -28,6 +28,7 @@ from penstock.sinks.documents import Text, plain, texts
 ID_BYTES_MAX = 512
 """The server's limit."""
 _ID_BYTES_KEPT = 400
+"""Bytes of a long id that stay in front of its digest."""
 NULL_KEY = "%-"
 """A NULL in an id: a zero date."""
 EMPTY_KEY = "%."

@@ -25,6 +25,7 @@ from penstock.sinks.lake.java_loops import JavaLoops
 COMMIT = "penstock.commit"
 
 _STEP_BITS = 16
+"""Lowest bits of a transaction version, which have the step. An epoch has far fewer steps for a table."""
 _ACTION = "org.apache.spark.sql.delta.actions.Action"
 
 Action = dict[str, Any]
