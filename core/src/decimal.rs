@@ -196,7 +196,7 @@ pub fn write_image(
     (left == 0).then(|| write_digits(negative, digits, scale, out))
 }
 
-/// The same from text as SELECT prints it.
+/// Writes the image of a number from its text, as SELECT prints it.
 pub fn write_image_of_text(text: &[u8], precision: u8, scale: u8, out: &mut Vec<u8>) -> Option<()> {
     let negative = text.first() == Some(&b'-');
     let text = &text[usize::from(negative)..];

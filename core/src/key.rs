@@ -44,12 +44,12 @@ impl Key {
 
 /// Reads keys from row images.
 pub struct KeyReader {
-    /// By the column's position in the table: its place in `builders`.
+    /// For each column of the table, by its position, its place in `builders`.
     places: Vec<Option<usize>>,
     builders: Vec<ColumnBuilder>,
     /// Steps over whole images of the last table map.
     walk: Option<Walk>,
-    /// By place: the column's value if an insert leaves it out, if that is known.
+    /// For each place, the value of the column if an insert leaves it out. None: not known.
     defaults: Vec<Option<ArrayRef>>,
     /// Whether the images are those of inserts.
     inserts: bool,

@@ -158,7 +158,7 @@ impl ValueSink for Literal {
         self.show(value)
     }
 
-    /// Of MySQL, whose images have their generated columns.
+    /// Fails: only MySQL has such documents, and its images have their generated columns.
     fn json(&mut self, _: &[u8]) -> Taken {
         Err(ValueError::new("a JSON document of MySQL has no literal"))
     }

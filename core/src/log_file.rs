@@ -11,7 +11,7 @@ use crate::segment_file::{SegmentFile, Source};
 
 /// Number of bytes read at once.
 const WINDOW: u64 = 512 * 1024;
-/// The same for a reader of only some events of a file.
+/// Bytes that a reader of only some events of a file reads at once.
 const WINDOW_FOR_FEW: u64 = 16 * 1024;
 
 /// A file. Its byte 0 has the offset `base`. Errors name the file and the offset.

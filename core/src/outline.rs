@@ -33,12 +33,12 @@ pub struct Outline {
 struct Walk<'a> {
     format: FormatDescription,
     names: HashMap<(&'a [u8], &'a [u8]), Table>,
-    /// By table id: the table; None: one that was not requested.
+    /// The tables, by table id. None: one that was not requested.
     ids: HashMap<u64, Option<Table>>,
-    /// By table: the events of the open transaction that its decoder must read first.
+    /// For each table, the events of the open transaction that its decoder must read first.
     opening: Vec<u64>,
     transaction: u64,
-    /// By table: the last transaction that changed it.
+    /// For each table, the last transaction that changed it.
     entered: Vec<u64>,
 }
 
@@ -48,7 +48,7 @@ impl Outline {
         Self::over(LogFile::open(&split.file, split.base)?, tables, split)
     }
 
-    /// The same with an open file, instead of the split's file.
+    /// An outline of a split over an open file, instead of the split's file.
     pub fn over(mut file: LogFile, tables: &[(String, String)], split: &Split) -> Result<Option<Self>> {
         let names = tables.iter().enumerate();
         let mut walk = Walk {

@@ -110,7 +110,7 @@ pub struct Output {
     changes: Vec<Change>,
     /// `_present` of each row.
     presents: Option<StringBuilder>,
-    /// The same for the current row.
+    /// The text in `_present` of the current row.
     row_present: Option<String>,
     base: Option<Base>,
     sequences: Vec<i64>,
@@ -135,7 +135,7 @@ struct Columns {
     /// Steps over whole images of the last table map.
     walk: Option<Walk>,
     absent: Absent,
-    /// By the column's position in the table, like `places`.
+    /// Whether each column is a generated one, by its position in the table.
     generated: Vec<bool>,
     defaults: Vec<Option<ArrayRef>>,
     /// MariaDB wrote the log: generated columns that an image lacks did not keep their values.

@@ -76,7 +76,7 @@ impl RangeScan {
         Self::over(open(&split.file, split.base)?, table, split, exclude)
     }
 
-    /// The same with an open file, instead of the split's file.
+    /// A scan of a split over an open file, instead of the split's file.
     pub fn over(
         file: LogFile,
         table: Arc<TableSchema>,

@@ -88,7 +88,7 @@ pub struct RangedFile {
     block_bytes: u64,
     blocks_max: usize,
     fetch: Box<dyn Fetch>,
-    /// By the place of their first byte; the one that was used last is at the end.
+    /// The blocks that are kept, with the place of their first byte. The last one is the one used last.
     blocks: Mutex<VecDeque<(u64, Arc<[u8]>)>>,
 }
 
@@ -110,7 +110,7 @@ impl RangedFile {
         Self { name, local: None, size, part, block_bytes, blocks_max, fetch, blocks: Mutex::default() }
     }
 
-    /// The same file, with a copy on this machine that may vanish at any time.
+    /// This file, with a copy on this machine that may vanish at any time.
     #[must_use]
     pub fn with_local(mut self, path: Option<String>) -> Self {
         self.local = path;

@@ -199,7 +199,7 @@ impl Time {
     }
 }
 
-/// Of one to six digits.
+/// The number that one to six digits write.
 fn number(digits: &[u8]) -> Option<u32> {
     let is_number = (1..=6).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
     is_number.then(|| digits.iter().fold(0, |value, digit| value * 10 + u32::from(digit - b'0')))

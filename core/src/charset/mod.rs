@@ -15,7 +15,7 @@ pub enum Charset {
     Binary,
     /// utf8mb4 and utf8mb3.
     Utf8,
-    /// By index into `tables::SINGLE_BYTE`.
+    /// A character set of one byte, by its index in `tables::SINGLE_BYTE`.
     SingleByte(u8),
     EastAsian(EastAsian),
     /// ucs2 and utf16.
@@ -68,7 +68,7 @@ impl EastAsian {
 }
 
 impl Charset {
-    /// By the server's name.
+    /// The character set with this name at the server.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "binary" => Self::Binary,
@@ -92,7 +92,7 @@ impl Charset {
         })
     }
 
-    /// Of a collation id, as it stands in table maps, QUERY events and column definitions.
+    /// The character set of a collation, by the id that table maps, QUERY events and column definitions have.
     pub fn from_collation(id: u16) -> Option<Self> {
         collation_charset(id).and_then(Self::from_name)
     }

@@ -47,7 +47,7 @@ pub enum Times {
     Micros,
 }
 
-/// For BINARY, VARBINARY and the BLOB types.
+/// How BINARY, VARBINARY and the BLOB types are given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Binaries {
@@ -58,7 +58,7 @@ pub enum Binaries {
     Hex,
 }
 
-/// For TINYINT(1), the type that BOOLEAN creates.
+/// How TINYINT(1) is given, the type that BOOLEAN creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tinyint1 {

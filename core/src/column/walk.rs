@@ -18,7 +18,7 @@ use crate::wire::{Extent, WireType};
 pub struct Walk {
     map: Arc<TableMap>,
     steps: Vec<Step>,
-    /// The same for images without nulls. Adjacent columns of fixed size that are not wanted are one step.
+    /// The steps for images without nulls. Adjacent columns of fixed size that are not wanted are one step.
     steps_without_nulls: Vec<Step>,
     /// The bits of the last byte of null bits that belong to columns.
     last_nulls: u8,

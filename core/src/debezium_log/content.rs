@@ -8,7 +8,7 @@ use super::value::Refused;
 /// The key or the value of a message.
 #[derive(Clone, Copy)]
 pub enum Content<'a> {
-    /// As it came, which is JSON, with or without its schema.
+    /// The bytes of the message: JSON, with or without its schema.
     Plain(&'a [u8]),
     /// JSON, and its schema as Connect writes it.
     Described { payload: &'a str, schema: &'a str },

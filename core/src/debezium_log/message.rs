@@ -215,7 +215,7 @@ pub fn read<'a>(
     Ok(Event::Change(Box::new(change)))
 }
 
-/// Of the key of a message, to tell rows of one topic apart.
+/// A hash of a message's key. It tells rows of one topic apart.
 pub fn hash_of_key(key: Option<Content<'_>>) -> u32 {
     crc32fast::hash(key.map(Content::bytes).unwrap_or_default())
 }
@@ -243,8 +243,8 @@ fn without_operation<'a>(members: &Members<'a>) -> Result<Event<'a>, Refused> {
         .into())
 }
 
-/// The same for equal events, in every version: it is stored. It only has to tell events at one position
-/// apart, so checksums do.
+/// A hash of an event: equal for equal events, and in every version, because it is stored. It only has to
+/// tell events at one position apart, so checksums do.
 fn hashed(
     op: &str,
     change: &Change<'_>,

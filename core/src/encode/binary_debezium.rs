@@ -32,7 +32,7 @@ struct Known {
     key: Vec<u8>,
     value: Vec<u8>,
     fields: Vec<Field>,
-    /// Of the key's columns, which have other numbers in the key.
+    /// The fields of the key's columns, which have other numbers in the key.
     key_fields: Vec<Field>,
 }
 
@@ -42,7 +42,7 @@ pub struct Binary<T> {
     schemas: Vec<(MessageSchema, u32)>,
     tables: HashMap<u32, Arc<Known>>,
     known: Option<Arc<Known>>,
-    /// Of the messages about transactions.
+    /// The schemas of the messages about transactions, key and value.
     boundaries: Option<(Vec<u8>, Vec<u8>)>,
     tools: Tools,
     order: TransactionOrder,

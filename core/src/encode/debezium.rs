@@ -33,7 +33,7 @@ pub struct Debezium {
     form: DebeziumForm,
     tools: Tools,
     name: String,
-    /// By table number.
+    /// Connect's schemas, by the number of the table.
     schemas: HashMap<u32, Schemas>,
     /// From `"source"` to the row's number, and behind it to the operation.
     source: Vec<u8>,

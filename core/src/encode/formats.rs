@@ -12,7 +12,7 @@ pub fn by_name(name: &str, options: &str) -> Result<Box<dyn Format>> {
     with_ids(name, options, Box::new(Numbered::default()))
 }
 
-/// The same, with the ids of a registry.
+/// A format by its name, with the schema ids of a registry.
 pub fn with_ids(name: &str, options: &str, ids: Box<dyn SchemaIds>) -> Result<Box<dyn Format>> {
     let wrong = |reason: String| DecodeError::new(format!("options of the format {name}: {reason}"), 0);
     let fail = |error: serde_json::Error| wrong(error.to_string());

@@ -34,11 +34,11 @@ use crate::scan::is_dummy;
 pub struct Pieces {
     stretches: VecDeque<Stretch>,
     large: Option<Large>,
-    /// By the table's number.
+    /// The collected rows, by the table's number.
     rows: BTreeMap<u32, TableRows>,
     images: Images,
-    /// Of the transaction whose rows are being written: whether the format knows of it, the statement, and
-    /// the last row.
+    /// The state of the transaction whose rows are being written: whether the format knows of it, the
+    /// statement, and the last row.
     pub begun: bool,
     pub query: Option<String>,
     pub last: LastRow,

@@ -48,7 +48,7 @@ pub struct Read<'a> {
     pub first: &'a str,
     pub last: &'a str,
     pub others: &'a str,
-    /// Of rows without a column `_sequence`.
+    /// The sequence of rows without a column `_sequence`.
     pub sequence: u64,
     /// The number of the first row, for formats that number them.
     pub first_row: u32,

@@ -47,7 +47,7 @@ pub struct Ruled {
     pub drops: bool,
 }
 
-/// The same for the row images of one table map.
+/// The rules of a table, for the row images of one table map.
 pub struct RuledTable {
     pub rules: Arc<Ruled>,
     /// The table of the messages. Its map fits images that have the columns of `origins`.

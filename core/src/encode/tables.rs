@@ -29,7 +29,7 @@ pub struct Tables {
     pub routes: HashMap<(String, String), Route>,
     pub chosen: HashMap<(String, String), Chosen>,
     pub rules: HashMap<(String, String), Arc<Ruled>>,
-    /// By table id: the body of the map, and its table. None: it is not wanted.
+    /// For each table id, the body of the map, and the table. None: the table is not wanted.
     pub maps: HashMap<u64, (Vec<u8>, Option<Arc<Wanted>>)>,
 }
 

@@ -50,7 +50,7 @@ impl FileEvents {
         Self::over(BufReader::with_capacity(BUFFER_SIZE, file.open().map_err(failed)?), length)
     }
 
-    /// The same for bytes in memory.
+    /// A file of these bytes in memory.
     pub fn of_bytes(bytes: Vec<u8>) -> Result<Self> {
         let length = bytes.len() as u64;
         Self::over(BufReader::with_capacity(4096, Box::new(std::io::Cursor::new(bytes))), length)

@@ -87,7 +87,7 @@ impl Inspector {
         Self::over(file.name(), FileEvents::open(file, options.end), options)
     }
 
-    /// The same over bytes in memory.
+    /// An inspector of bytes in memory.
     pub fn of_bytes(bytes: Vec<u8>, options: Options) -> Self {
         Self::over("", FileEvents::of_bytes(bytes), options)
     }

@@ -55,12 +55,12 @@ pub fn write_text(document: &[u8], out: &mut Vec<u8>) -> Result<()> {
     write_text_as(Style::default(), document, out)
 }
 
-/// The same in the style of a server.
+/// Writes a document as text in the style of a server.
 pub fn write_text_as(style: Style, document: &[u8], out: &mut Vec<u8>) -> Result<()> {
     write_text_with(&mut Shapes::default(), style, document, out)
 }
 
-/// The same, but faster for documents that have the keys of earlier ones written with the same `shapes`.
+/// Writes a document as text. Faster for documents with the keys of earlier ones that had the same `shapes`.
 #[inline]
 pub fn write_text_with(shapes: &mut Shapes, style: Style, document: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let Some((kind, data)) = document.split_first() else {

@@ -25,11 +25,11 @@ const BITS_MAX: u32 = 40;
 /// How a run stores its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Of the numbers of buckets. There are `2 ** bits` buckets.
+    /// Bits of the numbers of buckets. There are `2 ** bits` buckets.
     pub bits: u32,
-    /// Of numbers of data files.
+    /// Bytes of the numbers of data files.
     pub file_bytes: usize,
-    /// Of numbers of rows.
+    /// Bytes of the numbers of rows.
     pub row_bytes: usize,
 }
 
@@ -39,7 +39,7 @@ pub struct Header {
     pub layout: Layout,
     pub seed: u64,
     pub entries: u64,
-    /// Of the directory.
+    /// The checksum of the directory.
     pub checksum: u32,
 }
 

@@ -19,7 +19,7 @@ pub struct RunOutput<'a> {
     entries: u64,
     /// Entries up to the end of each finished bucket.
     ends: Vec<u64>,
-    /// Of the open bucket, without its last `unsummed` bytes.
+    /// The checksum of the open bucket, without its last `unsummed` bytes.
     checksum: crc32fast::Hasher,
     unsummed: usize,
     waiting: Vec<u8>,

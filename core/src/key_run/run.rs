@@ -60,7 +60,7 @@ pub struct KeyRun {
     /// than a process may have open files.
     source: Option<Arc<dyn ReadAt>>,
     header: Header,
-    /// By bucket: where it ends, as the difference from `Header::even_end`.
+    /// For each bucket, where it ends, as the difference from `Header::even_end`.
     directory: Vec<i32>,
 }
 

@@ -124,7 +124,7 @@ pub struct LogOrder {
     parts: std::vec::IntoIter<Part>,
     selection: Selection,
     open: Option<Open>,
-    /// By xid: XA transactions that are prepared.
+    /// The prepared XA transactions, by xid.
     prepared: HashMap<String, Survey>,
 }
 

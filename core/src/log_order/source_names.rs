@@ -18,7 +18,7 @@ impl From<(u64, String, u64)> for Known {
     }
 }
 
-/// Of a binlog file: its own name.
+/// The names of the source's files for places in a log. A binlog file has its own name.
 #[derive(Debug, Clone, Default)]
 pub struct SourceNames {
     /// In order of offsets. The first is at or before the part's start, the last at or behind its end.

@@ -61,7 +61,7 @@ struct Surveyor<'a> {
     began: bool,
     prepared: bool,
     savepoints: Vec<Saved>,
-    /// By table id: whether the table is wanted.
+    /// Whether a table is wanted, by table id.
     wanted: HashMap<u64, bool>,
     selection: &'a Selection,
     format: &'a FormatDescription,

@@ -10,11 +10,11 @@ const NAMES_MAX: usize = 100_000;
 
 #[derive(Default)]
 pub struct TableNames {
-    /// By slot.
+    /// The names, by slot.
     names: Vec<Name>,
-    /// By `Name::bytes`.
+    /// The slots, by `Name::bytes`.
     slots: HashMap<Box<[u8]>, usize>,
-    /// By table id.
+    /// The slots, by table id.
     ids: HashMap<u64, usize>,
 }
 
