@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, TransientError
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId
@@ -88,3 +88,21 @@ def test_rows_have_every_column_of_their_layout(
     layout = DELETED if kind(config.type).keeps_tables else CHANGE_TYPE
     [found] = written
     assert set(found.frame.columns) == {*COLUMNS.names, SEQUENCE, layout, COMMIT_TIMESTAMP}
+
+
+@pytest.mark.parametrize(("error", "traced"), [(KeyError("x"), True), (TransientError("away"), False)])
+def test_an_error_that_nobody_expects_has_its_stack_trace_in_the_log(
+    error: Exception,
+    traced: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail() -> None:
+        raise error
+
+    table: Any = HistoryTable(None, None, StateStore(tmp_path / "state"), HISTORY)  # type: ignore[arg-type]
+    monkeypatch.setattr(table, "write", fail)
+    assert not table._try()
+    [record] = caplog.records
+    assert bool(record.exc_info and record.exc_info[0]) == traced

@@ -101,7 +101,10 @@ class CompleteTable:
             self._warn(error)
 
     def _warn(self, error: Exception) -> None:
-        log.warning("the table %s cannot be written for now: %s", self._table, one_sentence(error))
+        trace = None if isinstance(error, PenstockError) else error  # for the file of stack traces
+        log.warning(
+            "the table %s cannot be written for now: %s", self._table, one_sentence(error), exc_info=trace
+        )
 
     def _now(self) -> Moment:
         return self._source.clock_us(), self._source.end_position()

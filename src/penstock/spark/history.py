@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock.backoff import Backoff, Schedule
+from penstock.errors import PenstockError
 from penstock.failures.messages import one_sentence
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE
 from penstock.model.schema import Column, TableId, TableSchema
@@ -117,9 +118,11 @@ class HistoryTable:
             return True
         except Exception as error:
             self._written = None
+            trace = None if isinstance(error, PenstockError) else error  # for the file of stack traces
             log.warning(
-                "the history table %s cannot be written for now: %s", self._table, one_sentence(error)
-            )
+                "the history table %s cannot be written for now: %s",
+                self._table, one_sentence(error), exc_info=trace,
+            )  # fmt: skip
             return False
 
 
