@@ -17,8 +17,8 @@ CLAIM_AFTER_S = 1.0
 """Seconds after which a destination that nobody serves is taken by another server than the one it is assigned
 to. That one may not be able to serve it."""
 CLAIM_UNREADY_AFTER_S = 5.0
-"""Seconds after which it is taken even by a server whose log has not reached what the clients have
-acknowledged."""
+"""Seconds after which such a destination is taken even by a server whose log has not reached what its clients
+have acknowledged."""
 HAND_OVER_AFTER_S = 3.0
 """How long an assignment must stay the same before a destination that is served moves: a server that is just
 being started again should not move everything twice."""

@@ -18,7 +18,7 @@ MARGIN = 0.2
 """Part of the session's time that is not relied on: clocks do not run alike, and a server of an ensemble
 reports to its leader only now and then who is alive."""
 RECONNECT_MAX_S = 1.0
-"""Pause before ZooKeeper is tried again. A session must not end in it."""
+"""Longest pause before ZooKeeper is tried again. It must be shorter than a session may be silent."""
 
 Answer = TypeVar("Answer")
 
