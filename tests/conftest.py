@@ -125,13 +125,15 @@ def spark(lake_root: Path, iceberg: IcebergOptions, delta: DeltaOptions) -> Iter
     from penstock.spark.session import session_options, start
     from penstock.testing.scenario import SHORT_LIVED
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # for data sources in Python
     config = SparkConfig(
         master="local[2]", app_name="penstock-tests", driver_memory="1200m", conf=SHORT_LIVED
     )
     sinks = [iceberg, delta]
     state, jars_of = lake_root / "state", [*sinks, *lake_catalogs.more_jars_of(iceberg)]
-    session = start(session_options(config, sinks, state, jars_of=jars_of), config.master, state)
+    with pytest.MonkeyPatch.context() as patch:
+        # The JVM runs data sources in Python with it. Pipelines in other processes must not get it.
+        patch.setenv("PYSPARK_PYTHON", os.environ.get("PYSPARK_PYTHON", sys.executable))
+        session = start(session_options(config, sinks, state, jars_of=jars_of), config.master, state)
     yield session
     session.stop()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from penstock.testing.running import RunningPipeline
@@ -57,12 +58,18 @@ def files(folder: Path) -> Iterator[Path]:
 
 def text_of(path: Path) -> bytes:
     """What the file holds; of Parquet, uncompressed."""
-    with contextlib.suppress(OSError):
+    data = b""
+    with contextlib.suppress(OSError):  # it has gone
         data = path.read_bytes()
-        if data[:4] == b"PAR1":
+    if data[:4] == b"PAR1":
+        with contextlib.suppress(OSError, pa.ArrowInvalid):  # or is being written
             data += str(parquet.read_table(path).to_pydict()).encode()
-        return data
-    return b""  # it has gone
+    return data
+
+
+def files_with(folder: Path, secret: str) -> list[Path]:
+    """The files below a folder that have this text in clear. Files may come and go meanwhile."""
+    return [path for path in files(folder) if secret.encode() in text_of(path)]
 
 
 def listening(root: psutil.Process) -> dict[str, list[tuple[str, int]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import subprocess
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.scenarios.canaries import files_with
 
 from penstock.testing.scenario import SHORT_LIVED, Completed, Scenario, refusal
 from penstock.testing.servers import Database
@@ -99,9 +99,7 @@ def test_keys_of_a_store_are_in_no_log_of_spark_and_no_output(case: Scenario, st
     done = case.command("run", "--once", "--json")
     assert done.returncode == 0, done.stderr[-3000:]
     assert SECRET not in done.stdout + done.stderr
-    for path in filter(Path.is_file, case.folder.rglob("*")):
-        with contextlib.suppress(FileNotFoundError):  # the JVM may still be renaming its log of events
-            assert path == case.file or SECRET.encode() not in path.read_bytes(), path
+    assert files_with(case.folder, SECRET) == [case.file]
     assert list((case.folder / "events").rglob("*")), "there is a log of events"
 
 

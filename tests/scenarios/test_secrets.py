@@ -9,23 +9,12 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.scenarios.canaries import files_with
 
 from penstock.testing.scenario import SHORT_LIVED, Scenario
 from penstock.testing.servers import Database
 
 PASSWORD = "hunter2-Zb81fkq0"
-
-
-def holders(folder: Path) -> list[str]:
-    """Files below a folder that hold the password, in clear."""
-    found = []
-    for path in folder.rglob("*"):
-        try:
-            if path.is_file() and PASSWORD.encode() in path.read_bytes():
-                found.append(str(path.relative_to(folder)))
-        except OSError:
-            continue  # it has just gone
-    return found
 
 
 @pytest.mark.slow
@@ -59,8 +48,9 @@ def test_a_run_leaves_the_password_nowhere_and_shows_it_to_nobody(
                     except psutil.Error:
                         continue
                     seen.extend(word for word in words if PASSWORD in word)
-            lent = [name for name in holders(case.folder / "state") if not name.startswith("secrets/")]
-            seen.extend(lent)
+            secrets = case.folder / "state" / "secrets"
+            found = files_with(case.folder / "state", PASSWORD)
+            seen.extend(str(path) for path in found if path.parent != secrets)
             return bool(status["snapshot"]["done"])
 
         pipeline.wait_until(looks, "the snapshot", seconds=180)
@@ -70,5 +60,5 @@ def test_a_run_leaves_the_password_nowhere_and_shows_it_to_nobody(
     case.assert_equal("t")
     assert seen == [] and PASSWORD not in said
     assert list(events.rglob("*")), "Spark has written its event log"
-    assert holders(tmp_path) == ["pipeline.yaml"]
+    assert files_with(tmp_path, PASSWORD) == [case.file]
     mysql.execute(f"DROP USER {account}@'%'")
