@@ -12,10 +12,10 @@ from penstock.config import SchemaConfig
 from penstock.model.offset import Offset
 from penstock.model.plan import ColumnOrigin, DropTarget, Evolve, KeptColumns, Park, TruncateTarget
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.model.schema_change import TableEffect
+from penstock.model.schema_change import NOT_OF_THEN, TableEffect
 from penstock.model.shards import ShardRule, Shards
 from penstock.model.table import TableState
-from penstock.planning.policy import Policies, judge
+from penstock.planning.policy import Policies, judge, new_state
 
 T = TableId("shop", "t")
 END = Offset(900)
@@ -147,6 +147,18 @@ def test_a_table_created_under_the_name_of_a_dropped_one_begins_with_an_emptied_
     assert state is not None
     assert (state.phase, state.start, state.target_reset) == (SPLITTING, END, "truncate")
     assert (state.schema.version, state.written, state.last_epoch) == (2, False, 7)
+
+
+@pytest.mark.parametrize("fills", [True, False])
+def test_a_table_whose_definition_of_then_is_not_known_is_read_with_the_one_of_now(fills: bool) -> None:
+    effect = TableEffect(T, created=schema("id", "z"), fills=fills, rereads=NOT_OF_THEN)
+    verdict = judge(live(), effect, END, policies())
+    assert verdict.state is not None and verdict.state.resnapshot_pending == NOT_OF_THEN
+    assert (verdict.state.target_reset, verdict.decision) == ("truncate", f"read again: {NOT_OF_THEN}")
+    assert new_state(effect, END, policies()).resnapshot_pending == NOT_OF_THEN
+    assert effect.definition_after(None) is None
+    unread = new_state(effect, END, policies(reads=False))
+    assert unread.parked is not None and NOT_OF_THEN in unread.parked.reason
 
 
 def wide(*key: str, type: str = "int") -> TableSchema:

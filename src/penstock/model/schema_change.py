@@ -9,6 +9,9 @@ from penstock.model import plan
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TableSchema
 
+NOT_OF_THEN = "its definition of that time is not known"
+"""Why a table is read again that begins with the catalog's definition: later statements may have made it."""
+
 
 @dataclass(frozen=True)
 class TableEffect:
@@ -17,9 +20,9 @@ class TableEffect:
     `steps` end the table's plan of the epoch that ends at the statement. `voids`: why chunks that were read
     before are untrue. `created`: the table begins here with this schema, whatever had its name before.
     `fills`: it begins with rows that are not in the log. `rereads`: why rows changed in a way that is not in
-    the log. `dropped`: the table is gone. `renamed`: its rows continue under this name, which has an effect
-    of its own. `was`: the earlier name of a `created` table, which had the same rows and definition. `what`:
-    the change in a few words.
+    the log; of a table that is `created`: why its schema may be that of a later time. `dropped`: the table is
+    gone. `renamed`: its rows continue under this name, which has an effect of its own. `was`: the earlier
+    name of a `created` table, which had the same rows and definition. `what`: the change in a few words.
     """
 
     table: TableId
@@ -38,7 +41,7 @@ class TableEffect:
         further."""
         schema = before
         if self.created is not None:
-            schema = self.created
+            schema = None if self.rereads else self.created
         elif self.dropped or self.renamed is not None:
             schema = None
         for step in self.steps:

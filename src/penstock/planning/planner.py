@@ -351,6 +351,8 @@ class Planner:
                 state = new_state(effect, statement.end, self._policies)
                 self._state.put_table(state)
                 what, decision = effect.what or "created", "captured" if state.planned else "parked"
+                if state.resnapshot_pending:
+                    decision = f"read again: {effect.rereads}"
                 self._state.add_change(Change(effect.table, 1, statement.end, what, decision, head, at))
 
     def _end_misplaced(self, table: TableId, verdict: Verdict) -> None:

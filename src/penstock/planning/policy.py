@@ -115,7 +115,17 @@ def new_state(effect: TableEffect, end: Offset, policies: Policies) -> TableStat
         effect.created, end, reads=reads, append_only=policies.append_only, add_key=policies.add_key
     )
     park = next((step for step in effect.steps if isinstance(step, Park)), None)
-    return state if park is None else state.park(park.offset, park.reason, park.hint)
+    if park is not None:
+        return state.park(park.offset, park.reason, park.hint)
+    if not effect.rereads:
+        return state
+    if policies.reads:
+        return state.read_again(effect.rereads)
+    return state.park(
+        end,
+        f"Table {effect.table} cannot be followed from here: {effect.rereads}.",
+        f"Run `penstock resnapshot FILE {argument(effect.table)}` to read it with its present definition.",
+    )
 
 
 def _recreated(state: TableState, effect: TableEffect, end: Offset, policies: Policies, what: str) -> Verdict:
@@ -127,7 +137,9 @@ def _recreated(state: TableState, effect: TableEffect, end: Offset, policies: Po
     kept = kept_by_name(state, schema) if keeps_columns else None
     new = replace(new, last_epoch=state.last_epoch, target_reset="truncate", kept_columns=kept)
     decision = "a new table in the emptied target"
-    if (
+    if new.resnapshot_pending:
+        decision = f"read again: {effect.rereads}"
+    elif (
         effect.fills
         and state.status == "live"
         and state.written

@@ -32,7 +32,7 @@ from penstock.errors import TableError
 from penstock.model import plan
 from penstock.model.offset import Offset
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema, TypeOptions
-from penstock.model.schema_change import TableEffect
+from penstock.model.schema_change import NOT_OF_THEN, TableEffect
 from penstock.model.statement_head import statement_head
 from penstock.printable import argument
 from penstock.relaylog.reader import Statement
@@ -185,10 +185,9 @@ class MySqlStatements:
     def _created(
         self, change: Created, statement: Statement, live: dict[TableId, TableSchema]
     ) -> list[TableEffect]:
-        table = change.table
+        table, definition = change.table, change.definition
         if table not in live and table not in self._captured:
             return []
-        definition = change.definition
         schema = self._schema(definition, table)
         if schema is None:
             # The table was dropped by a later statement of the log.
@@ -202,10 +201,10 @@ class MySqlStatements:
         if definition is not None and is_merge(dict(definition.options).get("ENGINE", "")):
             steps = _parked_for_merge(table, table, statement.end).steps
         steps = (*steps, *versioned_tables.parks(table, definition, statement.end))
-        fills = change.filled
         return [
             TableEffect(
-                table, steps, voids="CREATE TABLE", created=schema, fills=fills,
+                table, steps, voids="CREATE TABLE", created=schema, fills=change.filled,
+                rereads=NOT_OF_THEN if definition is None else None,
                 what=f"created like {change.like}" if change.like else "created",
             )
         ]  # fmt: skip
@@ -312,7 +311,8 @@ class MySqlStatements:
             return [_dropped(name)] if tables.is_live(name) else []
         what = f"renamed from {was}"
         parks = versioned_tables.parks(name, definition, at)
-        return [TableEffect(name, parks, "RENAME TABLE", created=schema, fills=True, was=was, what=what)]
+        why = NOT_OF_THEN if definition is None else None
+        return [TableEffect(name, parks, "RENAME TABLE", schema, True, why, was=was, what=what)]
 
     def _swapped(
         self, name: TableId, copy: TableId, statement: Statement, known: TableSchema, tables: TablesBefore
