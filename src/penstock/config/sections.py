@@ -164,8 +164,9 @@ class SnapshotConfig(Section):
     or smaller chunks."""
     append_bytes_max: Bytes = 128 * 1024**2
     """The first chunks of a table are appended to its empty target while the table's log since its start is
-    not larger than this, and its columns have not changed in it. Later chunks are merged. Each appended chunk is compared with all of that log, so a
-    merge is cheaper if there is more of it. 0: chunks are appended only if there is no such log."""
+    not larger than this, and its columns have not changed in it. Later chunks are merged. Each appended chunk
+    is compared with all of that log, so a merge is cheaper if there is more of it. 0: chunks are appended
+    only if there is no such log."""
 
     @model_validator(mode="after")
     def _addresses(self) -> SnapshotConfig:
