@@ -7,8 +7,11 @@ import hashlib
 import itertools
 import os
 import re
+import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ import pytest
 from tests.serve.conftest import database_of
 from tests.serve.serving import Serving, eventually, serving
 
-from penstock.client import Batch, Server, connect, connect_async
+from penstock.client import Batch, Server, connect, connect_async, silence
 from penstock.errors import ConfigError, TransientError
 from penstock.testing.servers import Database, MySqlServer
 from penstock.testing.servers.process import free_port
@@ -50,7 +53,7 @@ class Shop:
 @pytest.fixture(scope="module")
 def served(source: MySqlServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     """With a destination for each test, `shop-N`."""
-    names = {f"shop-{number}": f"client_{os.getpid()}_{number}" for number in range(13)}
+    names = {f"shop-{number}": f"client_{os.getpid()}_{number}" for number in range(14)}
     for name, database in names.items():
         DATABASES[name] = database_of(source, database)
     options: dict[str, Any] = {
@@ -241,6 +244,31 @@ def test_a_server_that_stops_ends_streams_and_the_next_one_goes_on(served: Servi
         server.subscribe("shop-11", "steady") as stream,
     ):
         assert ids(next(stream)) == [2]
+
+
+@pytest.mark.slow
+def test_a_server_that_is_suspended_ends_streams_and_one_without_changes_does_not(
+    served: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silence, "SILENT_S", 14)  # longer than the pauses of a server without changes
+    address, database, process = served.listening["grpc"], DATABASES["shop-13"], served.process
+    assert process is not None
+    database.execute("INSERT INTO orders VALUES (1, 'a')")
+    with connect(address, token=TOKEN) as server:
+        with server.subscribe("shop-13", "patient") as stream, ThreadPoolExecutor(1) as pool:
+            next(stream).acknowledge()
+            waiting = pool.submit(next, stream)
+            with pytest.raises(FutureTimeout):
+                waiting.result(30)
+            process.send_signal(signal.SIGSTOP)
+            try:
+                with pytest.raises(TransientError, match="has said nothing"):
+                    waiting.result(60)
+            finally:
+                process.send_signal(signal.SIGCONT)
+        database.execute("INSERT INTO orders VALUES (2, 'a')")
+        with server.subscribe("shop-13", "patient") as stream:
+            assert ids(next(stream)) == [2]
 
 
 def test_a_batch_of_a_server_that_was_started_again_is_no_refusal_but_comes_again(served: Serving) -> None:

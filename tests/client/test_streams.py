@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
+import pytest
+from pyarrow import flight
 
+from penstock.client import silence
 from penstock.client.streams import TableStream
+from penstock.errors import TransientError
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -67,3 +72,26 @@ def test_a_batch_that_another_thread_rolls_back_leaves_nothing_to_the_next_one()
     batch = next(stream)
     assert batch.id == 2
     assert batch.rows.column("id").to_pylist() == [10, 11]
+
+
+class Silent(Scripted):
+    """A connection that says nothing until it is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cancelled = threading.Event()
+
+    def read_chunk(self) -> Any:
+        assert self._cancelled.wait(60)
+        raise flight.FlightCancelledError("cancelled")
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+
+def test_a_read_ends_when_the_server_says_nothing_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silence, "SILENT_S", 0.2)
+    monkeypatch.setattr(silence, "LOOK_S", 0.05)
+    stream = TableStream(Silent(), "shop", "reader", "shop.orders")
+    with pytest.raises(TransientError, match=r"has said nothing for 0\.2 s"):
+        next(stream)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
@@ -10,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import pyarrow as pa
 from typing_extensions import Self
 
+from penstock.client import silence
 from penstock.client.batches import Batch, TableBatch
 from penstock.client.errors import as_ours
 from penstock.errors import PenstockError, TransientError
@@ -38,11 +40,14 @@ class _Messages(Generic[Kind]):
         self._closed = False
         self._void = void
         """Batches up to this one were rolled back."""
+        self.reading_since: float | None = None
+        self._is_silent = False
         self._reader = server.open({**names, **options})
         self._parts: list[pa.RecordBatch] = []
         """The parts of a batch that is not complete yet."""
         self._parts_of: int | None = None
         """The number of this batch."""
+        silence.watch(self)
 
     def __iter__(self) -> Iterator[Kind]:
         return self
@@ -68,11 +73,21 @@ class _Messages(Generic[Kind]):
 
     def _message(self) -> tuple[pa.RecordBatch, dict[str, Any]]:
         """The rows of the next message, and what the server says of them."""
-        with as_ours(self._server.address):
-            try:
+        self.reading_since = time.monotonic()
+        try:
+            with as_ours(self._server.address):
                 chunk = self._reader.read_chunk()
-            except StopIteration:
-                raise TransientError(f"The server at {self._server.address} has ended the stream.") from None
+        except StopIteration:
+            raise TransientError(f"The server at {self._server.address} has ended the stream.") from None
+        except PenstockError:
+            if self._is_silent:
+                raise TransientError(
+                    f"The server at {self._server.address} has said nothing for {silence.SILENT_S:g} s.",
+                    hint="Connect again.",
+                ) from None
+            raise
+        finally:
+            self.reading_since = None
         said: dict[str, Any] = json.loads(chunk.app_metadata.to_pybytes()) if chunk.app_metadata else {}
         self._session = said.get("session", self._session)
         return chunk.data, said
@@ -97,6 +112,11 @@ class _Messages(Generic[Kind]):
         """Ends the iteration, also one that waits in another thread. Batches that were not acknowledged are
         given again to the next stream of the client."""
         self._closed = True
+        self._reader.cancel()
+
+    def end_silent(self) -> None:
+        """Ends a read whose server says nothing. Called by another thread."""
+        self._is_silent = True
         self._reader.cancel()
 
     def __enter__(self) -> Self:
