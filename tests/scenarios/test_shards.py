@@ -300,8 +300,9 @@ def test_what_foreign_keys_change_in_one_shard_changes_its_rows_alone(scenario: 
             f" FOREIGN KEY (payer) REFERENCES {d}_{number}.people (id) ON DELETE SET NULL)",
             f"INSERT INTO {d}_{number}.orders_1 VALUES {rows}",
         )
-    rule = {"tables": f"{d}_*.orders_*", "into": f"{d}.orders"}
-    case.write_file(tables=[f"{d}_*.*"], merge_shards=[rule])
+    rules = [{"tables": f"{d}_*.orders_*", "into": f"{d}.orders"},
+             {"tables": f"{d}_*.people", "into": f"{d}.people"}]  # fmt: skip
+    case.write_file(tables=[f"{d}_*.*"], merge_shards=rules)
     try:
         with case.running() as pipeline:
             case.drain(pipeline)

@@ -102,6 +102,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Target]:
 def pipeline_into(scenario: Make, target: Target, **changes: Any) -> Scenario:
     case = scenario("jdbc", **{"epoch": {"interval": "50ms"}, **changes})
     case.options["sink"] = target.options
+    case.options["name"] = case.database  # its history table is in a server that tests share
     case.write_file()
     return case
 

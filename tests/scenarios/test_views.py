@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from penstock.testing.scenario import Scenario, wait_for
 
@@ -55,13 +56,16 @@ def shown(rows: list[Any]) -> list[tuple[str, ...]]:
 
 
 def difference(case: Scenario, chosen: dict[str, str] | None = None) -> str:
-    """The first view that differs from its query at the source."""
+    """The first view that differs from its query at the source, or is not there yet."""
     for name, sql in (chosen or queries(case.database)).items():
         expected = shown(case.server.query(sql))
-        if case.sink == "iceberg":
-            frame = case.spark.sql(f"SELECT * FROM lake.{case.namespace}.`{name}`")
-        else:
-            frame = case.target(name)
+        try:
+            if case.sink == "iceberg":
+                frame = case.spark.sql(f"SELECT * FROM lake.{case.namespace}.`{name}`")
+            else:
+                frame = case.target(name)
+        except AnalysisException as error:
+            return f"{name}: {error}"
         found = shown([tuple(row) for row in frame.drop("_sequence").collect()])
         if found != expected:
             return f"{name}: {sorted(set(found) ^ set(expected))[:6]}"
