@@ -24,11 +24,16 @@ from penstock.state.report import end_text, read_end, read_status, report_age_se
 def ensure_run(config: PipelineConfig) -> None:
     """Raises `ConfigError` if the pipeline has never run: other commands need its state."""
     if not StateStore.exists(config.state):
-        ended = read_end(config.state)
         raise ConfigError(
             f"Pipeline {config.name} has not been run yet: there is no state in {config.state}.",
-            hint=end_text(ended) if ended else "Start it with `penstock run FILE`.",
+            hint=_last_try(config),
         )
+
+
+def _last_try(config: PipelineConfig) -> str:
+    """A hint for a pipeline that does not run: why its last run ended, or how it is started."""
+    ended = read_end(config.state)
+    return end_text(ended) if ended else "Start it with `penstock run FILE`, which says what is wrong."
 
 
 def describe(config: PipelineConfig) -> dict[str, Any]:
@@ -45,14 +50,9 @@ def describe(config: PipelineConfig) -> dict[str, Any]:
         return report | {"silent_seconds": None}
     with closing(StateStore(config.state, read_only=True)) as state:
         if state.applied_offset() is None and not RelayLog.exists(LogPlace.of(config)):
-            ended = read_end(config.state)
             raise ConfigError(
                 f"Pipeline {config.name} has received nothing from its source yet.",
-                hint="It is starting."
-                if lives
-                else end_text(ended)
-                if ended
-                else "Start it with `penstock run FILE`, which says what is wrong.",
+                hint="It is starting." if lives else _last_try(config),
             )
         document = collect(config, state, RelayLog.open(LogPlace.of(config)))
     return document | {
