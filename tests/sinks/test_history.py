@@ -106,3 +106,17 @@ def test_an_error_that_nobody_expects_has_its_stack_trace_in_the_log(
     assert not table._try()
     [record] = caplog.records
     assert bool(record.exc_info and record.exc_info[0]) == traced
+
+
+def test_a_run_that_is_stopped_meanwhile_says_that_the_next_one_writes_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def cancelled() -> None:
+        raise RuntimeError("SPARK_JOB_CANCELLED")
+
+    table: Any = HistoryTable(None, None, StateStore(tmp_path / "state"), HISTORY)  # type: ignore[arg-type]
+    monkeypatch.setattr(table, "write", cancelled)
+    table.stop()
+    table._run()
+    [record] = caplog.records
+    assert "left to the next run" in record.message and not record.exc_info

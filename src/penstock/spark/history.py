@@ -118,6 +118,10 @@ class HistoryTable:
             return True
         except Exception as error:
             self._written = None
+            if self._stopping.is_set():  # stopping ends Spark's jobs, whatever they do
+                log.warning("the newest entries of the history table %s are left to the next run: %s",
+                            self._table, one_sentence(error))  # fmt: skip
+                return False
             trace = None if isinstance(error, PenstockError) else error  # for the file of stack traces
             log.warning(
                 "the history table %s cannot be written for now: %s",
