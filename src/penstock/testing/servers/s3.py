@@ -116,7 +116,7 @@ class S3Proxy(S3Server):
         program = [
             java(),
             *SHORT_LIVED_JVM,
-            "-Xmx256m",
+            "-Xmx512m",  # a signed object is in memory whole, some of them at once
             "-cp",
             ":".join(map(str, self.jars)),
             "org.gaul.s3proxy.Main",
