@@ -28,8 +28,8 @@ def test_our_own_parts_are_measured_and_counted_on_a_tiny_log(tmp_path: Path) ->
     parts = "receiver decode snapshot"
     done, figures = bench(tmp_path, "--parts", parts, "--scale", "0.002", "--repeat", "1")
     assert done.returncode == 0, done.stderr
-    assert [figure["system"] for figure in figures].count("penstock") == 10
-    assert len(figures) == 12  # and the raw sockets beside the receiver
+    assert [figure["system"] for figure in figures].count("penstock") == 12
+    assert len(figures) == 14  # and the raw sockets beside the receiver
     for figure in figures:
         assert "not_run" not in figure, figure
         assert figure["workload"] == "orders"

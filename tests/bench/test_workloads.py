@@ -25,13 +25,11 @@ def test_penstock_and_a_peer_find_in_the_log_what_the_server_said_it_changed(
     with running(SCALE, WORKLOADS[name]) as log:
         assert log.counts.inserts and (log.counts.updates or log.counts.deletes)
         assert log.log_bytes > 10 * log.counts.changes
-        found = [
-            *Workplace(log, tmp_path, 1).decode_figures(),
-            *peers_log.figures(log, ["python-mysql-replication"]),
-        ]
+        ours = list(Workplace(log, tmp_path, 1).decode_figures())
+        theirs = list(peers_log.figures(log, ["python-mysql-replication"]))
     shutil.rmtree(artifacts.cache_root() / cache_name(WORKLOADS[name], SCALE))
-    assert len(found) == 5
-    for outcome in found:
+    assert len(ours) >= 4 and len(theirs) == 1
+    for outcome in [*ours, *theirs]:
         # Counts of each kind were compared, rows left and gone too: otherwise there would be no figure.
         assert isinstance(outcome, Figure), outcome
         assert outcome.changes == log.counts.changes
