@@ -14,7 +14,7 @@ SHARES_A_SERVER = {("redis_streams", "redis")}
 
 
 def test_a_sink_knows_no_other_sink() -> None:
-    """What several of them need is beside their folders. The registry alone knows all of them."""
+    """What several sinks need is in modules beside their folders. Only the registry knows all sinks."""
     sinks = PACKAGE / "sinks"
     folders = {path.name for path in sinks.iterdir() if (path / "__init__.py").exists()}
     found = set()

@@ -35,7 +35,7 @@ _thread: threading.Thread | None = None
 
 
 def watch(reading: Reading) -> None:
-    """Ends reads that wait for too long, until `reading` is not used any more."""
+    """Watches an object as long as it exists, and ends each of its reads that waits for too long."""
     global _thread
     with _guard:
         _watched.add(reading)

@@ -51,8 +51,8 @@ def _end(config: settings.ServerConfig) -> tuple[SourcePosition | None, str]:
 
 
 def _print(found: dict[str, Any], *, servers_report: bool) -> None:
-    """Prints the status for people. `servers_report`: servers have reported their names and how far they have
-    received the log. In a store they only have addresses."""
+    """Prints the status for people. `servers_report`: whether servers have reported their names and how far
+    they have received the log. In a store they only have addresses."""
     servers = Table(title="servers")
     for name in ("address", *(("name", "log received up to") if servers_report else ()), "serves"):
         servers.add_column(name, overflow="fold")

@@ -367,7 +367,7 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         return destination.reader(filter, start_of(start), "json")
 
     async def _next(self, destination: Destination, changes: AnyReader) -> list[Block]:
-        """The next entries; none if there are none for a second."""
+        """The next entries. Empty: none came within a second."""
         destination.check()
         blocks = changes.ready()
         if blocks is None and not changes.level:

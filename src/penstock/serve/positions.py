@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.disk.replace import replace_file
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import Offset
 from penstock.serve.batches import AnyPlace, Place
 
@@ -55,6 +55,10 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise ConfigError(f"The directory {folder} of positions cannot be made: {error.strerror}.") from error
+
+
+class Replaced(TransientError):
+    """Another server serves this destination."""
 
 
 class Positions(Protocol):

@@ -34,7 +34,7 @@ from penstock.state import StateStore
 log = logging.getLogger(__name__)
 
 RETRY = Schedule.steady(10.0)
-"""Pause after a failure. The next write contains what this one would have said."""
+"""Pause after a failed write. The next one contains everything that this one would have written."""
 LOOK_SECONDS = 0.2
 """How often the state is asked whether the log has been applied."""
 Moment = tuple[int, SourcePosition]

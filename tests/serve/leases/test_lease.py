@@ -11,7 +11,8 @@ import pytest
 from tests.store.conftest import options
 
 from penstock.serve.leases.document import Document, StoredClient, key
-from penstock.serve.leases.lease import Lease, Replaced
+from penstock.serve.leases.lease import Lease
+from penstock.serve.positions import Replaced
 from penstock.serve.source_places import SourcePlace
 from penstock.store.base import Store, Version
 from penstock.store.errors import StoreUnavailable

@@ -18,10 +18,10 @@ from penstock.errors import PenstockError, TransientError
 from penstock.model.offset import Offset
 from penstock.serve.batches import AnyPlace, Place
 from penstock.serve.leases.document import Document, StoredClient
-from penstock.serve.leases.lease import Lease, Replaced
+from penstock.serve.leases.lease import Lease
 from penstock.serve.log import ServedLog
 from penstock.serve.origin import Origin
-from penstock.serve.positions import Subscribed
+from penstock.serve.positions import Replaced, Subscribed
 from penstock.serve.source_places import NotReached, SourcePlace
 
 log = logging.getLogger(__name__)

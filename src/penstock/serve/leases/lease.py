@@ -17,18 +17,15 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 
-from penstock.errors import ConfigError, TransientError
+from penstock.errors import ConfigError
 from penstock.serve.leases.document import Document, StoredClient, key
+from penstock.serve.positions import Replaced
 from penstock.store.base import Store, Version
 from penstock.store.errors import ObjectChanged, ObjectExists, ObjectMissing
 
 VALID_SHARE, RENEW_SHARE = 0.8, 0.2
 """Shares of the time after which others take over: how long a renewal lasts, and how often the lease is
 renewed."""
-
-
-class Replaced(TransientError):
-    """Another server serves this destination."""
 
 
 def _clock() -> float:

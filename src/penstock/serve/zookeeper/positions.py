@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from penstock.errors import PenstockError, TransientError
 from penstock.serve.batches import Place
-from penstock.serve.positions import Clients, Subscribed
+from penstock.serve.positions import Clients, Replaced, Subscribed
 from penstock.serve.source_places import SourcePlace
 from penstock.serve.zookeeper import nodes
 from penstock.serve.zookeeper.connection import ZooKeeper
@@ -31,10 +31,6 @@ SETTLE_S = 10.0
 RUNNING_VERSION = 1
 """The version of the node `running` of one of our servers, which writes it twice. That of Canal's servers is
 0."""
-
-
-class Replaced(TransientError):
-    """Another server serves this destination."""
 
 
 @dataclass(frozen=True)
