@@ -15,6 +15,10 @@ from tests.serve.entry import CanalEntry
 from penstock.testing.canal.server import RunningServer
 from penstock.testing.servers import DatabaseServer
 
+LONG_MS = 25_000
+"""How long to ask for a batch of exactly the entries that come: it is given as soon as it is full, on a slow
+machine later. It is less than a client waits for an answer."""
+
 
 class Serving(RunningServer):
     """A server's file in `folder`, and any number of processes for it, one after the other."""
@@ -48,7 +52,7 @@ def serving(server: DatabaseServer, folder: Path, **options: Any) -> Iterator[Se
         made.kill()
 
 
-def eventually(condition: Any, what: str, seconds: float = 20.0) -> None:
+def eventually(condition: Any, what: str, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"no {what} in time"

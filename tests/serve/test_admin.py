@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.serve.conftest import database_of, options_of
 from tests.serve.raw_client import Failed, RawClient
-from tests.serve.serving import Serving, rows_of, serving
+from tests.serve.serving import LONG_MS, Serving, rows_of, serving
 
 from penstock.testing.servers import MySqlServer
 
@@ -36,7 +36,7 @@ def test_a_destination_is_stopped_and_started_without_losing_a_clients_place(
         client = RawClient(served.address)
         client.subscribe()
         database.execute("INSERT INTO orders VALUES (1, 'a')")
-        batch, _ = client.get(100)
+        batch, _ = client.get(3, LONG_MS)
         client.acknowledge(batch)
         client.get(1, 1)
         for path in ("/states", "/logs", "/destinations/example/stop"):
@@ -56,7 +56,7 @@ def test_a_destination_is_stopped_and_started_without_losing_a_clients_place(
         assert ask(served, "POST", "/destinations/example/start")[1]["state"] == "running"
         client = RawClient(served.address)
         client.subscribe()
-        assert [row[3]["id"] for row in rows_of(client.get(100)[1])] == ["2"]
+        assert [row[3]["id"] for row in rows_of(client.get(3, LONG_MS)[1])] == ["2"]
         listener.request("GET", "/destinations/example/events?start=earliest", headers=headers)
         changes = listener.getresponse()
         assert changes.readline().startswith(b"id: ")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.serve.conftest import Shop
 from tests.serve.raw_client import Failed, RawClient
-from tests.serve.serving import Serving, rows_of, serving
+from tests.serve.serving import LONG_MS, Serving, rows_of, serving
 
 from penstock.client import connect
 from penstock.testing import servers
@@ -139,9 +139,9 @@ def test_rows_whose_definition_is_not_known_are_refused_by_name(source: MySqlSer
     with serving(source, tmp_path, **options) as server:
         with RawClient(server.address) as client:
             client.subscribe()
-            assert notes(rows_of(client.get(100)[1])) == [{"id": "7"}]
+            assert notes(rows_of(client.get(3, LONG_MS)[1])) == [{"id": "7"}]
             with pytest.raises(Failed, match=rf"{database.name}\.t "):
-                client.get(100)
+                client.get(3, LONG_MS)
         assert notes(read_all(server, 1, destination="without")) == [{"id": "7"}]
 
 

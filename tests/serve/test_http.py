@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.serve.raw_client import RawClient
-from tests.serve.serving import Serving, serving
+from tests.serve.serving import LONG_MS, Serving, serving
 
 from penstock.testing.servers import Database, MySqlServer
 
@@ -80,7 +80,7 @@ def test_reports_say_how_far_clients_are(served: Serving, database: Database) ->
     database.execute("INSERT INTO orders VALUES (1, 'a')")
     with RawClient(served.address) as client:
         client.subscribe()
-        client.get(100)
+        client.get(3, LONG_MS)
         report = json.load(ask(served, "/destinations/example"))
         assert report["clients"]["1001"]["outstanding"] == 1
         client_report = report["clients"]["1001"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.serve.raw_client import Failed, RawClient
-from tests.serve.serving import rows_of, serving
+from tests.serve.serving import LONG_MS, rows_of, serving
 
 from penstock.client import connect
 from penstock.errors import TransientError
@@ -60,7 +60,7 @@ def test_who_sends_too_many_requests_gets_an_error_and_others_go_on(
             clients["many"].get(1, 1)
         source.execute("INSERT INTO rated.orders VALUES (1)")
         time.sleep(1.1)  # the bucket of `few` is full again
-        batch, entries = clients["few"].get(10)
+        batch, entries = clients["few"].get(3, LONG_MS)
         assert len(rows_of(entries)) == 1
         for _ in range(20):
             clients["few"].acknowledge(batch)  # has no answer, and does not count

@@ -12,7 +12,7 @@ import pytest
 from tests.serve import certificate
 from tests.serve.conftest import database_of
 from tests.serve.raw_client import RawClient
-from tests.serve.serving import eventually, rows_of, serving
+from tests.serve.serving import LONG_MS, eventually, rows_of, serving
 
 from penstock.client import connect
 from penstock.errors import ConfigError, TransientError
@@ -36,7 +36,7 @@ def test_all_listeners_are_encrypted_and_clients_can_check_the_certificate(
         database.execute("INSERT INTO orders VALUES (1, 'a')")
         with RawClient(served.address, tls=context) as client:
             client.subscribe()
-            assert [row[3]["id"] for row in rows_of(client.get(10)[1])] == ["1"]
+            assert [row[3]["id"] for row in rows_of(client.get(3, LONG_MS)[1])] == ["1"]
         secure = http.client.HTTPSConnection(served.listening["http"], timeout=20, context=context)
         secure.request("GET", "/health")
         assert json.load(secure.getresponse()) == {"healthy": True}

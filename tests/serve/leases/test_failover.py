@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.serve.conftest import database_of
 from tests.serve.raw_client import Failed, RawClient
-from tests.serve.serving import Serving, eventually, rows_of
+from tests.serve.serving import LONG_MS, Serving, eventually, rows_of
 
 from penstock.testing.servers import Database, MySqlServer
 from penstock.testing.servers.process import free_port
@@ -121,7 +121,7 @@ def test_another_server_goes_on_behind_what_was_acknowledged(pair: Pair) -> None
     with RawClient(two.address, destination="shop") as other, pytest.raises(Failed, match=one.address):
         other.subscribe()
     pair.insert(4)
-    assert ids_of(client.get(100, 5000)[1]) == [4]  # not acknowledged
+    assert ids_of(client.get(3, LONG_MS)[1]) == [4]  # not acknowledged
     killed = time.monotonic()
     one.kill()
     client = pair.connect(two)
@@ -140,7 +140,7 @@ def test_a_suspended_server_gives_no_data_and_writes_no_position_once_it_was_rep
     pair.insert(1, 2)
     old = pair.connect(one)
     two.start()
-    first, entries = old.get(3)
+    first, entries = old.get(3, LONG_MS)
     assert ids_of(entries) == [1]
     assert one.process is not None
     os.kill(one.process.pid, signal.SIGSTOP)
@@ -156,7 +156,7 @@ def test_a_suspended_server_gives_no_data_and_writes_no_position_once_it_was_rep
     with contextlib.suppress(OSError), pytest.raises(Failed, match="serve"):
         RawClient(one.address, destination="shop").subscribe()
     pair.insert(3)
-    assert ids_of(client.get(100)[1]) == [3]
+    assert ids_of(client.get(3, LONG_MS)[1]) == [3]
     assert status(two) == before and before["destinations"]["shop"]["server"] == two.address
 
 

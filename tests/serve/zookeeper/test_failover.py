@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.serve.raw_client import Failed, RawClient
-from tests.serve.serving import eventually, rows_of
+from tests.serve.serving import LONG_MS, eventually, rows_of
 from tests.serve.zookeeper.conftest import Group
 
 from penstock.client import connect
@@ -53,7 +53,7 @@ def test_another_server_goes_on_behind_what_was_acknowledged(group: Group) -> No
         client.subscribe()
         assert read(client, 3) == [1, 2, 3]
         group.insert(4)
-        assert ids_of(client.get(100, 5000)[1]) == [4]  # not acknowledged
+        assert ids_of(client.get(3, LONG_MS)[1]) == [4]  # not acknowledged
         killed = time.monotonic()
         one.kill()
         group.insert(5)
@@ -88,7 +88,7 @@ def test_a_suspended_server_gives_no_data_and_writes_no_position_once_it_was_rep
     two.start()
     group.insert(1, 2)
     old = group.connect(one)
-    first, entries = old.get(3)
+    first, entries = old.get(3, LONG_MS)
     assert ids_of(entries) == [1]
     assert one.process is not None
     os.kill(one.process.pid, signal.SIGSTOP)
@@ -105,7 +105,7 @@ def test_a_suspended_server_gives_no_data_and_writes_no_position_once_it_was_rep
     with contextlib.suppress(OSError), pytest.raises(Failed, match="serve"):
         RawClient(one.address, destination=group.destination).subscribe()
     group.insert(3)
-    assert ids_of(client.get(100)[1]) == [3]
+    assert ids_of(client.get(3, LONG_MS)[1]) == [3]
     assert group.nodes.get("1001/cursor") == cursor and two.address in group.running()
 
 
