@@ -356,8 +356,9 @@ def test_the_types_of_columns_are_named_in_one_place() -> None:
     }
 
 
-def test_a_pipeline_file_is_read_without_its_source() -> None:
-    code = "import sys, penstock.config; print([m for m in sys.modules if 'penstock.sources.mysql' in m])"
+@pytest.mark.parametrize("module", ["penstock.config", "penstock.spark.epochs"])
+def test_a_pipeline_file_is_read_and_its_epochs_are_written_without_its_source(module: str) -> None:
+    code = f"import sys, {module}; print([m for m in sys.modules if 'penstock.sources.mysql' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
