@@ -29,12 +29,12 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.secret import Secret
 from penstock.sinks import registry
 from penstock.sinks.base import Commit, TableSink, table_sink
-from penstock.sinks.clickhouse.registration import ClickHouseOptions
-from penstock.sinks.hbase.registration import HBaseOptions
-from penstock.sinks.opensearch.registration import OpenSearchOptions
-from penstock.sinks.redis.registration import RedisOptions
+from penstock.sinks.clickhouse.options import ClickHouseOptions
+from penstock.sinks.hbase.options import HBaseOptions
+from penstock.sinks.opensearch.options import OpenSearchOptions
+from penstock.sinks.redis.options import RedisOptions
 from penstock.sinks.rows import Newer, Rows
-from penstock.sinks.sql.registration import JdbcOptions
+from penstock.sinks.sql.options import JdbcOptions
 from penstock.spark.session import build_session
 from penstock.testing import servers
 

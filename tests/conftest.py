@@ -22,8 +22,8 @@ from penstock.testing.scenario import SHORT_LIVED
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.sinks.lake.delta.registration import DeltaOptions
-    from penstock.sinks.lake.iceberg.registration import IcebergOptions
+    from penstock.sinks.lake.delta.options import DeltaOptions
+    from penstock.sinks.lake.iceberg.options import IcebergOptions
 
 
 # How long an example takes says more about the machine than about the code.

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from subprocess import STDOUT, run
 
-from penstock.sinks.lake.delta.registration import DeltaOptions
+from penstock.sinks.lake.delta.options import DeltaOptions
 from penstock.sinks.lake.iceberg.catalog_options import JdbcCatalog
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 from penstock.testing.faulty_proxy import Fault, FaultyProxy
 from penstock.testing.servers.catalogs import HiveMetastore, Nessie
 from penstock.testing.servers.hdfs import HdfsCluster

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import config
 from penstock.errors import ConfigError
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 from penstock.sources.mysql.options import options_of
 
 GOOD: dict[str, Any] = {

@@ -25,8 +25,8 @@ def test_a_sink_knows_no_other_sink() -> None:
     assert found == SHARES_A_SERVER
 
 
-def needed_at_import(path: Path, modules: Collection[str]) -> set[str]:
-    """Those of `modules` that a file imports before any of its functions is called."""
+def needed(path: Path, modules: Collection[str]) -> set[str]:
+    """Those of `modules` that a file imports, also within functions, but not for types alone."""
     found = set()
     ahead: list[ast.AST] = [ast.parse(path.read_text())]
     while ahead:
@@ -36,7 +36,7 @@ def needed_at_import(path: Path, modules: Collection[str]) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             named = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= named & set(modules) or {node.module}
-        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        else:
             for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
             ahead += [] if for_types else ast.iter_child_nodes(node)
     return found & set(modules)
@@ -48,8 +48,7 @@ def circles_in(package: Path) -> list[list[str]]:
         parts = path.relative_to(package.parent).with_suffix("").parts
         modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     needs: dict[Module, set[Module]] = {
-        (name,): {(one,) for one in needed_at_import(path, modules) - {name}}
-        for name, path in modules.items()
+        (name,): {(one,) for one in needed(path, modules) - {name}} for name, path in modules.items()
     }
     return circles(needs)
 
@@ -65,11 +64,11 @@ def test_a_circle_between_modules_is_found(tmp_path: Path) -> None:
     files = {
         "__init__.py": "",
         "one.py": "from whole import two\n",
-        "two.py": "def later():\n    import whole.one\n",
+        "two.py": "if TYPE_CHECKING:\n    from whole import one\n",
         "three.py": "from whole.two import later\n",
     }
     for name, code in files.items():
         (package / name).write_text(code)
     assert circles_in(package) == []
-    (package / "two.py").write_text("class Two:\n    from whole.three import later\n")
+    (package / "two.py").write_text("def later():\n    from whole import three\n")
     assert circles_in(package) == [["whole.three", "whole.two"]]

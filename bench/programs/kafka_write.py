@@ -23,7 +23,7 @@ from penstock.model.transforms import TransformRule, Transforms
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.secret import Secret
-from penstock.sinks.kafka.registration import KafkaOptions
+from penstock.sinks.kafka.options import KafkaOptions
 from penstock.sinks.kafka.sink import KafkaSink
 from penstock.spark.log_epochs import LogEpochs
 from penstock.spark.transformed_log import TransformedLog

@@ -24,7 +24,7 @@ from bench.programs.table_size import COLUMNS, TABLE, Sized
 from penstock.model.schema import TableId
 from penstock.sinks.files import field_id
 from penstock.sinks.lake.iceberg.files import description, file_writer, key_writer
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 
 OTHER = TableId("bench", "equality")
 DELETES = {TABLE: "vectors", OTHER: "equality"}

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from penstock.config import SparkConfig
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks.base import Commit
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 from penstock.sinks.registry import open_sink
 from penstock.sinks.rows import Newer, Rows
 from penstock.spark.session import build_session

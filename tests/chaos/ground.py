@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.config import SparkConfig
-from penstock.sinks.lake.delta.registration import DeltaOptions
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.delta.options import DeltaOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 from penstock.testing.scenario import SHORT_LIVED
 from penstock.testing.servers import MySqlServer
 

@@ -17,7 +17,7 @@ import pytest
 from penstock import config as configuration
 from penstock.commands.init import pipeline_name
 from penstock.config.schema import SCHEMA_FILE
-from penstock.sinks.lake.delta.registration import DeltaOptions
+from penstock.sinks.lake.delta.options import DeltaOptions
 from penstock.sources.mysql.options import options_of
 from penstock.testing import servers
 from penstock.testing.scenario import refusal

@@ -18,9 +18,9 @@ PREPARES = """
 import sys
 from pathlib import Path
 from penstock.commands.prepare import sink_options
-from penstock.spark import classes
+from penstock.spark import classes, training_run
 classes.archive = lambda paths: Path(sys.argv[2])
-classes.prepare(sink_options(sys.argv[1]))
+training_run.prepare(sink_options(sys.argv[1]))
 """
 """Leaves the archives of this machine as they are."""
 

@@ -17,7 +17,7 @@ from penstock.state.report import read_end
 HANGS = """
 import sys, threading
 from penstock.runtime.shutdown import Ending
-from penstock.signals.channels import parse as _  # some code of ours
+from penstock.signals.commands import parse as _  # some code of ours
 import penstock.relaylog.writer as writer
 
 told = threading.Event()

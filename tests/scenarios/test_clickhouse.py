@@ -13,7 +13,7 @@ from tests.sinks.conformance import with_servers
 
 from penstock.secret import REVEALED
 from penstock.sinks.clickhouse.client import Client, quoted
-from penstock.sinks.clickhouse.registration import ClickHouseOptions
+from penstock.sinks.clickhouse.options import ClickHouseOptions
 from penstock.testing import oracle
 from penstock.testing.scenario import Scenario, refusal
 

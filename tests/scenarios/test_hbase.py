@@ -16,7 +16,7 @@ from tests.sinks.conformance import with_servers
 
 from penstock.model.schema import TableId
 from penstock.sinks.hbase.cluster import Cluster
-from penstock.sinks.hbase.registration import HBaseOptions
+from penstock.sinks.hbase.options import HBaseOptions
 from penstock.sinks.hbase.rows import OWN
 from penstock.sinks.hbase.values import Form
 from penstock.testing import oracle

@@ -14,7 +14,7 @@ from tests.sinks.conformance import with_servers
 
 from penstock.sinks.opensearch.client import Client
 from penstock.sinks.opensearch.indexes import Indexes
-from penstock.sinks.opensearch.registration import OpenSearchOptions
+from penstock.sinks.opensearch.options import OpenSearchOptions
 from penstock.sinks.opensearch.values import field_name
 from penstock.testing import oracle
 from penstock.testing.scenario import Scenario, refusal, wait_for

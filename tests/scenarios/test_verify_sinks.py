@@ -23,12 +23,13 @@ from tests.sinks.conformance import with_servers
 from penstock.model.schema import TableId
 from penstock.secret import REVEALED
 from penstock.sinks.clickhouse.client import Client
-from penstock.sinks.clickhouse.registration import ClickHouseOptions
+from penstock.sinks.clickhouse.options import ClickHouseOptions
 from penstock.sinks.hbase.cluster import Cluster
-from penstock.sinks.hbase.registration import HBaseOptions
+from penstock.sinks.hbase.options import HBaseOptions
 from penstock.sinks.opensearch import client as opensearch
-from penstock.sinks.opensearch.registration import OpenSearchOptions
-from penstock.sinks.sql.registration import JdbcOptions, dialect_of
+from penstock.sinks.opensearch.options import OpenSearchOptions
+from penstock.sinks.sql.options import JdbcOptions
+from penstock.sinks.sql.registration import dialect_of
 from penstock.testing import oracle
 from penstock.testing.scenario import Scenario
 

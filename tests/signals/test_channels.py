@@ -13,7 +13,9 @@ import pytest
 from penstock import config as configuration
 from penstock.config import SignalsConfig
 from penstock.errors import ConfigError
-from penstock.signals.channels import REST_PACKAGES, WARNINGS_MAX, FileChannel, accept, rest_server
+from penstock.signals.acceptance import WARNINGS_MAX, accept
+from penstock.signals.channels import FileChannel
+from penstock.signals.opening import REST_PACKAGES, rest_server
 from penstock.state import StateStore, requests
 from penstock.state.requests import SignalsWait
 

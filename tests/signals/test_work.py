@@ -26,7 +26,7 @@ from penstock.signals.settings import (
     with_signals,
 )
 from penstock.signals.work import Signals
-from penstock.sinks.changelog.registration import ParquetOptions
+from penstock.sinks.changelog.options import ParquetOptions
 from penstock.sources.catalog import Catalog
 from penstock.sources.mysql.condition import check_plain
 from penstock.sources.mysql.snapshot.keys import key_literal

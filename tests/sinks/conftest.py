@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks import registry
 from penstock.sinks.base import Commit, EvolvedColumn, Narrowing
-from penstock.sinks.lake.delta.registration import DeltaOptions
+from penstock.sinks.lake.delta.options import DeltaOptions
 from penstock.sinks.rows import Rows
 from penstock.sinks.spark_sql import spark_type
 

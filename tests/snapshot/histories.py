@@ -39,7 +39,7 @@ from penstock.planning.resnapshots import Resnapshots
 from penstock.relaylog import segment_format
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
-from penstock.signals.channels import accept
+from penstock.signals.acceptance import accept
 from penstock.signals.settings import apply_patterns
 from penstock.signals.work import Signals
 from penstock.snapshot.chunk_log import ChunkLog

@@ -23,7 +23,7 @@ def test_an_archive_in_use_outlives_newer_ones_that_are_not(
         os.utime(path, (1e9 - age, 1e9 - age))
 
     assert str(ours) in classes.java_options([])
-    classes._forget(ours.parent)
+    classes.forget_unused(ours.parent)
 
     kept = sorted(path.name for path in ours.parent.iterdir())
     assert ours.name in kept

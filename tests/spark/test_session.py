@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 import penstock
 from penstock.config import SparkConfig
-from penstock.sinks.console.registration import ConsoleOptions
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.console.options import ConsoleOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 from penstock.sinks.lake.scratch import make_directory
 from penstock.spark.session import at_launch, local_cores, own_scratch, session_options
 

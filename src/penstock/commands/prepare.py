@@ -24,7 +24,7 @@ from penstock.spark.jars import jars
 _PREPARE_CODE = """
 import sys
 from penstock.commands.prepare import sink_options
-from penstock.spark.classes import prepare
+from penstock.spark.training_run import prepare
 prepare(sink_options(sys.argv[1]))
 """
 """Each archive needs a new JVM, and a process can only start one."""

@@ -20,7 +20,7 @@ from penstock.model.schema import TableId
 from penstock.model.signal import ENDED, Signal
 from penstock.model.table import Parked
 from penstock.runtime.describe import ensure_run
-from penstock.signals.channels import accept
+from penstock.signals.acceptance import accept
 from penstock.state import StateStore
 
 PENDING: dict[str, Any] = {"ok": True, "pending": True}

@@ -19,7 +19,7 @@ from penstock.errors import ConfigError
 from penstock.model.signal import ENDED, Signal
 from penstock.runtime.describe import ensure_run
 from penstock.signals import commands
-from penstock.signals.channels import accept
+from penstock.signals.acceptance import accept
 from penstock.state import StateStore
 
 ID_WIDTH = 36

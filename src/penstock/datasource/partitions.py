@@ -20,6 +20,7 @@ from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment_bytes import opened
 from penstock.spark import tasks
+from penstock.spark.errors import core_error
 from penstock.spark.tasks import DecodeTask, PlaceTask
 
 GTID = "_gtid"
@@ -157,7 +158,7 @@ def _explained(table: str, batches: Batches) -> Batches:
             if batch.num_rows:
                 yield batch
     except DecodeError as error:
-        raise tasks.core_error(error, str(TableSchema.from_json(table).table)) from error
+        raise core_error(error, str(TableSchema.from_json(table).table)) from error
 
 
 def _truncated(partition: TruncatePartition) -> pa.RecordBatch:

@@ -28,7 +28,7 @@ from penstock.runtime.notebook import Plan, Rows, Status
 from penstock.runtime.progress import Progress, change_json
 from penstock.runtime.run import Run
 from penstock.runtime.shutdown import Ending, leave_by_force
-from penstock.signals.channels import rest_server, send
+from penstock.signals.opening import rest_server, send
 from penstock.signals.settings import with_signals
 from penstock.sources import open_source
 from penstock.sources.preflight import refuse

@@ -48,7 +48,7 @@ from penstock.runtime.staging_place import SCRATCH, folder_url, lease_place, ope
 from penstock.runtime.unpark import unpark
 from penstock.runtime.verify_requests import Requests
 from penstock.signals import settings
-from penstock.signals.channels import open_channels
+from penstock.signals.opening import open_channels
 from penstock.signals.work import Signals
 from penstock.sinks.base import readable
 from penstock.snapshot.chunk_log import ChunkLog

@@ -1,4 +1,5 @@
 """The channels over which signals arrive: a file, and a table of the source. `topic.py`: a topic of Kafka.
+`opening.py` opens those that the pipeline file names.
 
 Each channel stores its read position in the same transaction that accepts the signals it has read. So no
 signal is lost or accepted twice, even if the pipeline is killed.
@@ -13,15 +14,12 @@ import json
 import logging
 import os
 import stat
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from penstock import _core
-from penstock.config import PipelineConfig
 from penstock.errors import ConfigError, PenstockError, TransientError
 from penstock.model.change import CHANGE_TYPE, SEQUENCE
 from penstock.model.offset import LogRange, Offset
@@ -29,17 +27,14 @@ from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.model.signal import Signal
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment_bytes import opened
-from penstock.signals.commands import DATA_BYTES_MAX, DATA_DEPTH_MAX, check_id, parse, parse_data
+from penstock.signals.acceptance import InvalidInput, accept
+from penstock.signals.commands import parse_data
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
 
 LINES_BYTES_MAX = 16 * 1024 * 1024
 """Bytes read from the file at a time, so that a huge file does not fill the memory."""
-WARNINGS_MAX = 20
-"""Warnings about invalid input per poll, so that it cannot fill the log. The rest is only counted."""
-REST_PACKAGES = ("fastapi", "starlette", "uvicorn")
-"""The packages of the extra `rest`. A plain install has no web server."""
 _READ_TO = "signals of the source read to"
 
 
@@ -238,114 +233,3 @@ def read_again_after(state: StateStore, offset: Offset) -> None:
     known = read_to(state)
     if known is not None and known > offset:
         state.set_meta(_READ_TO, str(int(offset)))
-
-
-def open_channels(
-    config: PipelineConfig,
-    state: StateStore,
-    relay_log: RelayLog,
-    read_table: Callable[[TableId], TableSchema | None],
-) -> list[Channel]:
-    channels: list[Channel] = []
-    if config.signals.file is not None:
-        channels.append(FileChannel(config.signals.file, state))
-    if config.signals.table is not None:
-        table = TableId.parse(config.signals.table)
-        channels.append(TableChannel(table, state, relay_log, read_table, config.types))
-    if config.signals.kafka is not None:
-        from penstock.signals.topic import TopicChannel  # it uses this module
-
-        channels.append(TopicChannel(config.signals.kafka, config.name, state))
-    return channels
-
-
-def rest_server(config: PipelineConfig, state: StateStore) -> AbstractContextManager[str | None]:
-    """Serves signals over HTTP while the block lasts, if `signals.rest` is set. Yields the address. Raises
-    `ConfigError` if the packages of the extra `rest` are missing."""
-    if config.signals.rest is None:
-        return nullcontext()
-    try:
-        from penstock.signals.rest import serving  # FastAPI is slow to import
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] not in REST_PACKAGES:
-            raise
-        raise ConfigError(
-            f"`signals.rest` takes signals over HTTP, which needs the package {error.name}.",
-            hint="pip install 'penstock[rest]'",
-        ) from None
-    return serving(config.signals.rest, state)
-
-
-def send(config: PipelineConfig, kind: str, data: dict[str, Any], signal_id: str | None = None) -> str:
-    """Sends a signal from any process and returns its id. Raises `ConfigError`."""
-    parse(kind, data)
-    state = StateStore(config.state)
-    state.limit_signals(config.signals)
-    try:
-        signal_id = signal_id or str(uuid.uuid4())
-        accept(state, signal_id, kind, data, "python")
-    finally:
-        state.close()
-    return signal_id
-
-
-def accept(
-    state: StateStore, signal_id: Any, kind: Any, data: Any, channel: str, *, limited: bool = True
-) -> bool:
-    """Stores a signal; False if its id is known already. Raises `ConfigError` if it is not a signal at all.
-    Its type and data are checked when the pipeline processes it. `limited`: raises `SignalsWait` while too
-    many signals are waiting."""
-    check(signal_id, kind, data)
-    return state.send(signal_id, kind, data, channel, limited=limited)
-
-
-class InvalidInput:
-    """Logs input that is not a signal, at most `WARNINGS_MAX` times, so that nobody can fill the log."""
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-        self._count = 0
-
-    def warn(self, place: str, why: str) -> None:
-        self._count += 1
-        if self._count <= WARNINGS_MAX:
-            log.warning("%s: %s is not a signal: %s", self._where, place, why)
-
-    def end(self) -> None:
-        if self._count > WARNINGS_MAX:
-            log.warning("%s: %d more entries are not signals", self._where, self._count - WARNINGS_MAX)
-
-
-def check(signal_id: Any, kind: Any, data: Any) -> None:
-    """Raises `ConfigError` for input that is not a signal. What passes can be stored and read by any JSON
-    reader: it is UTF-8 and its nesting is bounded."""
-    check_id(signal_id)
-    if not isinstance(kind, str) or not 0 < len(kind) <= 100:
-        raise ConfigError("A signal's type must be a text of 1 to 100 characters.")
-    if not isinstance(data, dict):
-        raise ConfigError("A signal's data must be a JSON object.")
-    if not _is_shallow(data):
-        raise ConfigError(f"A signal's data is nested more than {DATA_DEPTH_MAX} levels deep.")
-    try:
-        f"{signal_id}{kind}".encode()
-        size = len(json.dumps(data, ensure_ascii=False, allow_nan=False).encode())
-    except (TypeError, ValueError):
-        raise ConfigError(
-            "A signal holds a value that JSON in UTF-8 cannot represent, such as NaN or half a character."
-        ) from None
-    if size > DATA_BYTES_MAX:
-        raise ConfigError(f"A signal's data is longer than {DATA_BYTES_MAX} bytes.")
-
-
-def _is_shallow(data: Any) -> bool:
-    level = [data]
-    for _ in range(DATA_DEPTH_MAX):
-        level = [
-            inner
-            for one in level
-            for inner in (one.values() if isinstance(one, dict) else one)
-            if isinstance(inner, dict | list | tuple)
-        ]
-        if not level:
-            return True
-    return False

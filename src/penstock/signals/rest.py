@@ -37,7 +37,7 @@ from penstock.config import RestConfig
 from penstock.errors import ConfigError, PenstockError
 from penstock.relaylog.status import age_seconds
 from penstock.signals import commands
-from penstock.signals.channels import check
+from penstock.signals.acceptance import check
 from penstock.state import StateStore
 from penstock.state.report import read_status
 from penstock.state.requests import SignalsWait

@@ -9,7 +9,7 @@ from typing import Any
 from penstock.config import SignalTopicConfig
 from penstock.errors import ConfigError, PenstockError
 from penstock.model.signal import Signal
-from penstock.signals.channels import InvalidInput, accept
+from penstock.signals.acceptance import InvalidInput, accept
 from penstock.signals.commands import parse_data
 from penstock.state import StateStore
 

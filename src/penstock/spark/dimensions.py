@@ -32,7 +32,8 @@ from penstock.disk import directory
 from penstock.disk.replace import replace_file
 from penstock.errors import ConfigError, PenstockError
 from penstock.failures.messages import one_sentence
-from penstock.sinks.sql.registration import JdbcOptions, dialect_of
+from penstock.sinks.sql.options import JdbcOptions
+from penstock.sinks.sql.registration import dialect_of
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.errors import CLASSES, InternalError, PenstockError, rebuilt
+from penstock.errors import CLASSES, InternalError, PenstockError, TableError, rebuilt
+from penstock.printable import argument
 from penstock.snapshot.staging import ChunkCorrupt
 from penstock.sources.chunks import ChunkOutdated
 
@@ -55,12 +56,35 @@ class Crossing:
             yield
         except Exception as error:
             from penstock._core import DecodeError
-            from penstock.spark.tasks import core_error
 
             ours = core_error(error, self.table) if isinstance(error, DecodeError) else error
             if not isinstance(ours, PenstockError):
                 raise
             raise CrossedError(f"{ours.message} {_packed(ours, self.key)}") from error
+
+
+def core_error(error: Exception, table: str) -> PenstockError:
+    """Turns an error of the core into one that stops this table and says where in the log it happened."""
+    from penstock._core import DecodeError, SchemaMismatch
+
+    if isinstance(error, SchemaMismatch):
+        return TableError(
+            f"The log does not fit what is known of table {table} at offset {error.offset}: {error.reason}.",
+            hint=f"Run `penstock resnapshot FILE {argument(table)}` to read the table again with its present "
+            f"definition.",
+            table=table,
+            offset=error.offset,
+            definition_differs=True,
+            lacks=error.lacks,
+        )
+    assert isinstance(error, DecodeError)
+    return TableError(
+        f"A change of table {table} at offset {error.offset} cannot be decoded: {error.reason}.",
+        hint="Please report it with that part of the log; "
+        f"`penstock resnapshot FILE {argument(table)}` reads the table again.",
+        table=table,
+        offset=error.offset,
+    )
 
 
 def crossing(table: str) -> Crossing:

@@ -52,6 +52,7 @@ from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Commit, EncodedBatch, LogMessage, LogSink
 from penstock.snapshot.staging import Staging
 from penstock.spark import log_definitions, log_statements, ruled_log, tasks
+from penstock.spark.errors import core_error
 from penstock.spark.incomplete_images import IncompleteImages
 from penstock.spark.log_definitions import ShownChange
 from penstock.spark.log_statements import At
@@ -352,7 +353,7 @@ class LogEpochs:
                 schema_ids=self._schema_ids, route=self._sink.route_of(schema.table),
             )  # fmt: skip
         except DecodeError as error:
-            raise tasks.core_error(error, str(schema.table)) from error
+            raise core_error(error, str(schema.table)) from error
 
     def _encoded(
         self, encoder: RowEncoder, schema: TableSchema, rows: pa.RecordBatch, first: int, at: At
@@ -363,7 +364,7 @@ class LogEpochs:
                 first_row=first,
             )  # fmt: skip
         except DecodeError as error:
-            raise tasks.core_error(error, str(schema.table)) from error
+            raise core_error(error, str(schema.table)) from error
         return EncodedBatch(found, [schema.table])
 
     def _bootstrap(self, schema: TableSchema, at: At, phase: Phase) -> Iterator[Messages]:
@@ -390,7 +391,7 @@ def _explained(error: DecodeError, names: Mapping[TableId, TableId]) -> Exceptio
     name = getattr(error, "table", None)
     table = next((one for one, shown in names.items() if name in (str(one), str(shown))), None)
     if table is not None:
-        return tasks.core_error(error, str(table))
+        return core_error(error, str(table))
     return RelayLogCorrupt(
         f"The segment {error.path} cannot be read at offset {error.offset}: {error.reason}.",
         hint="Restore it from a copy or from the archive.",

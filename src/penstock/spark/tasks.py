@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from penstock.cascades.parent_changes import Watched, change_schema, changes_of
-from penstock.errors import InternalError, PenstockError, TableError
+from penstock.errors import InternalError, TableError
 from penstock.model.change import PRESENT, SEQUENCE
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import Offset, Split
@@ -363,27 +363,3 @@ def first_imports(batches: Iterable[pa.RecordBatch]) -> Batches:
     import penstock.snapshot.staging  # noqa: F401
 
     yield from batches
-
-
-def core_error(error: Exception, table: str) -> PenstockError:
-    """Turns an error of the core into one that stops this table and says where in the log it happened."""
-    from penstock._core import DecodeError, SchemaMismatch
-
-    if isinstance(error, SchemaMismatch):
-        return TableError(
-            f"The log does not fit what is known of table {table} at offset {error.offset}: {error.reason}.",
-            hint=f"Run `penstock resnapshot FILE {argument(table)}` to read the table again with its present "
-            f"definition.",
-            table=table,
-            offset=error.offset,
-            definition_differs=True,
-            lacks=error.lacks,
-        )
-    assert isinstance(error, DecodeError)
-    return TableError(
-        f"A change of table {table} at offset {error.offset} cannot be decoded: {error.reason}.",
-        hint="Please report it with that part of the log; "
-        f"`penstock resnapshot FILE {argument(table)}` reads the table again.",
-        table=table,
-        offset=error.offset,
-    )

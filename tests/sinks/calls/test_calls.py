@@ -16,7 +16,7 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.secret import Secret
 from penstock.sinks import registry
 from penstock.sinks.base import Commit
-from penstock.sinks.calls.registration import HttpOptions, PythonOptions
+from penstock.sinks.calls.options import HttpOptions, PythonOptions
 from penstock.sinks.calls.sink import Changes
 from penstock.sinks.rows import Newer, Rows
 

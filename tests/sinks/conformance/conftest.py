@@ -13,8 +13,8 @@ from tests.sinks.conformance import registered, with_servers
 from tests.sinks.conformance.case import Case
 
 from penstock.sinks import registry
-from penstock.sinks.lake.delta.registration import DeltaOptions
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.delta.options import DeltaOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 
 
 @pytest.fixture(autouse=True)

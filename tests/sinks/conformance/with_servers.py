@@ -19,12 +19,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.secret import Secret
-from penstock.sinks.clickhouse.registration import ClickHouseOptions
-from penstock.sinks.hbase.registration import HBaseOptions
+from penstock.sinks.clickhouse.options import ClickHouseOptions
+from penstock.sinks.hbase.options import HBaseOptions
 from penstock.sinks.kind import SinkOptions
-from penstock.sinks.opensearch.registration import OpenSearchOptions
-from penstock.sinks.redis.registration import RedisOptions
-from penstock.sinks.sql.registration import JdbcOptions
+from penstock.sinks.opensearch.options import OpenSearchOptions
+from penstock.sinks.redis.options import RedisOptions
+from penstock.sinks.sql.options import JdbcOptions
 from penstock.spark.jars import jars
 from penstock.testing import servers
 from penstock.testing.servers.process import free_port

@@ -19,7 +19,7 @@ from penstock.model.schema import TableId
 from penstock.sinks.hbase import frames
 from penstock.sinks.hbase.frames import Column, Frame, unpacked
 from penstock.sinks.hbase.names import namespace_name, table_name
-from penstock.sinks.hbase.registration import HBaseOptions
+from penstock.sinks.hbase.options import HBaseOptions
 from penstock.sinks.hbase.rows import compared, deletions, frame_of, without_deleted
 from penstock.sinks.hbase.times import FIRST, NONE, SEQUENCE_MAX, revisions_of, sequences_of, time_of
 from penstock.sinks.hbase.values import Form, row_keys

@@ -11,8 +11,8 @@ from penstock.config import PipelineConfig, parse
 from penstock.errors import ConfigError
 from penstock.model.schema import EXACT_TYPES, TableId
 from penstock.sinks.kafka.names import murmur2, topic_name
+from penstock.sinks.kafka.options import KafkaOptions
 from penstock.sinks.kafka.probe import probe
-from penstock.sinks.kafka.registration import KafkaOptions
 from penstock.sinks.kafka.sink import KafkaSink
 
 if TYPE_CHECKING:

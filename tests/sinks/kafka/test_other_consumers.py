@@ -15,7 +15,7 @@ from bench import java, workload
 from penstock._core import EncodedMessages, LogEncoder
 from penstock.model.schema import TableSchema
 from penstock.sinks.base import Commit, EncodedBatch
-from penstock.sinks.kafka.registration import KafkaOptions
+from penstock.sinks.kafka.options import KafkaOptions
 from penstock.sinks.kafka.sink import KafkaSink
 from penstock.testing import servers, topics
 from penstock.testing.servers import KafkaCluster

@@ -16,7 +16,7 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import Commit, EncodedBatch
 from penstock.sinks.kafka.canal_rules import java_hash
 from penstock.sinks.kafka.names import murmur2
-from penstock.sinks.kafka.registration import KafkaOptions
+from penstock.sinks.kafka.options import KafkaOptions
 from penstock.sinks.kafka.sink import KafkaSink
 from penstock.testing import servers, topics
 from penstock.testing.servers import KafkaCluster

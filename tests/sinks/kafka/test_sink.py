@@ -18,7 +18,7 @@ from penstock.errors import ConfigError, DriverReplaced, TableError, TransientEr
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks.base import Commit, LogMessage, LogSink, Missing, Ours
 from penstock.sinks.kafka.names import murmur2
-from penstock.sinks.kafka.registration import KafkaOptions
+from penstock.sinks.kafka.options import KafkaOptions
 from penstock.sinks.kafka.sink import KafkaSink
 from penstock.testing import topics
 from penstock.testing.servers import KafkaCluster

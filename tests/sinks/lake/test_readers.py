@@ -20,8 +20,8 @@ from tests.sinks.conftest import Place
 from tests.sinks.lake.iceberg.test_small_commit import few
 from tests.sinks.lake.test_file_merge import newer
 
-from penstock.sinks.lake.delta.registration import DeltaOptions
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.delta.options import DeltaOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 from penstock.spark.jars import jars
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from penstock.model.schema import TableId
-from penstock.sinks.nats.registration import NatsOptions
+from penstock.sinks.nats.options import NatsOptions
 from penstock.sinks.nats.subjects import escaped, is_covered
 
 

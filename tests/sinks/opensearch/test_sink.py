@@ -17,7 +17,7 @@ from penstock.sinks import registry
 from penstock.sinks.base import Commit, Foreign, Ours
 from penstock.sinks.opensearch import bulk
 from penstock.sinks.opensearch.client import Client
-from penstock.sinks.opensearch.registration import OpenSearchOptions
+from penstock.sinks.opensearch.options import OpenSearchOptions
 from penstock.sinks.rows import Newer, Rows
 from penstock.testing import servers
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import DecimalType, DoubleType, IntegerType, LongType, St
 from penstock.model.schema import TableId
 from penstock.sinks.names import index_name
 from penstock.sinks.opensearch.evolve import widens
-from penstock.sinks.opensearch.registration import OpenSearchOptions
+from penstock.sinks.opensearch.options import OpenSearchOptions
 from penstock.sinks.opensearch.values import ID_BYTES_MAX, documents, field_name, ids, mapped
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=64)

@@ -13,8 +13,8 @@ from rstream import amqp_decoder
 from penstock.errors import ConfigError
 from penstock.model.schema import TableId
 from penstock.sinks.rabbitmq_streams import wire
+from penstock.sinks.rabbitmq_streams.options import RabbitMqStreamsOptions
 from penstock.sinks.rabbitmq_streams.records import Written, count_of, id_of
-from penstock.sinks.rabbitmq_streams.registration import RabbitMqStreamsOptions
 
 
 @given(st.binary(), st.none() | st.binary() | st.text())

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from penstock.model.schema import TableId
-from penstock.sinks.redis.registration import RedisOptions
+from penstock.sinks.redis.options import RedisOptions
 
 
 def options(key: str) -> RedisOptions:

@@ -15,7 +15,7 @@ from penstock.errors import ConfigError, TableError
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit, LogMessage
 from penstock.sinks.redis_streams import sink as sink_module
-from penstock.sinks.redis_streams.registration import RedisStreamsOptions
+from penstock.sinks.redis_streams.options import RedisStreamsOptions
 from penstock.sinks.redis_streams.sink import RedisStreamsSink
 from penstock.testing import servers
 from penstock.testing.servers import ValkeyServer

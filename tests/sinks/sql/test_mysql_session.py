@@ -11,7 +11,8 @@ from penstock.errors import TableError
 from penstock.model.schema import Column, TableId
 from penstock.sinks.sql.dialect import Place
 from penstock.sinks.sql.mysql import MySql
-from penstock.sinks.sql.registration import JdbcOptions, dialect_of
+from penstock.sinks.sql.options import JdbcOptions
+from penstock.sinks.sql.registration import dialect_of
 from penstock.testing import servers
 from penstock.testing.servers import Database
 

@@ -23,7 +23,8 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks import registry
 from penstock.sinks.base import Commit, EvolvedColumn
 from penstock.sinks.rows import Newer, Rows
-from penstock.sinks.sql.registration import JdbcOptions, dialect_of
+from penstock.sinks.sql.options import JdbcOptions
+from penstock.sinks.sql.registration import dialect_of
 from penstock.testing import servers
 
 TABLE = TableId("shop", "orders")

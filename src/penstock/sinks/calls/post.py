@@ -11,7 +11,7 @@ from penstock.errors import ConfigError, PenstockError, TableError, TransientErr
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.calls.lines import lines_of
-from penstock.sinks.calls.registration import HttpOptions
+from penstock.sinks.calls.options import HttpOptions
 from penstock.sinks.calls.sink import Changes
 from penstock.sinks.http_connection import in_words
 

@@ -1,32 +1,17 @@
-"""The sink `parquet`: its options."""
+"""Registers the sink `parquet`."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from penstock.model.shards import Shards
-from penstock.sinks.kind import Directory, NamespaceOptions, SinkKind
+from penstock.sinks.changelog.options import ParquetOptions
+from penstock.sinks.kind import SinkKind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.sinks.base import Sink
-
-
-class ParquetOptions(NamespaceOptions):
-    """A change log in Parquet files: every change is a row."""
-
-    type: Literal["parquet"]
-    """Name of the sink."""
-    path: Directory
-    """Directory of the change log."""
-    before_images: bool = True
-    """Write the row before an update as `update_preimage`."""
-
-    @property
-    def directory(self) -> Path | None:
-        return self.path
 
 
 def _open(options: ParquetOptions, spark: SparkSession, pipeline: str, shards: Shards) -> Sink:

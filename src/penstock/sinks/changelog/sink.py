@@ -38,7 +38,7 @@ from penstock.sinks.base import (
     Ours,
     TargetState,
 )
-from penstock.sinks.changelog.registration import ParquetOptions
+from penstock.sinks.changelog.options import ParquetOptions
 from penstock.sinks.files import WRITTEN, FileWriter, written
 from penstock.sinks.names import (
     OWN_COLUMNS,

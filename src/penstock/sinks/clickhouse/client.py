@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from penstock.sinks.clickhouse.registration import ClickHouseOptions
+from penstock.sinks.clickhouse.options import ClickHouseOptions
 from penstock.sinks.http_connection import HttpConnection, NoAnswer
 
 NATIVE_DATES_FROM = (21, 9)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.sinks.clickhouse.registration import ClickHouseOptions
+from penstock.sinks.clickhouse.options import ClickHouseOptions
 from penstock.sinks.kind import Probe, Probed
 
 

@@ -42,8 +42,8 @@ from penstock.sinks.clickhouse.client import Client, Errors, Refused, quoted
 from penstock.sinks.clickhouse.evolve import evolved_columns, only_adds, widens
 from penstock.sinks.clickhouse.faults import UNKNOWN_DATABASE, UNKNOWN_TABLE, explained
 from penstock.sinks.clickhouse.native import block
+from penstock.sinks.clickhouse.options import ClickHouseOptions
 from penstock.sinks.clickhouse.records import Record, Records
-from penstock.sinks.clickhouse.registration import ClickHouseOptions
 from penstock.sinks.clickhouse.scan import ClickHouseScan
 from penstock.sinks.clickhouse.tables import Tables, rows_name
 from penstock.sinks.clickhouse.types import FIRST_DATE, LAST_DATE, Types, own_columns

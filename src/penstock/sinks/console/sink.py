@@ -13,7 +13,7 @@ from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.schema import TableId
 from penstock.printable import printable_json
 from penstock.sinks.base import Commit
-from penstock.sinks.console.registration import ConsoleOptions
+from penstock.sinks.console.options import ConsoleOptions
 from penstock.sinks.names import source_columns
 from penstock.sinks.rows import Rows
 from penstock.sinks.unrecorded import Unrecorded

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import ConfigError
 from penstock.sinks.hbase.frames import Frame, head, unpacked
-from penstock.sinks.hbase.registration import SITE, HBaseOptions
+from penstock.sinks.hbase.options import SITE, HBaseOptions
 
 SCAN_ROWS = 10_000
 """Rows in a portion that is read: about as many as the core decodes at a time."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.sinks.hbase.registration import HBaseOptions
+from penstock.sinks.hbase.options import HBaseOptions
 from penstock.sinks.kind import Probe, Probed
 
 

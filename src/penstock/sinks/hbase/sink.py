@@ -50,8 +50,8 @@ from penstock.sinks.hbase.cluster import Cluster, ClusterError
 from penstock.sinks.hbase.evolve import evolved_frames, widens
 from penstock.sinks.hbase.faults import explained, means_gone
 from penstock.sinks.hbase.frames import Frame
+from penstock.sinks.hbase.options import HBaseOptions
 from penstock.sinks.hbase.records import Record, Records
-from penstock.sinks.hbase.registration import HBaseOptions
 from penstock.sinks.hbase.rows import OWN, compared, deletions, frame_of, without_deleted
 from penstock.sinks.hbase.scan import HBaseScan
 from penstock.sinks.hbase.times import REVISION_MAX

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from penstock.sinks.kafka.faults import explained, kafka_error
-from penstock.sinks.kafka.registration import KafkaOptions
+from penstock.sinks.kafka.options import KafkaOptions
 from penstock.sinks.kind import Probe, Probed
 
 

@@ -46,7 +46,7 @@ from penstock.sinks.base import (
 from penstock.sinks.kafka.client import RECORD_BYTES, Producer
 from penstock.sinks.kafka.commits import NOTHING, PARTITION, Written, last_written
 from penstock.sinks.kafka.faults import FENCED, explained, kafka_error, of_table, too_large
-from penstock.sinks.kafka.registration import KafkaOptions
+from penstock.sinks.kafka.options import KafkaOptions
 from penstock.sinks.kafka.topics import OVERHEAD_BYTES, Topic, Topics
 from penstock.sinks.messages import Messages, another_driver
 from penstock.sinks.refusals import check_pipeline, is_recorded

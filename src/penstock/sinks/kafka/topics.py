@@ -20,7 +20,7 @@ from penstock.sinks.base import DEFINITIONS, Route, Subject
 from penstock.sinks.kafka import commits
 from penstock.sinks.kafka.faults import explained, kafka_error, of_table
 from penstock.sinks.kafka.names import murmur2
-from penstock.sinks.kafka.registration import KafkaOptions, TopicEntry
+from penstock.sinks.kafka.options import KafkaOptions, TopicEntry
 from penstock.sinks.kafka.routing import Routing
 
 log = logging.getLogger(__name__)

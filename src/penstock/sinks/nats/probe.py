@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.sinks.kind import Probe, Probed
-from penstock.sinks.nats.registration import NatsOptions
+from penstock.sinks.nats.options import NatsOptions
 from penstock.sinks.nats.sink import NatsSink
 
 

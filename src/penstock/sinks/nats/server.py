@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.sinks.nats.connection import NatsConnection, Refused
 from penstock.sinks.nats.credentials import Credentials
-from penstock.sinks.nats.registration import NatsOptions
+from penstock.sinks.nats.options import NatsOptions
 from penstock.sinks.tcp_connection import Disconnected, tls_context
 
 

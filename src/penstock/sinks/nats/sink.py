@@ -41,8 +41,8 @@ from penstock.sinks.messages import Messages, another_driver, counter, each_mess
 from penstock.sinks.nats import stream as streams
 from penstock.sinks.nats.faults import explained, forgotten, lost, too_large
 from penstock.sinks.nats.jetstream import WRONG_SEQUENCE, ApiError, JetStream
+from penstock.sinks.nats.options import NatsOptions
 from penstock.sinks.nats.records import Mark, Written
-from penstock.sinks.nats.registration import NatsOptions
 from penstock.sinks.nats.server import connected
 from penstock.sinks.nats.subjects import is_covered
 from penstock.sinks.nats.window import Outgoing, Window

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.errors import ConfigError
-from penstock.sinks.nats.registration import NatsOptions
+from penstock.sinks.nats.options import NatsOptions
 
 _NS_PER_MS = 1_000_000  # the API counts in nanoseconds
 UNLIMITED = -1

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from penstock.sinks.http_connection import HttpConnection, NoAnswer, basic_authorization
-from penstock.sinks.opensearch.registration import OpenSearchOptions
+from penstock.sinks.opensearch.options import OpenSearchOptions
 from penstock.sinks.opensearch.values import as_line
 
 JSON = {"Content-Type": "application/json"}

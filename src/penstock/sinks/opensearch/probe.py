@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.sinks.kind import Probe, Probed
-from penstock.sinks.opensearch.registration import OpenSearchOptions
+from penstock.sinks.opensearch.options import OpenSearchOptions
 
 
 def probe(options: OpenSearchOptions) -> Probe:

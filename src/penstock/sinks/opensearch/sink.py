@@ -46,8 +46,8 @@ from penstock.sinks.opensearch.client import Client, Errors
 from penstock.sinks.opensearch.evolve import evolved_documents, widens
 from penstock.sinks.opensearch.faults import explained
 from penstock.sinks.opensearch.indexes import Backing, Indexes, backing_name, made_for, older_than
+from penstock.sinks.opensearch.options import OpenSearchOptions
 from penstock.sinks.opensearch.records import Record, Records, writer_of
-from penstock.sinks.opensearch.registration import OpenSearchOptions
 from penstock.sinks.opensearch.rows import operations
 from penstock.sinks.opensearch.scan import OpenSearchScan
 from penstock.sinks.recorded import Recorded

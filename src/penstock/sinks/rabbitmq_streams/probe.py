@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.sinks.kind import Probe, Probed
-from penstock.sinks.rabbitmq_streams.registration import RabbitMqStreamsOptions
+from penstock.sinks.rabbitmq_streams.options import RabbitMqStreamsOptions
 from penstock.sinks.rabbitmq_streams.sink import RabbitMqStreamsSink
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.sinks.rabbitmq_streams.connection import Failed, StreamConnection
-from penstock.sinks.rabbitmq_streams.registration import RabbitMqStreamsOptions
+from penstock.sinks.rabbitmq_streams.options import RabbitMqStreamsOptions
 from penstock.sinks.tcp_connection import Disconnected, tls_context
 
 

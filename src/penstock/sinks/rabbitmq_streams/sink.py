@@ -42,8 +42,8 @@ from penstock.sinks.rabbitmq_streams.connection import (
 )
 from penstock.sinks.rabbitmq_streams.faults import explained, in_words, too_large
 from penstock.sinks.rabbitmq_streams.lanes import Lane, Lanes
+from penstock.sinks.rabbitmq_streams.options import RabbitMqStreamsOptions
 from penstock.sinks.rabbitmq_streams.records import Written, count_of, id_of
-from penstock.sinks.rabbitmq_streams.registration import RabbitMqStreamsOptions
 from penstock.sinks.rabbitmq_streams.server import connected
 from penstock.sinks.refusals import check_pipeline, is_recorded
 from penstock.sinks.schema_registry import BINARY_FORMATS

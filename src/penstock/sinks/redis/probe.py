@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.errors import PenstockError
 from penstock.sinks.kind import Probe, Probed
-from penstock.sinks.redis.registration import RedisOptions
+from penstock.sinks.redis.options import RedisOptions
 
 
 def probe(options: RedisOptions) -> Probe:

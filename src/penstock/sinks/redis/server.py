@@ -8,7 +8,7 @@ from redis import exceptions
 
 from penstock.errors import ConfigError, TransientError
 from penstock.sinks.redis.faults import explained
-from penstock.sinks.redis.registration import ServerOptions
+from penstock.sinks.redis.options import ServerOptions
 
 
 def check_server(client: Any, options: ServerOptions) -> None:

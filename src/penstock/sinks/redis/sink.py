@@ -49,7 +49,7 @@ from penstock.sinks.recorded import Recorded
 from penstock.sinks.redis import scripts, values
 from penstock.sinks.redis.evolve import evolved_hash, evolved_object
 from penstock.sinks.redis.faults import explained
-from penstock.sinks.redis.registration import RedisOptions, escaped
+from penstock.sinks.redis.options import RedisOptions, escaped
 from penstock.sinks.redis.scan import RedisScan
 from penstock.sinks.redis.server import check_server
 from penstock.sinks.refusals import (

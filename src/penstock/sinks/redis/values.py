@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.model.change import SEQUENCE
 from penstock.sinks.documents import Text, as_json, plain, texts
-from penstock.sinks.redis.registration import escaped
+from penstock.sinks.redis.options import escaped
 
 NULL_KEY = "%-"
 """A NULL in the name of a key: a zero date."""

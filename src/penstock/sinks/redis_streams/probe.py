@@ -10,7 +10,7 @@ import redis
 from penstock.errors import PenstockError
 from penstock.sinks.kind import Probe, Probed
 from penstock.sinks.redis.server import check_server
-from penstock.sinks.redis_streams.registration import RedisStreamsOptions
+from penstock.sinks.redis_streams.options import RedisStreamsOptions
 
 
 def probe(options: RedisStreamsOptions) -> Probe:

@@ -42,7 +42,7 @@ from penstock.sinks.messages import Messages, another_driver, counter, each_mess
 from penstock.sinks.redis.faults import explained
 from penstock.sinks.redis.server import check_server
 from penstock.sinks.redis_streams import scripts
-from penstock.sinks.redis_streams.registration import RedisStreamsOptions
+from penstock.sinks.redis_streams.options import RedisStreamsOptions
 from penstock.sinks.refusals import check_pipeline, is_recorded
 
 MESSAGES_MAX = 500

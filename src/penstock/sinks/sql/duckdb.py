@@ -35,7 +35,7 @@ from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.rows import Incomplete
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session
-from penstock.sinks.sql.registration import JdbcOptions
+from penstock.sinks.sql.options import JdbcOptions
 from penstock.sinks.texts import ROWS_AT_ONCE, batch_of
 
 VERSION_MIN = 2

@@ -39,7 +39,7 @@ from penstock.printable import argument
 from penstock.sinks.rows import Incomplete, pieces
 from penstock.sinks.sql import arrow_text
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session, shortened
-from penstock.sinks.sql.registration import JdbcOptions
+from penstock.sinks.sql.options import JdbcOptions
 from penstock.sinks.texts import ROWS_AT_ONCE, row_batch
 
 NAME_CHARACTERS_MAX = 64

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.errors import PenstockError
 from penstock.sinks.kind import Probe, Probed
 from penstock.sinks.sql.dialect import STAGE, Dialect
-from penstock.sinks.sql.registration import JdbcOptions
+from penstock.sinks.sql.options import JdbcOptions
 
 
 def probe(options: JdbcOptions, dialect: Dialect) -> Probe:

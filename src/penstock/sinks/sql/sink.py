@@ -56,7 +56,7 @@ from penstock.sinks.spark_sql import target_type
 from penstock.sinks.sql.columns import alter_once, evolution, evolve, refuse_unfit
 from penstock.sinks.sql.control import Control, Record
 from penstock.sinks.sql.dialect import Dialect, Place, Session, nullable
-from penstock.sinks.sql.registration import JdbcOptions
+from penstock.sinks.sql.options import JdbcOptions
 from penstock.sinks.sql.scan import SqlScan
 
 Act = Callable[[Session, Place, Record], "Record | None"]

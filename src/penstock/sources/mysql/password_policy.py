@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from penstock.sources.mysql.connection import CLEARTEXT_PLUGINS, is_encrypted, is_verified
 from penstock.sources.mysql.options import options_of
-from penstock.sources.mysql.preflight import Source
+from penstock.sources.mysql.preflight_source import Source
 from penstock.sources.preflight import Finding
 
 _LOCAL_HOSTS = ("localhost", "::1")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pymysql
@@ -19,62 +19,21 @@ from penstock._core import GtidSet
 from penstock.config import PipelineConfig
 from penstock.errors import START_OVER, ConfigError, PenstockError, SourceUnreachable
 from penstock.relaylog.reader import RelayLog
-from penstock.sources.mysql import catalog, followed_host
+from penstock.sources.mysql import followed_host, password_policy, preflight_hosts, preflight_tables
 from penstock.sources.mysql.connection import (
     Replication,
     connect,
     explain,
     is_denied,
     is_refusal,
-    query,
-    query_named,
 )
-from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.options import options_of
+from penstock.sources.mysql.preflight_source import GTID_SQL, Source, account_sql, look
 from penstock.sources.mysql.snapshot.watermark import watermarks_of
 from penstock.sources.preflight import PURGED, Finding
 
 RETENTION_MIN_S = 86_400
 """With less than a day of log at the source, there is too little time to repair a stopped pipeline."""
-
-GTID_SQL = (
-    "SET GLOBAL enforce_gtid_consistency = ON;\n"
-    "SET GLOBAL gtid_mode = OFF_PERMISSIVE;\n"
-    "SET GLOBAL gtid_mode = ON_PERMISSIVE;\n"
-    "SET GLOBAL gtid_mode = ON;"
-)
-
-
-@dataclass
-class Source:
-    """What the checks know about the source. `denied`: queries that the account may not run."""
-
-    config: PipelineConfig
-    connection: Any
-    traits: catalog.ServerTraits
-    variables: dict[str, str]
-    account: str
-    binlog: dict[str, Any] | None = None
-    files: list[str] | None = None
-    denied: set[str] = field(default_factory=set)
-
-    @property
-    def dialect(self) -> Dialect:
-        return Dialect(self.traits.version, self.traits.mariadb)
-
-    @property
-    def name(self) -> str:
-        return f"{options_of(self.config).host}:{options_of(self.config).port}"
-
-    def variable(self, *names: str) -> str:
-        """The value of the first of these variables that the server has; empty if it has none."""
-        return next((self.variables[name] for name in names if name in self.variables), "")
-
-    def is_on(self, *names: str) -> bool:
-        return self.variable(*names).upper() in ("ON", "1", "YES")
-
-    def ask(self, sql: str) -> list[tuple[Any, ...]]:
-        return query(self.connection, sql)
 
 
 def check(config: PipelineConfig) -> list[Finding]:
@@ -107,7 +66,7 @@ def _check_host(config: PipelineConfig) -> list[Finding]:
     except PenstockError as error:
         return [Finding("error", "connection", name, f"{error.message} {error.hint}".strip())]
     try:
-        source = _look(config, connection)
+        source = look(config, connection)
         findings = [
             Finding(
                 "ok",
@@ -127,8 +86,6 @@ def _check_host(config: PipelineConfig) -> list[Finding]:
 
 
 def _checks() -> list[Callable[[Source], Iterator[Finding]]]:
-    from penstock.sources.mysql import password_policy, preflight_hosts, preflight_tables
-
     return [
         ensure_server,
         password_policy.note_secrecy,
@@ -160,32 +117,6 @@ def _guarded(one: Callable[[Source], Iterator[Finding]], source: Source) -> list
         subject = one.__name__.split("_", 1)[1]
         found.append(Finding("warning", subject, source.name, f"This could not be checked: {known.message}"))
     return found
-
-
-def _look(config: PipelineConfig, connection: Any) -> Source:
-    traits = catalog.describe_server(connection)
-    variables = {str(name).lower(): str(value) for name, value in query(connection, "SHOW GLOBAL VARIABLES")}
-    [(account,)] = query(connection, "SELECT CURRENT_USER()")
-    source = Source(config, connection, traits, variables, str(account))
-    try:
-        source.binlog = next(iter(query_named(connection, source.dialect.log_status)), {})
-        if source.is_on("log_bin"):
-            source.files = [str(row[0]) for row in source.ask("SHOW BINARY LOGS")]
-    except pymysql.Error as error:
-        if not is_denied(error):
-            raise
-        source.denied.add(source.dialect.log_privileges[1])
-    return source
-
-
-def account_sql(account: str) -> str:
-    """`user@host` as CURRENT_USER() prints it, quoted for GRANT."""
-    user, _, host = account.rpartition("@")
-    return f"'{_escape(user)}'@'{_escape(host)}'"
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "''")
 
 
 def ensure_server(source: Source) -> Iterator[Finding]:

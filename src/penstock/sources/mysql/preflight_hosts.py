@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from penstock.errors import PenstockError
 from penstock.sources.mysql.connection import is_denied
 from penstock.sources.mysql.options import options_of
-from penstock.sources.mysql.preflight import GTID_SQL, Source, account_sql
+from penstock.sources.mysql.preflight_source import GTID_SQL, Source, account_sql
 from penstock.sources.mysql.snapshot import replicas, server_load
 from penstock.sources.mysql.snapshot.replicas import ReplicaFacts, SourceFacts
 from penstock.sources.mysql.snapshot.server_load import WatchedServers

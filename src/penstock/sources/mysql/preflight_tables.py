@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import pymysql
 
@@ -15,12 +14,10 @@ from penstock.sources.mysql import catalog
 from penstock.sources.mysql.connection import is_refusal, query
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
 from penstock.sources.mysql.identifiers import add_key_sql, quote, quoted
+from penstock.sources.mysql.preflight_source import Source, account_sql
 from penstock.sources.mysql.versioned_tables import read_versioned_tables, versioned_reason
 from penstock.sources.preflight import Finding
 from penstock.sources.table_filter import TableFilter
-
-if TYPE_CHECKING:
-    from penstock.sources.mysql.preflight import Source
 
 _NAMES_SHOWN_MAX = 5
 """Tables that a finding names, so that it stays readable."""
@@ -116,8 +113,6 @@ def _is_view(source: Source, pattern: str) -> bool:
 
 
 def _grant(source: Source, databases: Iterable[str]) -> str:
-    from penstock.sources.mysql.preflight import account_sql
-
     # In GRANT, `_` and `%` in a database name are wildcards unless escaped.
     return "\n".join(
         f"GRANT SELECT ON {quote(name.replace('_', chr(92) + '_').replace('%', chr(92) + '%'))}.* "

@@ -11,7 +11,7 @@ from tests.sinks.conformance.example.typed_rows import frame_of
 
 from penstock.model.schema import TableId
 from penstock.sinks.clickhouse.client import quoted
-from penstock.sinks.clickhouse.registration import ClickHouseOptions
+from penstock.sinks.clickhouse.options import ClickHouseOptions
 from penstock.sinks.clickhouse.sink import ClickHouseSink
 
 

@@ -12,8 +12,8 @@ from tests.sinks.conformance.example.typed_rows import frame_of
 from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
 from penstock.sinks.hbase.cluster import Cluster
+from penstock.sinks.hbase.options import HBaseOptions
 from penstock.sinks.hbase.records import Records
-from penstock.sinks.hbase.registration import HBaseOptions
 from penstock.sinks.hbase.rows import OWN
 from penstock.sinks.hbase.times import sequences_of
 from penstock.sinks.hbase.values import Form

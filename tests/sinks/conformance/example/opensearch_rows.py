@@ -13,8 +13,8 @@ from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
 from penstock.sinks.opensearch.client import Client
 from penstock.sinks.opensearch.indexes import Indexes
+from penstock.sinks.opensearch.options import OpenSearchOptions
 from penstock.sinks.opensearch.records import Records
-from penstock.sinks.opensearch.registration import OpenSearchOptions
 from penstock.sinks.opensearch.values import field_name
 
 

@@ -11,7 +11,7 @@ from pyspark.sql.types import BinaryType, IntegralType, StructType
 from tests.sinks.conformance.example.typed_rows import frame_of
 
 from penstock.model.schema import TableId
-from penstock.sinks.redis.registration import RedisOptions
+from penstock.sinks.redis.options import RedisOptions
 from penstock.sinks.redis.sink import RedisSink
 
 

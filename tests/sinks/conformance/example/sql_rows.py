@@ -7,7 +7,8 @@ from tests.sinks.conformance.example.typed_rows import frame_of
 
 from penstock.model.schema import TableId
 from penstock.sinks.sql.control import Control
-from penstock.sinks.sql.registration import JdbcOptions, dialect_of
+from penstock.sinks.sql.options import JdbcOptions
+from penstock.sinks.sql.registration import dialect_of
 
 
 def written_rows(options: JdbcOptions, spark: SparkSession, table: TableId) -> DataFrame:

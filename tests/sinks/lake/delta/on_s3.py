@@ -21,7 +21,7 @@ from tests.sinks.lake.iceberg.test_small_commit import few
 from tests.sinks.lake.test_file_merge import by_files
 
 from penstock.sinks import registry
-from penstock.sinks.lake.delta.registration import DeltaOptions
+from penstock.sinks.lake.delta.options import DeltaOptions
 from penstock.sinks.lake.delta.stored import StoredDelta
 from penstock.testing.faulty_proxy import Fault, FaultyProxy, Request
 from penstock.testing.servers.s3 import KEY_ID, SECRET

@@ -17,7 +17,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.sinks.kind import Probed
-from penstock.sinks.lake.delta.registration import DELTA, DeltaOptions
+from penstock.sinks.lake.delta.options import DeltaOptions
+from penstock.sinks.lake.delta.registration import DELTA
 from penstock.testing.faulty_proxy import Fault, FaultyProxy
 from penstock.testing.servers.s3 import KEY_ID, SECRET, Moto, S3Proxy
 

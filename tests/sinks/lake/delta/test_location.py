@@ -10,7 +10,8 @@ import pytest
 from penstock.artifacts.pinned import SHA256
 from penstock.sinks.lake.access import S3Options, hadoop_options
 from penstock.sinks.lake.delta.location import DIRECTORY_LOG_STORE_JAR, LOG_STORE_JAR, S3_JARS, hadoop_url
-from penstock.sinks.lake.delta.registration import DELTA, DeltaOptions
+from penstock.sinks.lake.delta.options import DeltaOptions
+from penstock.sinks.lake.delta.registration import DELTA
 from penstock.spark.session import at_launch
 
 ROOT = Path(__file__).resolve().parents[4]

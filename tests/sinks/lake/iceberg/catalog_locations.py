@@ -13,7 +13,7 @@ from tests.sinks.lake.test_file_merge import by_files, newer
 
 from penstock.model.schema import TableId
 from penstock.sinks.base import Missing
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 from penstock.sinks.lake.iceberg.small_commit import SMALL
 from penstock.sinks.lake.iceberg.table_options import TableShape
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from penstock.sinks import registry
 from penstock.sinks.lake.iceberg.catalog_options import METADATA_CACHE
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 from penstock.testing.faulty_proxy import Fault, FaultyProxy, Request
 
 WAIT_S = 60

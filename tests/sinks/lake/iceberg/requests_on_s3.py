@@ -20,7 +20,7 @@ from tests.sinks.lake.test_file_merge import newer
 
 from penstock.model.schema import TableId
 from penstock.sinks.lake.iceberg.catalog_options import JdbcCatalog
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 from penstock.sinks.lake.iceberg.small_commit import SMALL
 from penstock.testing.faulty_proxy import FaultyProxy
 

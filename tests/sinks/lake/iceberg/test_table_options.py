@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from penstock.model.schema import TableId
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 from penstock.sinks.lake.iceberg.table_options import TableShape
 from penstock.sinks.lake.terms import Order, Term
 

@@ -53,8 +53,8 @@ from penstock.sinks.lake.delta.files import (
 )
 from penstock.sinks.lake.delta.live import LiveFiles
 from penstock.sinks.lake.delta.merge import FileMerges
+from penstock.sinks.lake.delta.options import DeltaOptions
 from penstock.sinks.lake.delta.refused_rows import rows_refused
-from penstock.sinks.lake.delta.registration import DeltaOptions
 from penstock.sinks.lake.delta.shaping import layout_clause, refused, renamed
 from penstock.sinks.lake.delta.small_commit import SmallCommits
 from penstock.sinks.lake.index.tables import Indexes, index_directory

@@ -13,7 +13,7 @@ from penstock.disk.replace import sync
 from penstock.model.plan import Move
 from penstock.model.schema import TableId
 from penstock.sinks.lake.delta.format import LOG, DeltaFormat, Held
-from penstock.sinks.lake.delta.registration import DeltaOptions
+from penstock.sinks.lake.delta.options import DeltaOptions
 from penstock.sinks.refusals import check_directory
 
 _REPLACED = ".gone-"

@@ -16,7 +16,7 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.failures import error_log
 from penstock.failures.messages import advice_of, text_of
 from penstock.sinks.kind import Probed
-from penstock.sinks.lake.delta.registration import DeltaOptions
+from penstock.sinks.lake.delta.options import DeltaOptions
 from penstock.sinks.lake.delta.stored import StoredDelta
 
 

@@ -15,7 +15,7 @@ from penstock.errors import ConfigError
 from penstock.failures.messages import advice_of, text_of
 from penstock.sinks.lake.delta.format import LOG, DeltaFormat, Held
 from penstock.sinks.lake.delta.location import hadoop_url
-from penstock.sinks.lake.delta.registration import DeltaOptions
+from penstock.sinks.lake.delta.options import DeltaOptions
 from penstock.sinks.lake.java_errors import JAVA_ERRORS
 from penstock.store.base import Store
 from penstock.store.options import Retries

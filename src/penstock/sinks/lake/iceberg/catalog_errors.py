@@ -13,7 +13,7 @@ from penstock.failures.advice import Advice
 from penstock.failures.messages import advice_of, text_of
 from penstock.model.schema import TableId
 from penstock.printable import argument
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 from penstock.sinks.lake.java_errors import JAVA_ERRORS, class_of, message_of
 
 

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from penstock.sinks.lake.iceberg.catalog_options import METADATA_CACHE, CatalogOptions, storage_of
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 
 _PROPERTIES = {
     # Nobody listens there, so that a request fails at its end, at once.

@@ -28,7 +28,7 @@ from py4j.protocol import Py4JJavaError
 from penstock.sinks.lake.iceberg.branch import OnBranch
 from penstock.sinks.lake.iceberg.catalog import may_remove_files
 from penstock.sinks.lake.iceberg.files import Classes, closeable_items, java_items
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 
 log = logging.getLogger(__name__)
 

@@ -67,7 +67,7 @@ from penstock.sinks.lake.iceberg.identifiers import (
 from penstock.sinks.lake.iceberg.live import LiveFiles
 from penstock.sinks.lake.iceberg.maintenance import Maintenance
 from penstock.sinks.lake.iceberg.merge import FileMerges
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 from penstock.sinks.lake.iceberg.shaping import (
     present_partitions,
     same_partitions,

@@ -29,9 +29,9 @@ from penstock.sinks.lake.iceberg.files import Classes, closeable_items
 from penstock.sinks.lake.iceberg.fold_deletes import fold
 from penstock.sinks.lake.iceberg.live import LiveFiles
 from penstock.sinks.lake.iceberg.manifests import data_files
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 from penstock.sinks.lake.iceberg.orphans import remove_orphans
 from penstock.sinks.lake.iceberg.pack_files import Tier, by_partition, pack
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
 from penstock.sinks.lake.iceberg.stream import Stream
 from penstock.sinks.lake.index.tables import Indexes
 from penstock.sinks.lake.lookup import Unsearchable

@@ -24,7 +24,7 @@ from penstock.model.schema import TableId
 from penstock.sinks.kind import Probed
 from penstock.sinks.lake.iceberg.catalog import PROPERTIES, Catalog
 from penstock.sinks.lake.iceberg.catalog_errors import catalog_explained, cure
-from penstock.sinks.lake.iceberg.registration import IcebergOptions
+from penstock.sinks.lake.iceberg.options import IcebergOptions
 
 _COLUMNS = StructType([StructField("id", LongType())])
 _DATA = b"penstock"

@@ -1,0 +1,52 @@
+"""The options of the sink `clickhouse`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from penstock.model.units import Milliseconds
+from penstock.secret import Secret
+from penstock.sinks.kind import NamespaceOptions
+
+
+class ClickHouseOptions(NamespaceOptions):
+    """Tables of ClickHouse (docs/sinks-clickhouse.md)."""
+
+    type: Literal["clickhouse"]
+    """Name of the sink."""
+    url: str
+    """The server's HTTP interface: `http://host:8123` or `https://host:8443`."""
+    user: str = "default"
+    """Account at the server. It creates databases, tables and views, and writes them."""
+    password: Secret = Secret()
+    """Its password; usually `${VARIABLE}`."""
+    ca: Path | None = None
+    """File with certificates to trust instead of the system's."""
+    control: str = Field("penstock", pattern=r"^[a-z][a-z0-9_]{0,30}$")
+    """Database with the sink's own table `targets`."""
+    dates: Literal["native", "text"] = "native"
+    """`native`: Date32 and DateTime64, which end at the years 1900 and 2299; a value beyond them parks the
+    table. `text`: as String. Servers before 21.9 have only `text`."""
+    timeout: Milliseconds = Field(300_000, ge=1000)
+    """How long an answer of the server may take. A changed definition copies the table."""
+
+    @field_validator("url")
+    @classmethod
+    def _is_url(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("write http://host:8123")
+        if parts.username or parts.password or parts.query:
+            raise ValueError("write the account into `sink.user` and `sink.password`, not into the URL")
+        return value
+
+    @field_validator("namespace")
+    @classmethod
+    def _is_database(cls, value: str) -> str:
+        if not value or "." in value:
+            raise ValueError("it is the name of one database")
+        return value
