@@ -232,7 +232,7 @@ def test_sockets_are_opened_only_in_the_connection_module() -> None:
     found = [name for name in callers(SOCKET_CALLS) if name.split("/")[0] != "testing"]
     # The subscription server binds its address before it starts anything else.
     own = [
-        "serve/listeners.py",
+        "serve/listeners/listeners.py",
         "sinks/sql/mysql.py",
         "sinks/tcp_connection.py",
         "sources/mysql/connection.py",
@@ -242,7 +242,7 @@ def test_sockets_are_opened_only_in_the_connection_module() -> None:
 
 def test_only_the_rest_channel_and_the_subscription_server_listen() -> None:
     assert [name for name in callers(LISTENING_CALLS) if name.split("/")[0] != "testing"] == [
-        "serve/listeners.py",
+        "serve/listeners/listeners.py",
         "signals/rest.py",
     ]
 
@@ -266,7 +266,7 @@ MYSQL_ONLY = {
     "encode/statements.py",
     "commands/inspect.py",
     "commands/init.py",  # asks for a server's address, and writes a file for it
-    "serve/mysql.py",  # Canal's protocol is about MySQL
+    "serve/log/mysql.py",  # Canal's protocol is about MySQL
     "serve/source_places.py",  # and so are its positions
     "serve/zookeeper/nodes.py",  # as Canal writes them
 }

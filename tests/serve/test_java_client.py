@@ -9,7 +9,7 @@ import pytest
 from tests.serve.conftest import Shop
 from tests.serve.serving import LONG_MS, kinds_of, rows_of, serving
 
-from penstock.serve.passwords import double_sha1
+from penstock.serve.listeners.passwords import double_sha1
 from penstock.testing.canal.client import ClientError, JavaClient
 from penstock.testing.servers import MySqlServer
 

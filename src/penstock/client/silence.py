@@ -1,7 +1,8 @@
 """Ends reads of streams whose server says nothing any more: it was suspended, or its machine is gone.
 
-A server sends something at least every ten seconds (`serve/flight.py`), also if there are no changes. A
-connection to a server that has vanished does not end by itself, and a read of Flight has no time limit.
+A server sends something at least every ten seconds (`serve/listeners/flight.py`), also if there are no
+changes. A connection to a server that has vanished does not end by itself, and a read of Flight has no time
+limit.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def receive(file: Path, *, child: bool, start_file: str | None = None, source: s
     _keep_buffers()
     config = _load(file, source)
     if start_file is not None:
-        from penstock.serve.mysql import StartAt  # only subscription servers ask for it
+        from penstock.serve.log.mysql import StartAt  # only subscription servers ask for it
 
         start = {"start": StartAt(file=start_file, position=4)}
         config = config.model_copy(update={"source": config.source.model_copy(update=start)})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from penstock.commands.terminal import say, say_json
 from penstock.serve import settings
-from penstock.serve.listeners import Listeners
+from penstock.serve.listeners.listeners import Listeners
 from penstock.serve.server import Server
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # mallopt(3)

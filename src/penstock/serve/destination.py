@@ -9,9 +9,9 @@ from typing import Any
 
 from penstock.errors import ConfigError
 from penstock.serve.batches import AnyPlace, parse_place
-from penstock.serve.feed import FeedFormat, View
-from penstock.serve.mysql import StartAt
-from penstock.serve.origin import AnyReader, Origin
+from penstock.serve.log.feed import FeedFormat, View
+from penstock.serve.log.mysql import StartAt
+from penstock.serve.log.origin import AnyReader, Origin
 from penstock.serve.positions import Positions, Subscribed
 from penstock.serve.settings import DestinationSection
 from penstock.serve.subscription import NotYet, Refused, Subscription

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from penstock.model.offset import Offset
 from penstock.serve.destination import Destinations
-from penstock.serve.log import ServedLog
-from penstock.serve.origin import Origin
+from penstock.serve.log.origin import Origin
+from penstock.serve.log.served_log import ServedLog
 
 
 class Failover(Protocol):

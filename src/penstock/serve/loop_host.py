@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from penstock.errors import PenstockError
 from penstock.serve.destination import Destination, Destinations
-from penstock.serve.origin import Origin
+from penstock.serve.log.origin import Origin
 from penstock.serve.positions import Positions, Subscribed
 from penstock.serve.settings import ServerConfig
 

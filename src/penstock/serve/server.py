@@ -21,11 +21,11 @@ from penstock.relaylog.consumers import Consumer
 from penstock.serve.destination import Destination, Destinations
 from penstock.serve.failover import Failover
 from penstock.serve.leases.failover import StoreFailover
-from penstock.serve.listeners import Listeners
-from penstock.serve.log import ServedLog, mark_of
+from penstock.serve.listeners.listeners import Listeners
+from penstock.serve.log.served_log import ServedLog, mark_of
+from penstock.serve.log.source_logs import SourceLog, SourceLogs
 from penstock.serve.positions import InFiles, InMemory, Positions, Subscribed, make_folder
 from penstock.serve.settings import ServerConfig
-from penstock.serve.source_logs import SourceLog, SourceLogs
 
 log = logging.getLogger(__name__)
 

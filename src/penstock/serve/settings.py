@@ -17,8 +17,8 @@ from penstock.model.section import Section
 from penstock.model.units import Milliseconds
 from penstock.serve.batches import SOURCES_MAX
 from penstock.serve.filters import BadFilter, Filter
-from penstock.serve.mysql import StartAt, check_start
-from penstock.serve.passwords import Account, known
+from penstock.serve.listeners.passwords import Account, known
+from penstock.serve.log.mysql import StartAt, check_start
 
 NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")
 """A name of a destination is part of the names of files."""

@@ -27,12 +27,12 @@ from penstock.serve.batches import (
     ReadAhead,
     later,
 )
-from penstock.serve.feed import FeedFormat, View
 from penstock.serve.filters import Filter
-from penstock.serve.origin import AnyReader, Origin
+from penstock.serve.log.feed import FeedFormat, View
+from penstock.serve.log.origin import AnyReader, Origin
+from penstock.serve.log.tails import Share
 from penstock.serve.positions import Subscribed
 from penstock.serve.settings import DestinationSection
-from penstock.serve.tails import Share
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import pytest
 from penstock.model.offset import Offset
 from penstock.serve.batches import Block, Piece, Place
 from penstock.serve.destination import Destinations
-from penstock.serve.events import ServerSent
+from penstock.serve.listeners.events import ServerSent
 from penstock.serve.subscription import Refused
 
 

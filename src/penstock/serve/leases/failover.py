@@ -12,9 +12,9 @@ from penstock.serve.destination import Destinations
 from penstock.serve.leases.document import Document, key
 from penstock.serve.leases.keeper import Keeper
 from penstock.serve.leases.lease import Lease
-from penstock.serve.log import ServedLog, mark_of
+from penstock.serve.log.origin import Origin
+from penstock.serve.log.served_log import ServedLog, mark_of
 from penstock.serve.loop_host import Elsewhere, LoopHost
-from penstock.serve.origin import Origin
 from penstock.serve.positions import Clients, Subscribed
 from penstock.serve.settings import ServerConfig
 from penstock.store.errors import ObjectMissing

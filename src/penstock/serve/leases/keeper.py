@@ -19,8 +19,8 @@ from penstock.model.offset import Offset
 from penstock.serve.batches import AnyPlace, Place
 from penstock.serve.leases.document import Document, StoredClient
 from penstock.serve.leases.lease import Lease
-from penstock.serve.log import ServedLog
-from penstock.serve.origin import Origin
+from penstock.serve.log.origin import Origin
+from penstock.serve.log.served_log import ServedLog
 from penstock.serve.positions import Replaced, Subscribed
 from penstock.serve.source_places import NotReached, SourcePlace
 

@@ -28,7 +28,7 @@ from typing import Any, Protocol
 from penstock.errors import LogPurged, PenstockError, TransientError
 from penstock.model.offset import Offset
 from penstock.serve.batches import Place
-from penstock.serve.log import ServedLog
+from penstock.serve.log.served_log import ServedLog
 from penstock.serve.positions import Subscribed
 from penstock.serve.source_places import NotReached
 from penstock.serve.zookeeper import nodes, stored

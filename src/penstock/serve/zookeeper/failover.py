@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from penstock.model.offset import Offset
 from penstock.serve.destination import Destinations
-from penstock.serve.log import ServedLog, mark_of
+from penstock.serve.log.origin import Origin
+from penstock.serve.log.served_log import ServedLog, mark_of
 from penstock.serve.loop_host import Elsewhere, LoopHost
-from penstock.serve.origin import Origin
 from penstock.serve.settings import ServerConfig
 from penstock.serve.zookeeper import stored
 from penstock.serve.zookeeper.cluster import Cluster

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from penstock.model.offset import Offset
 from penstock.serve.batches import Block, Piece, Place
-from penstock.serve.window import ENTRY_BYTES, Window
+from penstock.serve.log.window import ENTRY_BYTES, Window
 
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=12)
 

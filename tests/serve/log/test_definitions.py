@@ -8,8 +8,8 @@ from typing import Any, cast
 
 from penstock.model.offset import Offset
 from penstock.relaylog.reader import RelayLog
-from penstock.serve import definitions
-from penstock.serve.definitions import Definitions
+from penstock.serve.log import definitions
+from penstock.serve.log.definitions import Definitions
 
 
 def log_of(start: int, *forks: tuple[int, str]) -> RelayLog:

@@ -16,7 +16,7 @@ from tests.serve.serving import LONG_MS, eventually, rows_of, serving
 
 from penstock.client import connect
 from penstock.errors import ConfigError, TransientError
-from penstock.serve.listeners import tls_context
+from penstock.serve.listeners.listeners import tls_context
 from penstock.serve.settings import TlsSection
 from penstock.testing.servers import MySqlServer
 

@@ -16,10 +16,10 @@ from penstock.model.offset import Offset
 from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
-from penstock.serve.log import ServedLog, wait_until
-from penstock.serve.origin import Clients, MergedLogs, OneLog, Origin
+from penstock.serve.log.origin import Clients, MergedLogs, OneLog, Origin
+from penstock.serve.log.served_log import ServedLog, wait_until
+from penstock.serve.log.tails import Tails
 from penstock.serve.settings import ServerConfig
-from penstock.serve.tails import Tails
 from penstock.sources.supervisor import Supervisor
 
 NEW_LOG = (

@@ -8,15 +8,15 @@ import ssl
 from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
-from penstock.serve.access import Access
-from penstock.serve.admin import Admin
 from penstock.serve.destination import Destinations
-from penstock.serve.http import HEAD_BYTES_MAX, Http
-from penstock.serve.session import LOGIN_S, Session
+from penstock.serve.listeners.access import Access
+from penstock.serve.listeners.admin import Admin
+from penstock.serve.listeners.http import HEAD_BYTES_MAX, Http
+from penstock.serve.listeners.session import LOGIN_S, Session
 from penstock.serve.settings import Listener, ServerConfig, TlsSection
 
 if TYPE_CHECKING:
-    from penstock.serve.flight import FlightService
+    from penstock.serve.listeners.flight import FlightService
 
 BACKLOG = 128
 """Connections that the kernel keeps until they are accepted."""
@@ -84,7 +84,7 @@ class Listeners:
         return addresses
 
     def _serve_flight(self, address: str) -> str:
-        from penstock.serve.flight import FlightService  # Arrow and gRPC are large
+        from penstock.serve.listeners.flight import FlightService  # Arrow and gRPC are large
 
         self._sockets.pop("grpc").close()  # gRPC binds it itself
         tls = self._config.tls

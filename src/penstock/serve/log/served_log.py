@@ -28,15 +28,16 @@ from penstock.relaylog.files import LogPlace
 from penstock.relaylog.full_statements import in_full
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog, Statement
-from penstock.serve import definitions, source_places
+from penstock.serve import source_places
 from penstock.serve.batches import Place
-from penstock.serve.definitions import Definitions, EveryTable, Redefined
 from penstock.serve.filters import Filter
-from penstock.serve.mysql import StartAt, has_sql, offset_of, statement_of
+from penstock.serve.log import definitions
+from penstock.serve.log.definitions import Definitions, EveryTable, Redefined
+from penstock.serve.log.mysql import StartAt, has_sql, offset_of, statement_of
+from penstock.serve.log.times import Times
 from penstock.serve.positions import make_folder
 from penstock.serve.settings import ServerConfig
 from penstock.serve.source_places import SourcePlace
-from penstock.serve.times import Times
 from penstock.sources import open_source, statements_of
 from penstock.sources.base import Source
 from penstock.sources.statements import Statements

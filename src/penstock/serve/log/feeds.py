@@ -6,8 +6,8 @@ from typing import Protocol
 
 from penstock.model.offset import Offset
 from penstock.serve.batches import Piece, Place
-from penstock.serve.feed import Feed, View
-from penstock.serve.log import ServedLog
+from penstock.serve.log.feed import Feed, View
+from penstock.serve.log.served_log import ServedLog
 
 
 class AnyFeed(Protocol):
@@ -20,7 +20,7 @@ class AnyFeed(Protocol):
 
 def feed_of(served: ServedLog, view: View, place: Place) -> AnyFeed:
     if view.format == "arrow":
-        from penstock.serve.typed_feed import TypedFeed  # Arrow is large
+        from penstock.serve.log.typed_feed import TypedFeed  # Arrow is large
 
         return TypedFeed(served, view, place)
     return Feed(served, view, place)

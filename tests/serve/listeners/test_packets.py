@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.serve.entry import CanalEntry
 
 from penstock.model.offset import Offset
-from penstock.serve import packets
 from penstock.serve.batches import Block, Piece, Place
-from penstock.serve.packets import BadPacket
+from penstock.serve.listeners import packets
+from penstock.serve.listeners.packets import BadPacket
 
 TEXT = st.text(max_size=20)
 NUMBER = st.integers(-(2**31), 2**31 - 1)

@@ -12,14 +12,14 @@ import pytest
 
 from penstock.errors import TransientError
 from penstock.model.offset import Offset
-from penstock.serve import reader as reader_module
-from penstock.serve import tails as tails_module
 from penstock.serve.batches import Block, Piece, Place
-from penstock.serve.feed import View
 from penstock.serve.filters import Filter
-from penstock.serve.log import ServedLog
-from penstock.serve.reader import Reader
-from penstock.serve.tails import Share, Tails
+from penstock.serve.log import reader as reader_module
+from penstock.serve.log import tails as tails_module
+from penstock.serve.log.feed import View
+from penstock.serve.log.reader import Reader
+from penstock.serve.log.served_log import ServedLog
+from penstock.serve.log.tails import Share, Tails
 
 VIEW = View(Filter(), "json", True, True, True, False, ())
 

@@ -18,12 +18,12 @@ import os
 import time
 
 from penstock.errors import PenstockError
-from penstock.serve import packets
-from penstock.serve.access import Access, Denied, Rights
 from penstock.serve.destination import Destination, Destinations
 from penstock.serve.filters import BadFilter
-from penstock.serve.packets import BadPacket, Packet, PacketType
-from penstock.serve.rates import TooMany
+from penstock.serve.listeners import packets
+from penstock.serve.listeners.access import Access, Denied, Rights
+from penstock.serve.listeners.packets import BadPacket, Packet, PacketType
+from penstock.serve.listeners.rates import TooMany
 from penstock.serve.subscription import Refused, Subscription
 
 log = logging.getLogger(__name__)

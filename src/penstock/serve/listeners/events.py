@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from penstock.errors import PenstockError
-from penstock.serve import websocket
 from penstock.serve.batches import Block
-from penstock.serve.origin import AnyReader
+from penstock.serve.listeners import websocket
+from penstock.serve.log.origin import AnyReader
 from penstock.serve.subscription import Refused
 
 READ_BYTES = 128 * 1024

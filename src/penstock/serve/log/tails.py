@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from penstock.errors import PenstockError
 from penstock.model.offset import Offset
 from penstock.serve.batches import Block, Place
-from penstock.serve.feed import View
-from penstock.serve.feeds import AnyFeed, feed_of
-from penstock.serve.log import ServedLog
-from penstock.serve.window import Window
+from penstock.serve.log.feed import View
+from penstock.serve.log.feeds import AnyFeed, feed_of
+from penstock.serve.log.served_log import ServedLog
+from penstock.serve.log.window import Window
 
 log = logging.getLogger(__name__)
 

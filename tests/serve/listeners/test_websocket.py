@@ -15,8 +15,8 @@ from tests.serve.conftest import database_of
 from tests.serve.raw_client import RawClient
 from tests.serve.serving import Serving, eventually, rows_of, serving
 
-from penstock.serve import websocket
-from penstock.serve.websocket import BadFrame
+from penstock.serve.listeners import websocket
+from penstock.serve.listeners.websocket import BadFrame
 from penstock.testing.servers import Database, MySqlServer
 
 HEADERS = {

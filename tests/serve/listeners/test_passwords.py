@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from penstock.secret import Secret
-from penstock.serve.passwords import Account, double_sha1, known
+from penstock.serve.listeners.passwords import Account, double_sha1, known
 
 SEED = b"abcdefgh"
 # The example of MySQL's manual: SELECT PASSWORD('mypass').

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.serve.batches import Block, Places
-from penstock.serve.log import ServedLog
-from penstock.serve.merge import Merge, Seen
-from penstock.serve.reader import Reader, wait_in
+from penstock.serve.log.merge import Merge, Seen
+from penstock.serve.log.reader import Reader, wait_in
+from penstock.serve.log.served_log import ServedLog
 
 HELD_BYTES_MAX = 1024**2
 """Bytes of one source that wait for the others."""

@@ -28,15 +28,15 @@ import pyarrow as pa
 from pyarrow import flight
 
 from penstock.errors import PenstockError, TransientError
-from penstock.serve import typed_stream
-from penstock.serve.access import Access, Denied
 from penstock.serve.batches import Block
 from penstock.serve.destination import OF_ARROW, OF_FLIGHT, Destination, Destinations
-from penstock.serve.events import READ_BYTES
 from penstock.serve.filters import BadFilter
-from penstock.serve.mysql import start_of
-from penstock.serve.origin import AnyReader
-from penstock.serve.rates import TooMany
+from penstock.serve.listeners import typed_stream
+from penstock.serve.listeners.access import Access, Denied
+from penstock.serve.listeners.events import READ_BYTES
+from penstock.serve.listeners.rates import TooMany
+from penstock.serve.log.mysql import start_of
+from penstock.serve.log.origin import AnyReader
 from penstock.serve.subscription import NotYet, Refused, Subscription
 
 log = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from penstock.model.offset import LogRange, Split
 from penstock.model.schema import DEFAULT_TYPES, TableSchema
 from penstock.relaylog.segment_bytes import opened
 from penstock.serve.batches import Piece, Place
-from penstock.serve.feed import View, explained
-from penstock.serve.log import ServedLog
+from penstock.serve.log.feed import View, explained
+from penstock.serve.log.served_log import ServedLog
 
 LAYOUT = "changelog"
 

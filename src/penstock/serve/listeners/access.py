@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.secret import Secret
-from penstock.serve.rates import RequestLimit
+from penstock.serve.listeners.rates import RequestLimit
 from penstock.serve.settings import ServerConfig, TokenSection, UserSection
 
 ADDRESSES_MAX = 10_000

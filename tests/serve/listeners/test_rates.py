@@ -13,7 +13,7 @@ from tests.serve.serving import LONG_MS, rows_of, serving
 
 from penstock.client import connect
 from penstock.errors import TransientError
-from penstock.serve.rates import RequestLimit, TooMany
+from penstock.serve.listeners.rates import RequestLimit, TooMany
 from penstock.testing.servers import MySqlServer
 
 

@@ -19,10 +19,10 @@ from penstock.model.offset import Offset
 from penstock.model.schema import TableId
 from penstock.relaylog.segment import DAMAGED_HINT
 from penstock.serve.batches import Piece, Place
-from penstock.serve.definitions import Redefined
 from penstock.serve.filters import Filter
-from penstock.serve.log import ServedLog
-from penstock.serve.mysql import UNREADABLE_HINT, statement_entries, unreadable
+from penstock.serve.log.definitions import Redefined
+from penstock.serve.log.mysql import UNREADABLE_HINT, statement_entries, unreadable
+from penstock.serve.log.served_log import ServedLog
 from penstock.serve.settings import DestinationSection
 
 READ_BYTES = 1024**2

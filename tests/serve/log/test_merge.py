@@ -9,7 +9,7 @@ import pytest
 
 from penstock.model.offset import Offset
 from penstock.serve.batches import Piece, Place, Places, parse_place
-from penstock.serve.merge import Merge, Seen
+from penstock.serve.log.merge import Merge, Seen
 
 LATE = 10**9
 

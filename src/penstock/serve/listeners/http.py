@@ -20,14 +20,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from penstock.errors import PenstockError
-from penstock.serve import events, websocket
-from penstock.serve.access import EVERYTHING, Access, Denied, Rights
-from penstock.serve.admin import Admin, Forbidden
 from penstock.serve.destination import Destinations
 from penstock.serve.filters import BadFilter
-from penstock.serve.mysql import start_of
-from penstock.serve.origin import AnyReader
-from penstock.serve.rates import TooMany
+from penstock.serve.listeners import events, websocket
+from penstock.serve.listeners.access import EVERYTHING, Access, Denied, Rights
+from penstock.serve.listeners.admin import Admin, Forbidden
+from penstock.serve.listeners.rates import TooMany
+from penstock.serve.log.mysql import start_of
+from penstock.serve.log.origin import AnyReader
 from penstock.serve.subscription import Refused
 
 log = logging.getLogger(__name__)

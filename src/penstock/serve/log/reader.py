@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from penstock.model.offset import Offset
 from penstock.serve.batches import Block, Piece, Place
-from penstock.serve.feed import View
-from penstock.serve.feeds import AnyFeed, feed_of
-from penstock.serve.log import ServedLog
-from penstock.serve.tails import Tail, Tails
+from penstock.serve.log.feed import View
+from penstock.serve.log.feeds import AnyFeed, feed_of
+from penstock.serve.log.served_log import ServedLog
+from penstock.serve.log.tails import Tail, Tails
 
 
 class Reader:

@@ -1,0 +1,1 @@
+"""Where clients connect: Canal's protocol, HTTP and Arrow Flight."""
