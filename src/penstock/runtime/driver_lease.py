@@ -38,6 +38,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from penstock import clock
 from penstock.errors import DriverReplaced, LeaseHeld, PenstockError, TransientError
 from penstock.sinks.refusals import REPLACED_HINT
 from penstock.store.base import Store, Version
@@ -63,11 +64,6 @@ def identity(folder: Path) -> str:
     after a reboot, have another one."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     return folder_id(folder, _IDENTITY, boot)
-
-
-def _clock() -> float:
-    """The time in seconds, by a clock that also counts while the machine is suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class DriverLease:
@@ -132,7 +128,7 @@ class DriverLease:
 
     def _put(self, seen: Version | None, *, stopped: bool = False) -> None:
         """Writes the lease if the store still has the version `seen` (None: if it has none)."""
-        began = _clock()
+        began = clock.seconds()
         fields = {
             "id": self._id,
             "generation": self.generation,
@@ -163,7 +159,7 @@ class DriverLease:
     def check(self) -> None:
         """Raises `DriverReplaced` if another driver has taken over, and `TransientError` if the store does
         not say whether one has."""
-        if self._lost is None and _clock() - self._renewed > VALID_SECONDS:
+        if self._lost is None and clock.seconds() - self._renewed > VALID_SECONDS:
             self._renew()
         self.raise_if_lost()
 
@@ -208,7 +204,7 @@ class DriverLease:
             except (ObjectChanged, ObjectMissing):
                 self._find_out()
             except TransientError as error:
-                if _clock() - self._renewed <= VALID_SECONDS:
+                if clock.seconds() - self._renewed <= VALID_SECONDS:
                     raise
                 raise TransientError(
                     f"Whether this driver still has its lease is unknown: {error.message}",

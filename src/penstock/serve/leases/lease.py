@@ -12,11 +12,11 @@ server stops to answer before another one begins.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 
+from penstock import clock
 from penstock.errors import ConfigError
 from penstock.serve.leases.document import Document, StoredClient, key
 from penstock.serve.positions import Replaced
@@ -26,11 +26,6 @@ from penstock.store.errors import ObjectChanged, ObjectExists, ObjectMissing
 VALID_SHARE, RENEW_SHARE = 0.8, 0.2
 """Shares of the time after which others take over: how long a renewal lasts, and how often the lease is
 renewed."""
-
-
-def _clock() -> float:
-    """The time in seconds, by a clock that also counts while the machine is suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Lease:
@@ -43,7 +38,7 @@ class Lease:
         self._address = address
         self._timeout_s = timeout_s
         self._version: Version | None = None
-        self._seen_since = _clock()
+        self._seen_since = clock.seconds()
         self._held: Document | None = None
         self._renewed = float("-inf")
         self._attempts: set[str] = set()
@@ -56,12 +51,12 @@ class Lease:
         `PenstockError`."""
         found, version = self._read()
         if version != self._version:
-            self._version, self._seen_since = version, _clock()
+            self._version, self._seen_since = version, clock.seconds()
         return found
 
     def is_free(self, found: Document) -> bool:
         """Whether nobody renews what `look` has found."""
-        return found.stopped or _clock() - self._seen_since >= self._timeout_s
+        return found.stopped or clock.seconds() - self._seen_since >= self._timeout_s
 
     def take(self, found: Document) -> int | None:
         """Replaces what `look` has found. Returns the generation, or None if another server was first."""
@@ -81,13 +76,13 @@ class Lease:
         return (
             held is not None
             and held.generation == generation
-            and _clock() - self._renewed < self._timeout_s * VALID_SHARE
+            and clock.seconds() - self._renewed < self._timeout_s * VALID_SHARE
         )
 
     @property
     def is_due(self) -> bool:
         """Whether it is time to renew it."""
-        return _clock() - self._renewed >= self._timeout_s * RENEW_SHARE
+        return clock.seconds() - self._renewed >= self._timeout_s * RENEW_SHARE
 
     def write(self, clients: Mapping[str, StoredClient], *, stopped: bool = False) -> None:
         """Stores what clients have acknowledged, and renews. Raises `Replaced` and `TransientError`."""
@@ -121,7 +116,7 @@ class Lease:
             raise Replaced(f"Another server serves {self._destination} now.") from None
 
     def _put(self, document: Document) -> None:
-        began = _clock()
+        began = clock.seconds()
         made = replace(document, nonce=uuid.uuid4().hex)
         self._attempts.add(made.nonce)
         data = made.to_bytes()
@@ -130,7 +125,7 @@ class Lease:
         else:
             self._version = self._store.put_if_unchanged(self._key, data, seen=self._version)
         self._attempts = {made.nonce}
-        self._held, self._renewed, self._seen_since = made, began, _clock()
+        self._held, self._renewed, self._seen_since = made, began, clock.seconds()
 
     def _read(self) -> tuple[Document, Version | None]:
         try:

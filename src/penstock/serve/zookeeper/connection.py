@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock import clock
 from penstock.errors import ConfigError, TransientError
 
 if TYPE_CHECKING:
@@ -21,11 +21,6 @@ RECONNECT_MAX_S = 1.0
 """Longest pause before ZooKeeper is tried again. It must be shorter than a session may be silent."""
 
 Answer = TypeVar("Answer")
-
-
-def clock() -> float:
-    """Seconds. It also goes on while this process, or the machine, is suspended."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class ZooKeeper:
@@ -72,7 +67,7 @@ class ZooKeeper:
 
     @property
     def alive(self) -> bool:
-        return self._alive_session is not None and clock() < self._alive_until
+        return self._alive_session is not None and clock.seconds() < self._alive_until
 
     def alive_in(self, session: int | None) -> bool:
         """Whether `session` is the present session, and is certainly alive."""
@@ -90,7 +85,7 @@ class ZooKeeper:
 
     def renew(self) -> None:
         """Asks for an answer, and remembers how long the session lives at least. Raises like `answer`."""
-        asked, session = clock(), self.session
+        asked, session = clock.seconds(), self.session
         self.answer(self.client.exists_async("/"))
         if self.session == session:
             self._alive_session, self._alive_until = session, asked + self._seconds * (1 - MARGIN)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from penstock.sinks.base import Commit
-from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
+from penstock.sinks.lake.iceberg.commits import Commits
+from penstock.sinks.lake.recorded_commit import COMMIT
 
 PIPELINE = "c1f6a1b5-0000-4000-8000-000000000000"
 OURS = Commit(PIPELINE, 7)

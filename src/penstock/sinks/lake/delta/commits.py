@@ -21,8 +21,7 @@ from penstock.sinks.base import COMPLETE_UNTIL, Commit
 from penstock.sinks.lake.delta.checksum import Checksums
 from penstock.sinks.lake.delta.restores import Restores
 from penstock.sinks.lake.java_loops import JavaLoops
-
-COMMIT = "penstock.commit"
+from penstock.sinks.lake.recorded_commit import property_of
 
 _STEP_BITS = 16
 """Lowest bits of a transaction version, which have the step. An epoch has far fewer steps for a table."""
@@ -120,7 +119,3 @@ def application(commit: Commit) -> str:
     if "${" in commit.source:
         return f"penstock+{commit.pipeline}+{hashlib.sha256(commit.source.encode()).hexdigest()}"
     return f"penstock-{commit.pipeline}" + (f"-{commit.source}" if commit.source else "")
-
-
-def property_of(source: str) -> str:
-    return f"{COMMIT}.{source}" if source else COMMIT

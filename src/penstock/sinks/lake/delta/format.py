@@ -40,7 +40,6 @@ from penstock.sinks.lake.delta.commits import (
     Commits,
     application,
     metadata_of,
-    property_of,
     transaction_version,
 )
 from penstock.sinks.lake.delta.files import (
@@ -59,6 +58,7 @@ from penstock.sinks.lake.delta.shaping import layout_clause, refused, renamed
 from penstock.sinks.lake.delta.small_commit import SmallCommits
 from penstock.sinks.lake.index.tables import Indexes, index_directory
 from penstock.sinks.lake.merge import live_rows
+from penstock.sinks.lake.recorded_commit import property_of
 from penstock.sinks.lake.sessions import Sessions, activate, java_map
 from penstock.sinks.names import OWN_COLUMNS, directory_name, namespace_levels
 from penstock.sinks.refusals import is_recorded

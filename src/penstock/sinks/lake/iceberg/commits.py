@@ -9,8 +9,7 @@ from typing import Any
 from penstock.sinks.base import COMPLETE_UNTIL, Commit
 from penstock.sinks.lake.iceberg.branch import OnBranch
 from penstock.sinks.lake.iceberg.catalog import may_remove_files
-
-COMMIT = "penstock.commit"
+from penstock.sinks.lake.recorded_commit import COMMIT, property_of
 
 KNOWN_MAX = 100_000
 """Number of snapshots whose commits are kept in memory: 20 MB."""
@@ -79,10 +78,6 @@ class Commits:
             else:
                 change.remove(name)
         change.commit()
-
-
-def property_of(source: str) -> str:
-    return f"{COMMIT}.{source}" if source else COMMIT
 
 
 def last_commit(recorded: str | None, ancestry: list[tuple[int, str | None]]) -> Commit | None:

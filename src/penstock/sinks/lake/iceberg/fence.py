@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from penstock.sinks.base import GENERATION, Commit
 from penstock.sinks.files import WrittenFile
-from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
+from penstock.sinks.lake.iceberg.commits import Commits
 from penstock.sinks.lake.iceberg.files import Classes, described, file_writer, removed_if_refused
+from penstock.sinks.lake.recorded_commit import COMMIT
 
 
 def row_delta(classes: Classes, transaction: Any, seen: Any) -> Any:

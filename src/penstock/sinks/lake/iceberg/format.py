@@ -48,7 +48,7 @@ from penstock.sinks.lake.iceberg import adoption, fence
 from penstock.sinks.lake.iceberg.branch import OnBranch
 from penstock.sinks.lake.iceberg.catalog import LOCAL_PROPERTIES, PROPERTIES, Catalog
 from penstock.sinks.lake.iceberg.catalog_errors import catalog_explained, columns_refused
-from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
+from penstock.sinks.lake.iceberg.commits import Commits
 from penstock.sinks.lake.iceberg.files import (
     Classes,
     file_writer,
@@ -77,6 +77,7 @@ from penstock.sinks.lake.iceberg.shaping import (
 from penstock.sinks.lake.iceberg.small_commit import SmallCommits
 from penstock.sinks.lake.index.tables import Indexes, index_directory
 from penstock.sinks.lake.merge import live_rows
+from penstock.sinks.lake.recorded_commit import COMMIT
 from penstock.sinks.lake.sessions import Sessions, activate, java_map, session_like
 from penstock.sinks.refusals import check_directory, refuse_replaced
 from penstock.sinks.rows import Newer, Rows

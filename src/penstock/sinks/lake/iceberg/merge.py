@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit
 from penstock.sinks.files import MERGED, Merged, MergeWriter, merged
-from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
+from penstock.sinks.lake.iceberg.commits import Commits
 from penstock.sinks.lake.iceberg.fence import row_delta
 from penstock.sinks.lake.iceberg.files import (
     Classes,
@@ -34,6 +34,7 @@ from penstock.sinks.lake.iceberg.mark_rows import Marks, Placed, add_vectors
 from penstock.sinks.lake.index.replaced import replaced
 from penstock.sinks.lake.index.tables import Indexes, TableKeys
 from penstock.sinks.lake.lookup import Unsearchable
+from penstock.sinks.lake.recorded_commit import COMMIT
 from penstock.sinks.rows import Newer, Rows
 
 

@@ -24,7 +24,7 @@ from penstock.model.history import IS_CURRENT
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit
 from penstock.sinks.files import FileWriter, WrittenFile, with_keys
-from penstock.sinks.lake.iceberg.commits import COMMIT, Commits
+from penstock.sinks.lake.iceberg.commits import Commits
 from penstock.sinks.lake.iceberg.fence import generation, row_delta
 from penstock.sinks.lake.iceberg.files import (
     Classes,
@@ -43,6 +43,7 @@ from penstock.sinks.lake.iceberg.mark_rows import Marks, Placed, add_vectors
 from penstock.sinks.lake.iceberg.row_reader import Reader
 from penstock.sinks.lake.index.tables import Indexes, Marked, TableKeys
 from penstock.sinks.lake.lookup import Unsearchable
+from penstock.sinks.lake.recorded_commit import COMMIT
 from penstock.sinks.lake.versions import Versions
 from penstock.sinks.refusals import is_recorded, refuse_replaced
 from penstock.sinks.rows import Rows
