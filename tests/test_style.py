@@ -34,7 +34,7 @@ LONG_LINES: set[str] = {
 
 # The layers, lowest first: a module imports only from its own layer or from lower ones.
 LAYERS: list[set[str]] = [
-    {"backoff", "errors", "plugins", "printable", "secret"},
+    {"backoff", "clock", "errors", "plugins", "printable", "secret"},
     {"_core"},
     {"model"},
     {"client"},  # of a subscription server: it needs nothing of ours

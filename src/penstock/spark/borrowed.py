@@ -18,7 +18,7 @@ from penstock.config.sections import FIXED_OF_SPARK
 from penstock.errors import ConfigError
 from penstock.sinks import registry
 from penstock.sinks.kind import SinkOptions
-from penstock.sinks.lake.sessions import activate
+from penstock.sinks.spark_sessions import activate
 from penstock.spark import cluster
 from penstock.spark.session import session_options
 

@@ -42,8 +42,8 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Parked, Streaming, TableState
 from penstock.model.views import VIEW_ERROR, ViewRule, view_table
 from penstock.sinks.base import Commit, Lasting, Missing
-from penstock.sinks.lake.sessions import shared_view
 from penstock.sinks.lake.sink import LakeSink
+from penstock.sinks.spark_sessions import shared_view
 from penstock.sinks.spark_sql import quoted
 from penstock.spark.dimensions import Dimensions
 from penstock.spark.view_plans import ByKeys, rows_before_having, way_of

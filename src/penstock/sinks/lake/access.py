@@ -27,7 +27,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from penstock.sinks.lake.scratch import make_directory
-from penstock.sinks.lake.sessions import java_map
+from penstock.sinks.spark_sessions import java_map
 from penstock.store.base import Store
 from penstock.store.credentials import Ambient, Credentials, Keys, LentKeys
 from penstock.store.files import Folder, LocalFiles, ObjectFiles, is_object, split

@@ -44,10 +44,10 @@ from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import Commit, Compacted, EvolvedColumn, Narrowing, Ours, TargetState
 from penstock.sinks.lake import kept_changes
-from penstock.sinks.lake.sessions import shared_view
 from penstock.sinks.lake.sink import LakeSink
 from penstock.sinks.names import source_columns
 from penstock.sinks.rows import Rows
+from penstock.sinks.spark_sessions import shared_view
 from penstock.sinks.spark_sql import quoted
 
 _FIELDS = (

@@ -25,10 +25,10 @@ from pyspark.sql import functions as f
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit
-from penstock.sinks.lake.sessions import shared_view
 from penstock.sinks.lake.sink import LakeSink
 from penstock.sinks.names import source_columns
 from penstock.sinks.rows import Newer, Rows
+from penstock.sinks.spark_sessions import shared_view
 from penstock.sinks.spark_sql import quoted
 
 FIELDS = (pa.field(CHANGE_TYPE, pa.string()), pa.field(COMMIT_TIMESTAMP, pa.timestamp("us", "UTC")))

@@ -12,10 +12,10 @@ from pyspark.sql.types import (
 
 from penstock.model.change import DELETED, PRESENT, SEQUENCE
 from penstock.model.schema import TableId
-from penstock.sinks.lake.sessions import shared_view
 from penstock.sinks.names import source_columns
 from penstock.sinks.refusals import missing_row
 from penstock.sinks.rows import Incomplete, Rows
+from penstock.sinks.spark_sessions import shared_view
 from penstock.sinks.spark_sql import has, quoted
 
 

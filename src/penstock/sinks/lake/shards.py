@@ -41,12 +41,12 @@ from penstock.sinks.base import (
     TableSink,
     TargetState,
 )
-from penstock.sinks.lake.sessions import Sessions
 from penstock.sinks.lake.sink import LakeSink
 from penstock.sinks.lake.union import Claim, Joined, agree_on_key, joined
 from penstock.sinks.names import OWN_COLUMNS, refuse_own_names, source_columns
 from penstock.sinks.refusals import is_recorded, refuse_foreign
 from penstock.sinks.rows import Batches, Rows, ShardOf
+from penstock.sinks.spark_sessions import Sessions
 from penstock.sinks.spark_sql import has, quoted, spark_type
 
 if TYPE_CHECKING:

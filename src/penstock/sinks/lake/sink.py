@@ -38,7 +38,6 @@ from penstock.sinks.base import (
 from penstock.sinks.evolve import changes
 from penstock.sinks.lake.format import AdoptingFormat, LakeFormat, MovableFormat
 from penstock.sinks.lake.merge import merge
-from penstock.sinks.lake.sessions import shared_view
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.refusals import (
     check_pipeline,
@@ -52,6 +51,7 @@ from penstock.sinks.refusals import (
     unfit_target,
 )
 from penstock.sinks.rows import Rows
+from penstock.sinks.spark_sessions import shared_view
 from penstock.sinks.spark_sql import quoted, spark_type, target_type
 
 

@@ -19,8 +19,8 @@ from penstock.sinks.files import BOUND_BYTES_MAX, FIELD_ID, FileWriter, Value, W
 from penstock.sinks.lake.access import Access
 from penstock.sinks.lake.delta.commits import Action
 from penstock.sinks.lake.iceberg.layout import Layout
-from penstock.sinks.lake.sessions import java_map
 from penstock.sinks.lake.terms import Term
+from penstock.sinks.spark_sessions import java_map
 from penstock.store.files import Folder
 
 STATS_TEXT_MAX = 32

@@ -59,10 +59,10 @@ from penstock.sinks.lake.delta.small_commit import SmallCommits
 from penstock.sinks.lake.index.tables import Indexes, index_directory
 from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.recorded_commit import property_of
-from penstock.sinks.lake.sessions import Sessions, activate, java_map
 from penstock.sinks.names import OWN_COLUMNS, directory_name, namespace_levels
 from penstock.sinks.refusals import is_recorded
 from penstock.sinks.rows import Rows
+from penstock.sinks.spark_sessions import Sessions, activate, java_map
 from penstock.sinks.spark_sql import column_definitions, holds, quoted, table_properties, text
 
 log = logging.getLogger(__name__)

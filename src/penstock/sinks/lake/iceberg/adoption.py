@@ -35,8 +35,8 @@ from penstock.model.change import SEQUENCE
 from penstock.sinks.lake.format import Fits
 from penstock.sinks.lake.iceberg.files import Classes, decimal_parts, schema_fields
 from penstock.sinks.lake.iceberg.identifiers import identifiable
-from penstock.sinks.lake.sessions import java_map
 from penstock.sinks.names import TEMPORARY
+from penstock.sinks.spark_sessions import java_map
 from penstock.sinks.spark_sql import quoted
 
 _TYPES: Mapping[str, DataType] = {

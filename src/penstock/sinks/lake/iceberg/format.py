@@ -78,9 +78,9 @@ from penstock.sinks.lake.iceberg.small_commit import SmallCommits
 from penstock.sinks.lake.index.tables import Indexes, index_directory
 from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.recorded_commit import COMMIT
-from penstock.sinks.lake.sessions import Sessions, activate, java_map, session_like
 from penstock.sinks.refusals import check_directory, refuse_replaced
 from penstock.sinks.rows import Newer, Rows
+from penstock.sinks.spark_sessions import Sessions, activate, java_map, session_like
 from penstock.sinks.spark_sql import constant, holds, literal_form, quoted
 
 log = logging.getLogger(__name__)
