@@ -93,7 +93,7 @@ def pair(flavor_database: Database) -> Iterator[Pair]:
 def test_the_server_says_of_every_table_what_our_catalog_says(pair: Pair) -> None:
     lines = [line for line in STATEMENTS.read_text().splitlines() if line]
     refused = [line for line in lines if not pair.run(line)]
-    assert len(refused) < len(lines) / 3, refused
+    assert len(refused) < len(lines) / 2, refused
 
 
 def test_what_schema_prints_is_what_the_server_shows(pair: Pair, flavor: DatabaseServer) -> None:

@@ -37,7 +37,7 @@ from penstock.sources.mysql.ddl.statement import (
     UseDatabase,
 )
 from penstock.sources.mysql.ddl.tokens import Cursor, NotUnderstood, Token, keywords, tokenize
-from penstock.sources.mysql.ddl.types import charset_clause, collation_name
+from penstock.sources.mysql.ddl.types import charset_clause, collation_name, type_name
 
 _HARMLESS_HEADS = keywords(
     """COMMIT FLUSH GET GRANT HELP INSTALL KILL LOCK PREPARE DEALLOCATE PURGE RELEASE RESET RESIGNAL RESTART
@@ -184,21 +184,55 @@ def _create_index(cursor: Cursor, kind: KeyKind, *, replaces: bool) -> AlterTabl
     return AlterTable(table, (DropKey(name, frozenset({"key"})), added) if replaces else (added,))
 
 
-_OF_SEQUENCES = """CREATE TABLE d.s (next_not_cached_value BIGINT(21) NOT NULL,
-minimum_value BIGINT(21) NOT NULL, maximum_value BIGINT(21) NOT NULL, start_value BIGINT(21) NOT NULL,
+_OF_SEQUENCES = """CREATE TABLE d.s (next_not_cached_value {0} NOT NULL,
+minimum_value {0} NOT NULL, maximum_value {0} NOT NULL, start_value {0} NOT NULL,
 increment BIGINT(21) NOT NULL, cache_size BIGINT(21) UNSIGNED NOT NULL,
 cycle_option TINYINT(1) UNSIGNED NOT NULL, cycle_count BIGINT(21) NOT NULL)"""
 """A sequence of MariaDB is a table with one row, as SHOW CREATE TABLE prints it."""
+_CHANGED_SEQUENCE = "ALTER TABLE d.s " + ", ".join(
+    f"MODIFY {name} {{0}} NOT NULL"
+    for name in ("next_not_cached_value", "minimum_value", "maximum_value", "start_value")
+)
+_WIDTHS = {"tinyint": 5, "smallint": 7, "mediumint": 10, "int": 12, "bigint": 21}
+"""How wide values are shown, by the type of a sequence."""
 
 
 def _create_sequence(cursor: Cursor, server: Server, *, or_replace: bool, temporary: bool) -> Statement:
     cursor.take("IF", "NOT", "EXISTS")
     made = CreateTable(cursor.table(), or_replace=or_replace, temporary=temporary, sequence=True)
-    if cursor.at("AS"):  # MariaDB 11.5 and newer
-        return replace(made, unknown="a sequence with a type")
-    table = parse(_OF_SEQUENCES, "", server)
+    try:
+        table = parse(_OF_SEQUENCES.format(_type_of_sequence(cursor) or "BIGINT(21)"), "", server)
+    except NotUnderstood:
+        return replace(made, unknown="the type of a sequence")
     assert isinstance(table, CreateTable)
     return replace(made, elements=table.elements)
+
+
+def _alter_sequence(cursor: Cursor, server: Server) -> Statement:
+    cursor.take("IF", "EXISTS")
+    sequence = cursor.table()
+    try:
+        changed = _type_of_sequence(cursor)
+    except NotUnderstood:
+        return AlterTable(sequence, (UnknownAction("the type of a sequence"),))
+    if changed is None:
+        return NoTable("sequence")
+    altered = parse(_CHANGED_SEQUENCE.format(changed), "", server)
+    assert isinstance(altered, AlterTable)
+    return replace(altered, table=sequence)
+
+
+def _type_of_sequence(cursor: Cursor) -> str | None:
+    """The type of its values. MariaDB 11.5 and newer let one choose it (`AS SMALLINT UNSIGNED`, also behind
+    other options). None: the statement says nothing about it."""
+    while not cursor.at_end:
+        if cursor.next().keyword != "AS":
+            continue
+        name = type_name(cursor.next().keyword)
+        if name not in _WIDTHS:
+            raise NotUnderstood("the type of a sequence")
+        return f"{name}({_WIDTHS[name]})" + (" UNSIGNED" if cursor.take("UNSIGNED") else "")
+    return None
 
 
 def _create_table(cursor: Cursor, server: Server, *, or_replace: bool, temporary: bool) -> Statement:
@@ -341,7 +375,7 @@ def _alter(cursor: Cursor, server: Server) -> Statement:
         except NotUnderstood:
             return AlterTable(table, (UnknownAction("an ALTER TABLE that is not understood"),))
     if cursor.take("SEQUENCE"):
-        return NoTable("sequence")
+        return _alter_sequence(cursor, server)
     if cursor.take_any_of("DATABASE", "SCHEMA"):
         return _database(cursor, create=False)
     return _other_object(cursor)

@@ -70,7 +70,7 @@ def read_type(cursor: Cursor, server: Server) -> TypeSpec:
     word = token.keyword
     spec = _named(word, cursor, server)
     if spec is None:
-        kind = _SYNONYMS.get(word, word.lower())
+        kind = type_name(word)
         if kind not in _KINDS:
             raise NotUnderstood("a data type that is not known")
         spec = TypeSpec(kind)
@@ -209,6 +209,11 @@ def _attributes(spec: TypeSpec, cursor: Cursor) -> TypeSpec:
             spec = replace(spec, compressed=True)
         else:
             return spec
+
+
+def type_name(word: str) -> str:
+    """The type that a keyword means: `bigint` for INT8."""
+    return _SYNONYMS.get(word, word.lower())
 
 
 def charset_clause(cursor: Cursor) -> str | None:
