@@ -1,8 +1,8 @@
 """Lists rows that cannot be transformed: `transforms` with `on_error: dead_letter`.
 
 After a write has failed because of a row, the rows are transformed once more, in the driver, some at a time.
-What fails is halved until only the rows remain that fail by themselves. They are written to a file of the
-commit before the others are written to the target. A commit that is repeated writes the same file again.
+Those that fail (`row_failures.py`) are written to a file of the commit before the others are written to the
+target. A commit that is repeated writes the same file again.
 
 A target must not keep an earlier version of such a row, so the row counts as deleted there. In a change log,
 an update is left out if the row after it fails. If only the row before it does, readers do not have it: the
@@ -14,7 +14,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,18 +23,19 @@ import pyarrow as pa
 
 from penstock.disk import directory
 from penstock.disk.replace import PRIVATE, replace_by
+from penstock.errors import TableError
 from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit
 from penstock.sinks.names import directory_name
+from penstock.spark.row_failures import Failures, failures
 from penstock.spark.sql_stages import row_failure
 from penstock.spark.transform_chain import Chain
-from penstock.transforms.stages import AFTER, BEFORE, last_before
+from penstock.transforms.stages import AFTER, BEFORE, last_before, parts_of
 
 FOLDER = "dead_letters"
 ROWS_AT_ONCE = 65_536
-"""Rows that are tried together first. A failing row among them takes twice as many attempts as this number
-has binary digits."""
+"""Rows that are transformed together, so that the driver does not keep all of them in memory."""
 
 
 Letter = dict[str, Any]
@@ -49,53 +51,86 @@ def sift(
     """The rows after the chain, without those that fail. These are passed to `add`. `key`: the columns that
     say at the source which row it is."""
     for batch in _whole_pairs(batches):
-        for start in _starts(batch, ROWS_AT_ONCE):
+        for start in parts_of(batch, ROWS_AT_ONCE):
             yield from _sift(chain, batch.slice(*start), key, add)
 
 
 def _sift(
     chain: Chain, batch: pa.RecordBatch, key: tuple[str, ...], add: Callable[[Letter], None]
 ) -> Iterator[pa.RecordBatch]:
+    left, letters = _Left.all_of(batch), dict[int, Letter]()
+    while isinstance(found := _transformed(chain, left.rows), TableError):
+        failing = left.not_deleted(failures(chain, left.rows))
+        if not failing:
+            raise found
+        for place, error in failing.items():
+            origin = left.places[place]
+            letters[origin] = _letter(chain, batch, origin, key, error.message)
+        left = left.without(failing)
+    for _, letter in sorted(letters.items()):
+        add(letter)
+    yield from found
+
+
+def _transformed(chain: Chain, rows: pa.RecordBatch) -> list[pa.RecordBatch] | TableError:
+    """The error: a row fails."""
     try:
-        found = list(chain.in_driver([batch]))
+        return list(chain.in_driver([rows])) if rows.num_rows else []
     except Exception as error:
         failure = row_failure(chain.table, error)
         if failure is None:
             raise
-    else:
-        yield from found
-        return
-    parts = _starts(batch, max(1, batch.num_rows // 2))
-    if len(parts) > 1:
-        for part in parts:
-            yield from _sift(chain, batch.slice(*part), key, add)
-        return
-    if batch.num_rows == 2:
-        yield from _sift_update(chain, batch, key, add)
-        return
-    for row in batch.to_pylist():
-        add(_letter(chain, row, key, failure.message))
-    if DELETED in batch.schema.names:
-        place = batch.schema.get_field_index(DELETED)
-        gone = batch.set_column(place, DELETED, pa.repeat(True, batch.num_rows))
-        yield from chain.in_driver([gone])
+        return failure
 
 
-def _sift_update(
-    chain: Chain, pair: pa.RecordBatch, key: tuple[str, ...], add: Callable[[Letter], None]
-) -> Iterator[pa.RecordBatch]:
-    """The rows that are left of an update of which at least one row fails."""
-    list(_sift(chain, pair.slice(0, 1), key, add))  # without the row after it, it says nothing
-    place = pair.schema.get_field_index(CHANGE_TYPE)
-    after = pair.slice(1)
-    entering = after.set_column(place, pair.schema.field(place), pa.array(["insert"], pa.string()))
-    listed: list[Letter] = []
-    yield from _sift(chain, entering, key, listed.append)
-    for letter in listed:
-        add({**letter, "change": AFTER})
+@dataclass(frozen=True)
+class _Left:
+    """What is left of a batch without the rows that fail. `places`: those of the rows in the batch."""
+
+    rows: pa.RecordBatch
+    places: Sequence[int]
+
+    @classmethod
+    def all_of(cls, batch: pa.RecordBatch) -> _Left:
+        return cls(batch, range(batch.num_rows))
+
+    def not_deleted(self, failing: Failures) -> Failures:
+        """Those that can still be left out."""
+        if DELETED not in self.rows.schema.names:
+            return failing
+        deleted = self.rows.column(DELETED)
+        return {place: error for place, error in failing.items() if not deleted[place].as_py()}
+
+    def without(self, failing: Collection[int]) -> _Left:
+        rows = self.rows
+        if DELETED in rows.schema.names:
+            gone = [one or place in failing for place, one in enumerate(rows.column(DELETED).to_pylist())]
+            return _Left(_replaced(rows, DELETED, pa.array(gone, pa.bool_())), self.places)
+        kept = [place not in failing for place in range(rows.num_rows)]
+        if CHANGE_TYPE in rows.schema.names:
+            kinds = rows.column(CHANGE_TYPE).to_pylist()
+            for place in range(len(kinds) - 1):
+                if (kinds[place], kinds[place + 1]) != (BEFORE, AFTER):
+                    continue
+                if place + 1 in failing:
+                    kept[place] = False  # without the row after it, it says nothing
+                elif place in failing:
+                    kinds[place + 1] = "insert"
+            rows = _replaced(rows, CHANGE_TYPE, pa.array(kinds, pa.string()))
+        return _Left(
+            rows.filter(pa.array(kept, pa.bool_())),
+            [origin for origin, one in zip(self.places, kept, strict=True) if one],
+        )
 
 
-def _letter(chain: Chain, row: dict[str, Any], key: tuple[str, ...], reason: str) -> Letter:
+def _replaced(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
+    place = batch.schema.get_field_index(name)
+    return batch.set_column(place, batch.schema.field(place), values)
+
+
+def _letter(chain: Chain, batch: pa.RecordBatch, place: int, key: tuple[str, ...], reason: str) -> Letter:
+    names = [name for name in batch.schema.names if name in (*key, SEQUENCE, CHANGE_TYPE)]
+    [row] = batch.select(names).slice(place, 1).to_pylist()
     return {
         "table": str(chain.table),
         "key": {name: row[name] for name in key if name in row},
@@ -103,19 +138,6 @@ def _letter(chain: Chain, row: dict[str, Any], key: tuple[str, ...], reason: str
         "offset": row.get(SEQUENCE),
         **({"change": row[CHANGE_TYPE]} if CHANGE_TYPE in row else {}),
     }
-
-
-def _starts(batch: pa.RecordBatch, rows: int) -> list[tuple[int, int]]:
-    """Start and length of parts with about so many rows, which separate no update from the row before it."""
-    kinds = batch.column(CHANGE_TYPE).to_pylist() if CHANGE_TYPE in batch.schema.names else []
-    found, start = [], 0
-    while start < batch.num_rows:
-        end = min(start + rows, batch.num_rows)
-        if kinds and kinds[end - 1] == BEFORE:
-            end = min(end + 1, batch.num_rows)
-        found.append((start, end - start))
-        start = end
-    return found
 
 
 def _whole_pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,6 +8,7 @@ fulfil it.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -33,19 +34,25 @@ _UNSTEADY = ("CURRENT_LIKE", "PLAN_EXPRESSION")
 def selected(frame: DataFrame, stage: SqlStage, *, only_results: bool = False) -> DataFrame:
     """The rows, with the columns that the stage computes. Raises `TableError` if Spark refuses an
     expression."""
-    alive = [f"NOT {quoted(DELETED)}"] if DELETED in frame.columns else []
-    where = stage.expressions.get(MATCHES)
     parts = [] if only_results else [quoted(name) for name in frame.columns]
-    for name, text in stage.expressions.items():
-        needed = alive if name == MATCHES or where is None else [*alive, where]
-        value = f"CASE WHEN {' AND '.join(needed)} THEN {text} END" if needed else text
-        parts.append(f"{value} AS {quoted(name)}")
+    parts += [f"{text} AS {quoted(name)}" for name, text in results(frame.columns, stage).items()]
     try:
         found = frame.selectExpr(*parts)
         _refuse_unsteady(frame, found, stage)
         return found
     except AnalysisException as error:  # ParseException, too
         raise unfit(stage.table, f"has an expression that Spark refuses: {first_line(error)}") from None
+
+
+def results(names: Sequence[str], stage: SqlStage) -> dict[str, str]:
+    """The SQL of the columns that the stage computes, by their names, for rows with the columns `names`."""
+    alive = [f"NOT {quoted(DELETED)}"] if DELETED in names else []
+    where = stage.expressions.get(MATCHES)
+    found = {}
+    for name, text in stage.expressions.items():
+        needed = alive if name == MATCHES or where is None else [*alive, where]
+        found[name] = f"CASE WHEN {' AND '.join(needed)} THEN {text} END" if needed else text
+    return found
 
 
 def columns(spark: SparkSession, schema: pa.Schema, stage: SqlStage) -> pa.Schema:
@@ -77,10 +84,14 @@ def evaluated(
     it looks at (`needed`)."""
     if not batch.num_rows:
         return _with(batch, pa.Table.from_batches([], columns(spark, batch.schema, stage)))
-    part = batch.select(names)
-    kinds = from_arrow_schema(part.schema, prefer_timestamp_ntz=True)
-    frame = spark.createDataFrame(pa.Table.from_batches([part]), kinds)
+    frame = frame_of(spark, batch.select(names))
     return _with(batch, selected(frame, stage, only_results=True).toArrow())
+
+
+def frame_of(spark: SparkSession, batch: pa.RecordBatch) -> DataFrame:
+    """The rows of a batch, with the types that rules see."""
+    kinds = from_arrow_schema(batch.schema, prefer_timestamp_ntz=True)
+    return spark.createDataFrame(pa.Table.from_batches([batch]), kinds)
 
 
 def _with(batch: pa.RecordBatch, results: pa.Table) -> pa.RecordBatch:

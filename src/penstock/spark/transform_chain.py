@@ -72,7 +72,7 @@ class Chain:
         key: tuple[str, ...],
         secret: Secret,
     ) -> None:
-        self._spark = spark
+        self.spark = spark
         self.table = table
         self.rules = rules
         self.stages = stages_of(table, rules, key, secret, quoted)
@@ -109,7 +109,7 @@ class Chain:
         cannot be applied to them."""
         for stage in self.stages:
             if isinstance(stage, SqlStage):
-                schema = sql_stages.columns(self._spark, schema, stage)
+                schema = sql_stages.columns(self.spark, schema, stage)
             else:
                 schema = stage.columns(schema)
         return schema
@@ -122,14 +122,14 @@ class Chain:
 
     def _evaluated(self, batches: Iterable[pa.RecordBatch], stage: SqlStage) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield sql_stages.evaluated(self._spark, batch, stage, self._looked_at(batch.schema, stage))
+            yield sql_stages.evaluated(self.spark, batch, stage, self.looked_at(batch.schema, stage))
 
-    def _looked_at(self, schema: pa.Schema, stage: SqlStage) -> list[str]:
+    def looked_at(self, schema: pa.Schema, stage: SqlStage) -> list[str]:
         """The columns that Spark gets of rows: those that the SQL looks at, or any one."""
         place = self.stages.index(stage)
         known = self._needed.get(place)
         if known is None or known[0] != schema:
-            needed = sql_stages.needed(self._spark, schema, stage)
+            needed = sql_stages.needed(self.spark, schema, stage)
             found = [name for name in schema.names if name in needed] or schema.names[-1:]
             known = self._needed[place] = (schema, found)
         return known[1]
@@ -182,7 +182,7 @@ class Chain:
         arrow = to_arrow_schema(rows.frame.schema)
         for stage in before.stages:
             arrow = stage.columns(arrow)
-        names = {*sql_stages.needed(self._spark, arrow, sql), SEQUENCE}
+        names = {*sql_stages.needed(self.spark, arrow, sql), SEQUENCE}
         what = Computed(
             before,
             pa.schema([one for one in arrow if one.name in names]),

@@ -281,6 +281,19 @@ def last_before(batch: pa.RecordBatch) -> tuple[pa.RecordBatch | None, pa.Record
     return batch.slice(last), batch.slice(0, last)
 
 
+def parts_of(batch: pa.RecordBatch, rows: int) -> list[tuple[int, int]]:
+    """Start and length of parts with about so many rows, which separate no update from the row before it."""
+    kinds = batch.column(CHANGE_TYPE).to_pylist() if CHANGE_TYPE in batch.schema.names else []
+    found, start = [], 0
+    while start < batch.num_rows:
+        end = min(start + rows, batch.num_rows)
+        if kinds and kinds[end - 1] == BEFORE:
+            end = min(end + 1, batch.num_rows)
+        found.append((start, end - start))
+        start = end
+    return found
+
+
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([], one.type) for one in schema], schema=schema)
 

@@ -1,0 +1,154 @@
+"""Finds the rows of a batch that a chain of rules cannot transform.
+
+A batch of 65,536 rows may have thousands of them, when a rule meets data that it was not written for. So all
+rows are evaluated at once: Spark's `TryEval` is NULL where its expression fails, and a struct with all
+results is never NULL otherwise. Only rows that fail are then evaluated one by one, to learn the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.classic.column import Column
+
+from penstock.errors import TableError
+from penstock.model.change import CHANGE_TYPE
+from penstock.spark import sql_stages
+from penstock.spark.transform_chain import Chain
+from penstock.transforms.stages import ROW, ArrowStage, SqlStage, Stage, failed, parts_of
+
+Failures = dict[int, TableError]
+"""The error of each row that fails, by its place in the batch."""
+
+
+def failures(chain: Chain, batch: pa.RecordBatch) -> Failures:
+    """The rows that fail in the first stage in which any row does. Other rows may fail in later stages."""
+    places = pa.array(range(batch.num_rows), pa.int64())
+    rows = _with_places(batch, places)
+    for stage in chain.stages:
+        if isinstance(stage, SqlStage):
+            names = chain.looked_at(rows.schema, stage)
+            found = _in_sql(chain.spark, rows, stage, names)
+            if not found:
+                rows = sql_stages.evaluated(chain.spark, rows, stage, names)
+        else:
+            found = _halved(stage, rows, partial(_pass, stage))
+            if not found:
+                rows = _joined(list(stage([rows])))
+        if found:
+            return {rows.column(ROW)[place].as_py(): error for place, error in found.items()}
+        if not rows.num_rows:
+            break
+    return {}
+
+
+def _with_places(batch: pa.RecordBatch, places: pa.Array) -> pa.RecordBatch:
+    """The batch with the places of its rows in the column `ROW`, which stages pass on."""
+    if ROW in batch.schema.names:
+        return batch.set_column(batch.schema.get_field_index(ROW), ROW, places)
+    return pa.RecordBatch.from_arrays([*batch.columns, places], [*batch.schema.names, ROW])
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _in_sql(spark: SparkSession, rows: pa.RecordBatch, stage: SqlStage, names: list[str]) -> Failures:
+    frame = sql_stages.frame_of(spark, rows.select(names))
+    texts = sql_stages.results(frame.columns, stage).values()
+    fails = _tried(spark, f.struct(*[f.expr(text) for text in texts])).isNull().alias("fails")
+    try:
+        mask = frame.select(fails).toArrow().column("fails").to_pylist()
+    except Exception as error:
+        # What several expressions have in common, Spark may evaluate before them.
+        if sql_stages.row_failure(stage.table, error) is None:
+            raise
+        return _halved(stage, rows, lambda part: sql_stages.evaluated(spark, part, stage, names))
+    places = [place for place, one in enumerate(mask) if one]
+    if not places:
+        return {}
+    failing = rows.take(pa.array(places, pa.int64()))
+    return dict(zip(places, _errors(spark, failing, stage, names), strict=True))
+
+
+def _tried(spark: SparkSession, column: SparkColumn) -> SparkColumn:
+    """The column, with NULL where it fails."""
+    jvm: Any = spark._jvm
+    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    expressions = jvm.org.apache.spark.sql.catalyst.expressions
+    return Column(utils.column(expressions.TryEval(utils.expression(column._jc))))
+
+
+def _errors(
+    spark: SparkSession, failing: pa.RecordBatch, stage: SqlStage, names: list[str]
+) -> list[TableError]:
+    """Why each of these rows fails. Spark's own evaluation of one row takes 50 ms or more. Its interpreter
+    takes a few, but not all expressions: some are replaced only when a query is optimised."""
+    jvm: Any = spark._jvm
+    frame = sql_stages.frame_of(spark, failing.select(names))
+    plan = sql_stages.selected(frame, stage, only_results=True)._jdf.queryExecution().analyzed()
+    relation = plan.child()
+    interpreter = None
+    if relation.nodeName() == "LocalRelation":
+        expressions = jvm.org.apache.spark.sql.catalyst.expressions
+        interpreter = expressions.InterpretedMutableProjection(plan.projectList(), relation.output())
+    found = []
+    for place in range(failing.num_rows):
+        error = None if interpreter is None else _interpreted(stage, interpreter, relation, place)
+        if error is None:
+            row = failing.slice(place, 1)
+            error = _error_of(stage, partial(sql_stages.evaluated, spark, row, stage, names))
+        found.append(error or failed(stage.table, "Spark reports an error"))
+    return found
+
+
+def _interpreted(stage: SqlStage, interpreter: Any, relation: Any, place: int) -> TableError | None:
+    """Why a row fails. None: the interpreter does not know."""
+    try:
+        interpreter.apply(relation.data().apply(place))
+    except Exception as error:
+        return sql_stages.row_failure(stage.table, error)
+    return None
+
+
+def _halved(
+    stage: Stage, rows: pa.RecordBatch, evaluate: Callable[[pa.RecordBatch], Any], first: int = 0
+) -> Failures:
+    """Halves rows until each that fails is alone. `first`: the place of the first of these rows."""
+    failure = _error_of(stage, lambda: evaluate(rows))
+    if failure is None:
+        return {}
+    parts = parts_of(rows, max(1, rows.num_rows // 2))
+    if rows.num_rows == 1:
+        return {first: failure}
+    if len(parts) == 1:  # the two rows of an update
+        column = rows.schema.get_field_index(CHANGE_TYPE)
+        kinds = pa.array(["insert"] * rows.num_rows, pa.string())
+        rows = rows.set_column(column, rows.schema.field(column), kinds)
+        parts = [(place, 1) for place in range(rows.num_rows)]
+    found: Failures = {}
+    for start, length in parts:
+        found |= _halved(stage, rows.slice(start, length), evaluate, first + start)
+    return found
+
+
+def _pass(stage: ArrowStage, rows: pa.RecordBatch) -> None:
+    list(stage([rows]))
+
+
+def _error_of(stage: Stage, evaluate: Callable[[], Any]) -> TableError | None:
+    """The error of a row that fails. None: none does. Raises any other error."""
+    try:
+        evaluate()
+    except Exception as error:
+        failure = sql_stages.row_failure(stage.table, error)
+        if failure is None:
+            raise
+        return failure
+    return None
