@@ -21,7 +21,7 @@ from penstock.errors import TableError
 from penstock.model.change import CHANGE_TYPE
 from penstock.spark import sql_stages
 from penstock.spark.transform_chain import Chain
-from penstock.transforms.stages import ROW, ArrowStage, SqlStage, Stage, failed, parts_of
+from penstock.transforms.stages import ROW, ArrowStage, SqlStage, Stage, parts_of
 
 Failures = dict[int, TableError]
 """The error of each row that fails, by its place in the batch."""
@@ -73,8 +73,8 @@ def _in_sql(spark: SparkSession, rows: pa.RecordBatch, stage: SqlStage, names: l
     places = [place for place, one in enumerate(mask) if one]
     if not places:
         return {}
-    failing = rows.take(pa.array(places, pa.int64()))
-    return dict(zip(places, _errors(spark, failing, stage, names), strict=True))
+    errors = _errors(spark, rows.take(pa.array(places, pa.int64())), stage, names)
+    return {place: error for place, error in zip(places, errors, strict=True) if error is not None}
 
 
 def _tried(spark: SparkSession, column: SparkColumn) -> SparkColumn:
@@ -87,9 +87,12 @@ def _tried(spark: SparkSession, column: SparkColumn) -> SparkColumn:
 
 def _errors(
     spark: SparkSession, failing: pa.RecordBatch, stage: SqlStage, names: list[str]
-) -> list[TableError]:
-    """Why each of these rows fails. Spark's own evaluation of one row takes 50 ms or more. Its interpreter
-    takes a few, but not all expressions: some are replaced only when a query is optimised."""
+) -> list[TableError | None]:
+    """Why each of these rows fails. None: it does not, if it is alone.
+
+    Spark's own evaluation of one row takes 50 ms or more. Its interpreter takes a few, but does not know all
+    expressions: some are replaced only when a query is optimised.
+    """
     jvm: Any = spark._jvm
     frame = sql_stages.frame_of(spark, failing.select(names))
     plan = sql_stages.selected(frame, stage, only_results=True)._jdf.queryExecution().analyzed()
@@ -104,7 +107,7 @@ def _errors(
         if error is None:
             row = failing.slice(place, 1)
             error = _error_of(stage, partial(sql_stages.evaluated, spark, row, stage, names))
-        found.append(error or failed(stage.table, "Spark reports an error"))
+        found.append(error)
     return found
 
 

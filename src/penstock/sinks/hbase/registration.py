@@ -15,19 +15,10 @@ if TYPE_CHECKING:
 
     from penstock.sinks.base import Sink
 
-
 FRAMES = "penstock.hbase.RowFrames"
-
-
 FRAMES_JAR = Path(__file__).with_name("row_frames.jar")
-
-
 _VERSION = "2.6.3-hadoop3"
-
-
 _THIRD_PARTY = "4.1.11"
-
-
 _JARS = (
     *(
         f"org.apache.hbase:hbase-{name}:{_VERSION}"

@@ -22,7 +22,6 @@ from penstock.sinks.table_entries import Property, TableEntry, Texts, as_text
 if TYPE_CHECKING:
     from penstock.sinks.base import Subject
 
-
 Hidden = Annotated[Secret, BeforeValidator(as_text, json_schema_input_type=str | bool | int | float)]
 
 

@@ -19,10 +19,7 @@ from penstock.sinks.table_entries import Texts
 if TYPE_CHECKING:
     from penstock.sinks.base import Subject
 
-
 _SCHEMES = {"nats": False, "tls": True}
-
-
 PORT = 4222  # of NATS
 
 

@@ -13,8 +13,6 @@ from penstock.secret import Secret
 from penstock.sinks.kind import SinkOptions
 
 SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss"}
-
-
 KEY = "{key}"
 
 

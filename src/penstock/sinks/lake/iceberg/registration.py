@@ -23,18 +23,11 @@ if TYPE_CHECKING:
 
     from penstock.sinks.base import Sink
 
-
 _VERSION = "1.12.0"
-
-
 _BUNDLES: dict[Storage, str] = {"s3": f"org.apache.iceberg:iceberg-aws-bundle:{_VERSION}"}
 """What the FileIO of a store needs. Those for Google Cloud Storage and Azure could not be fetched, and so not
 tried and pinned: users add them by `spark.conf`."""
-
-
 METADATA_CACHE_JAR = Path(__file__).with_name("metadata_cache.jar")
-
-
 _DRIVERS = {
     "sqlite": "org.xerial:sqlite-jdbc:3.50.3.0",
     "postgresql": "org.postgresql:postgresql:42.7.7",
