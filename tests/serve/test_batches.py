@@ -7,22 +7,12 @@ from itertools import accumulate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.serve.pieces import pieces_of
 
 from penstock.model.offset import Offset
 from penstock.serve.batches import AnyPlace, Block, Limit, Outstanding, Piece, Place, ReadAhead
 
 SIZES = st.lists(st.integers(1, 12), min_size=1, max_size=12)
-
-
-def pieces_of(sizes: list[int], cut: int) -> list[Piece]:
-    """Transactions of so many entries, in pieces of at most `cut`. Offsets are 100, 200, …"""
-    found = []
-    for number, size in enumerate(sizes):
-        entries = [f"{number}.{one}".encode() for one in range(size)]
-        for at in range(0, size, cut):
-            end = Offset(100 * (number + 1)) if at + cut >= size else None
-            found.append(Piece(Place(Offset(100 * number), at), entries[at : at + cut], end))
-    return found
 
 
 def ahead_of(pieces: list[Piece], block: int = 1) -> ReadAhead:

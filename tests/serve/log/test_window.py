@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.serve.pieces import pieces_of
 
 from penstock.model.offset import Offset
 from penstock.serve.batches import Block, Piece, Place
@@ -13,22 +14,11 @@ from penstock.serve.log.window import ENTRY_BYTES, Window
 SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=12)
 
 
-def transactions(sizes: list[int], cut: int) -> list[Piece]:
-    """Transaction n ends at 100·(n + 1), and its entries are counted from the end of the one before."""
-    found = []
-    for number, size in enumerate(sizes):
-        entries = [f"{number}.{one}".encode() for one in range(size)]
-        for at in range(0, size, cut):
-            end = Offset(100 * (number + 1)) if at + cut >= size else None
-            found.append(Piece(Place(Offset(100 * number), at), entries[at : at + cut], end))
-    return found
-
-
 @given(SIZES, st.integers(1, 4), st.integers(1, 4), st.integers(1, 2000), st.data())
 def test_what_is_found_behind_a_place_is_what_the_log_has_behind_it(
     sizes: list[int], cut: int, block: int, memory: int, data: st.DataObject
 ) -> None:
-    pieces = transactions(sizes, cut)
+    pieces = pieces_of(sizes, cut)
     entries = [(n, e) for n, size in enumerate(sizes) for e in range(size)]
     window = Window(Offset(0))
     for at in range(0, len(pieces), block):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
 from penstock.model.units import Milliseconds
 from penstock.secret import Secret
+from penstock.sinks import server_url
 from penstock.sinks.kind import NamespaceOptions
 
 
@@ -37,11 +37,7 @@ class ClickHouseOptions(NamespaceOptions):
     @field_validator("url")
     @classmethod
     def _is_url(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("write http://host:8123")
-        if parts.username or parts.password or parts.query:
-            raise ValueError("write the account into `sink.user` and `sink.password`, not into the URL")
+        server_url.checked(value, ("http", "https"), "http://host:8123")
         return value
 
     @field_validator("namespace")

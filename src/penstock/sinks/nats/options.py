@@ -12,6 +12,7 @@ from typing_extensions import Self
 from penstock.model.schema import TableId
 from penstock.model.units import Bytes, Milliseconds
 from penstock.secret import Secret
+from penstock.sinks import server_url
 from penstock.sinks.message_options import MessageOptions, Places, Template, filled
 from penstock.sinks.nats.subjects import check_subject, escaped, is_covered, stream_name
 from penstock.sinks.table_entries import Texts
@@ -87,11 +88,9 @@ class NatsOptions(MessageOptions):
     @classmethod
     def _is_url(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for one in value:
-            parts = urlsplit(one)
-            if parts.scheme not in _SCHEMES or not parts.hostname or parts.path.strip("/") or parts.query:
-                raise ValueError("write nats://host:4222, or tls:// for TLS")
-            if parts.username or parts.password:
-                raise ValueError("write the account into `sink.user` and `sink.password`, not into the URL")
+            example = "nats://host:4222, or tls:// for TLS"
+            if server_url.checked(one, _SCHEMES, example).path.strip("/"):
+                raise ValueError(f"write {example}")
         if len({urlsplit(one).scheme for one in value}) != 1:
             raise ValueError("write at least one server, and all with the same scheme")
         return value

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
 from penstock.model.schema import TableId
 from penstock.model.units import Bytes, Milliseconds
 from penstock.secret import Secret
+from penstock.sinks import server_url
 from penstock.sinks.kind import SinkOptions
 from penstock.sinks.names import index_name
 from penstock.sinks.table_entries import Property, TableEntry
@@ -56,11 +56,7 @@ class OpenSearchOptions(SinkOptions):
     @field_validator("url")
     @classmethod
     def _is_url(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("write https://host:9200")
-        if parts.username or parts.password or parts.query:
-            raise ValueError("write the account into `sink.user` and `sink.password`, not into the URL")
+        server_url.checked(value, ("http", "https"), "https://host:9200")
         return value
 
     @field_validator("index")

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from penstock.model.units import Bytes, Milliseconds
 from penstock.secret import Secret
+from penstock.sinks import server_url
 from penstock.sinks.message_options import MessageOptions, Places, Template
 from penstock.sinks.table_entries import Texts
 
@@ -60,11 +61,7 @@ class RabbitMqStreamsOptions(MessageOptions):
     @classmethod
     def _is_url(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for one in value:
-            parts = urlsplit(one)
-            if parts.scheme not in _PORTS or not parts.hostname or parts.query:
-                raise ValueError("write rabbitmq-stream://host:5552, or rabbitmq-stream+tls:// for TLS")
-            if parts.username or parts.password:
-                raise ValueError("write the account into `sink.user` and `sink.password`, not into the URL")
+            server_url.checked(one, _PORTS, "rabbitmq-stream://host:5552, or rabbitmq-stream+tls:// for TLS")
         if len({(urlsplit(one).scheme, urlsplit(one).path) for one in value}) != 1:
             raise ValueError("write at least one server, and all with the same scheme and virtual host")
         return value

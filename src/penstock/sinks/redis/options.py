@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 from penstock.model.schema import TableId
 from penstock.model.units import Milliseconds
 from penstock.secret import Secret
+from penstock.sinks import server_url
 from penstock.sinks.kind import SinkOptions
 
 SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss"}
@@ -36,11 +37,7 @@ class ServerOptions(SinkOptions):
     @field_validator("url")
     @classmethod
     def _is_url(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if parts.scheme not in SCHEMES or not parts.hostname:
-            raise ValueError("write redis://host:6379/0, or rediss:// for TLS")
-        if parts.username or parts.password or parts.query:
-            raise ValueError("write the account into `sink.user` and `sink.password`, not into the URL")
+        parts = server_url.checked(value, SCHEMES, "redis://host:6379/0, or rediss:// for TLS")
         if parts.path.strip("/") and not parts.path.strip("/").isdigit():
             raise ValueError("what follows the address is the number of a database: redis://host:6379/0")
         return value
