@@ -27,8 +27,9 @@ from penstock.testing.servers.process import free_port
 from penstock.testing.writer import Writer
 
 T = TypeVar("T")
-PATIENCE_S = 90.0
-"""A kill takes about 5 s. A machine that does much else takes its time."""
+PATIENCE_S = 180.0
+"""A kill takes about 5 s. Canal's client waits up to 60 s for the answer of a server that is suspended, and a
+machine that does much else takes its time."""
 
 
 class Reader:
@@ -143,8 +144,8 @@ class Drill:
             active.kill()
         else:
             os.kill(active.process.pid, signal.SIGSTOP)
-        reader.wait(lambda: self.active() not in (None, active), "other server that serves")
-        reader.wait(lambda: reader.batches > before + 1, "batch of the other server")
+        reader.wait(lambda: self.active() not in (None, active), f"other server that serves ({victim})")
+        reader.wait(lambda: reader.batches > before + 1, f"batch of the other server ({victim})")
         if victim == "server":
             active.start()
         else:
