@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -16,8 +15,6 @@ from penstock.signals.acceptance import accept
 from penstock.signals.channels import Channel, FileChannel, TableChannel
 from penstock.signals.commands import parse
 from penstock.state import StateStore
-
-log = logging.getLogger(__name__)
 
 REST_PACKAGES = ("fastapi", "starlette", "uvicorn")
 """The packages of the extra `rest`. A plain install has no web server."""

@@ -27,6 +27,7 @@ from penstock.transforms.stages import ROW, ArrowStage, SqlStage, Stage, parts_o
 
 Failures = dict[int, TableError]
 """The error of each row that fails, by its place in the batch."""
+Evaluate = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 def failures(chain: Chain, batch: pa.RecordBatch) -> Failures:
@@ -34,19 +35,18 @@ def failures(chain: Chain, batch: pa.RecordBatch) -> Failures:
     places = pa.array(range(batch.num_rows), pa.int64())
     rows = _with_places(batch, places)
     for stage in chain.stages:
+        if not rows.num_rows:
+            break
         if isinstance(stage, SqlStage):
             names = chain.looked_at(rows.schema, stage)
             found = _in_sql(chain.spark, rows, stage, names)
-            if not found:
-                rows = sql_stages.evaluated(chain.spark, rows, stage, names)
+            evaluate: Evaluate = partial(sql_stages.evaluated, chain.spark, stage=stage, names=names)
         else:
-            found = _halved(stage, rows, partial(_pass, stage))
-            if not found:
-                rows = _joined(list(stage([rows])))
+            evaluate = partial(_in_arrow, stage)
+            found = _halved(stage, rows, evaluate)
         if found:
             return {rows.column(ROW)[place].as_py(): error for place, error in found.items()}
-        if not rows.num_rows:
-            break
+        rows = evaluate(rows)
     return {}
 
 
@@ -57,8 +57,8 @@ def _with_places(batch: pa.RecordBatch, places: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*batch.columns, places], [*batch.schema.names, ROW])
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+def _in_arrow(stage: ArrowStage, rows: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.concat_batches(list(stage([rows])))
 
 
 def _in_sql(spark: SparkSession, rows: pa.RecordBatch, stage: SqlStage, names: list[str]) -> Failures:
@@ -127,9 +127,7 @@ def _interpreted(stage: SqlStage, interpreter: Any, row: Any) -> TableError | No
     return None
 
 
-def _halved(
-    stage: Stage, rows: pa.RecordBatch, evaluate: Callable[[pa.RecordBatch], Any], first: int = 0
-) -> Failures:
+def _halved(stage: Stage, rows: pa.RecordBatch, evaluate: Evaluate, first: int = 0) -> Failures:
     """Halves rows until each that fails is alone. `first`: the place of the first of these rows."""
     failure = _error_of(stage, lambda: evaluate(rows))
     if failure is None:
@@ -146,10 +144,6 @@ def _halved(
     for start, length in parts:
         found |= _halved(stage, rows.slice(start, length), evaluate, first + start)
     return found
-
-
-def _pass(stage: ArrowStage, rows: pa.RecordBatch) -> None:
-    list(stage([rows]))
 
 
 def _error_of(stage: Stage, evaluate: Callable[[], Any]) -> TableError | None:

@@ -9,11 +9,7 @@ import pymysql
 
 from penstock.config import PipelineConfig
 from penstock.sources.mysql import catalog
-from penstock.sources.mysql.connection import (
-    is_denied,
-    query,
-    query_named,
-)
+from penstock.sources.mysql.connection import is_denied, query, query_named
 from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.options import options_of
 
@@ -58,6 +54,7 @@ class Source:
 
 
 def look(config: PipelineConfig, connection: Any) -> Source:
+    """Asks the server. What the account may not ask for is in `denied`."""
     traits = catalog.describe_server(connection)
     variables = {str(name).lower(): str(value) for name, value in query(connection, "SHOW GLOBAL VARIABLES")}
     [(account,)] = query(connection, "SELECT CURRENT_USER()")
