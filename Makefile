@@ -20,11 +20,11 @@ demo: setup  ## Stream a private MySQL into an Iceberg table, with crashes, and 
 	@$(BIN)/penstock demo $(ARGS)
 
 test: setup  ## Run the quick tests, of Rust and Python | ARGS="-k name" WORKERS=2
-	cd core && $(CARGO) test --release --quiet
+	cd core && $(CARGO) test --profile quick --quiet
 	$(BIN)/python -m pytest $(call side_by_side,$(CORES) + 2) -m "not slow" $(ARGS)
 
 test-all: setup  ## Run all tests, also the slow ones, or one part of them | PART=servers (parts: tests/parts.py) ARGS WORKERS
-	$(if $(filter-out units,$(PART)),,cd core && $(CARGO) test --release --quiet)
+	$(if $(filter-out units,$(PART)),,cd core && $(CARGO) test --profile quick --quiet)
 	$(BIN)/python -m pytest $(call side_by_side,$(CORES)) $(if $(PART),--part $(PART)) $(ARGS)
 
 bench: setup  ## Measure Penstock and its peers on the same logs | PARTS WORKLOADS PEERS SCALE ROWS (docs/performance.md)
@@ -54,9 +54,9 @@ fuzz:  ## Feed random bytes to the parsers of the core: needs nightly Rust and c
 		$(CARGO) +nightly fuzz run $$target -- -verbosity=0 -print_final_stats=1 -max_total_time=$(or $(SECONDS),60) \
 		-timeout=5 -rss_limit_mb=512 -malloc_limit_mb=128 -max_len=65536 || exit 1; done
 
-core:  ## Build only the Rust core, into src/penstock
-	cd core && $(CARGO) build --release --features python
-	@cp core/target/release/libpenstock_core.so src/penstock/.core.new
+core:  ## Build only the Rust core, into src/penstock | PROFILE=quick (compiles faster, runs slower)
+	cd core && $(CARGO) build --profile $(or $(PROFILE),release) --features python
+	@cp core/target/$(or $(PROFILE),release)/libpenstock_core.so src/penstock/.core.new
 	@mv -f src/penstock/.core.new src/penstock/_core.abi3.so
 
 docs: setup  ## Build the docs site, into site/
