@@ -34,7 +34,7 @@ LONG_LINES: set[str] = {
 
 # The layers, lowest first: a module imports only from its own layer or from lower ones.
 LAYERS: list[set[str]] = [
-    {"backoff", "clock", "errors", "plugins", "printable", "secret"},
+    {"backoff", "clock", "errors", "plugins", "printable", "secret", "steps"},
     {"_core"},
     {"model"},
     {"client"},  # of a subscription server: it needs nothing of ours
@@ -55,7 +55,7 @@ LAYERS: list[set[str]] = [
     {"datasource"},  # a pipeline whose target is a query
     {"testing"},
     {"commands"},
-    {"cli_file", "cli_offline"},
+    {"cli_file", "cli_logging", "cli_offline"},
     {"cli_cluster"},
     {"cli"},
     {"__main__", "__init__"},  # the package's own: the public API

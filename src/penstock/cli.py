@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import os
-import socketserver
 import sys
-import threading
 import traceback
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,14 +20,12 @@ import typer
 from penstock import config as configuration
 from penstock.cli_cluster import cluster
 from penstock.cli_file import File, pipeline_file
+from penstock.cli_logging import is_debug, prints_json, quiet
 from penstock.cli_offline import Json, Version, encode, inspect, schema, version
 from penstock.disk import open_files
 from penstock.errors import LeaseHeld, PenstockError, TablesParked
-from penstock.failures.log_format import FORMAT, OneLine
 from penstock.failures.messages import as_penstock_error
-from penstock.printable import LogFormatter, printable, printable_json
-
-log = logging.getLogger(__name__)
+from penstock.printable import printable, printable_json
 
 # Groups of commands in `penstock --help`.
 START, RUN, WATCH = "Start", "Run", "Watch, query and verify"
@@ -52,7 +47,7 @@ def _before_any_command(
 ) -> None:
     if debug:
         os.environ["PENSTOCK_DEBUG"] = "1"  # the receiver's process inherits it
-        _quiet()
+        quiet(_state)
 
 
 @app.command(rich_help_panel=START)
@@ -433,7 +428,7 @@ app.command(rich_help_panel=START)(version)
 def main() -> None:
     """Runs the command line. Prints every error as one paragraph, or as one JSON object with `--json`. Stack
     traces go to a file, and to the terminal only with `--debug` or PENSTOCK_DEBUG."""
-    _quiet()
+    quiet(_state)
     open_files.allow_more()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a character that the terminal cannot show is not an error
@@ -443,9 +438,9 @@ def main() -> None:
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # a panic of the core is not an Exception
-        if _debug():
+        if is_debug():
             traceback.print_exception(error)
-        sys.exit(fail(as_penstock_error(error, _state()), as_json="--json" in sys.argv))
+        sys.exit(fail(as_penstock_error(error, _state()), as_json=prints_json()))
 
 
 def _state() -> Path | None:
@@ -454,37 +449,6 @@ def _state() -> Path | None:
         return configuration.load(pipeline_file[-1]).state if pipeline_file else None
     except Exception:  # an error in the file must not hide the error that is being reported
         return None
-
-
-def _debug() -> bool:
-    return os.environ.get("PENSTOCK_DEBUG", "") not in ("", "0")
-
-
-def _quiet() -> None:
-    """Configures logging. Log lines and errors in threads are shown without stack traces, unless in debug
-    mode."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(LogFormatter(FORMAT) if _debug() else OneLine(_state))
-    logging.basicConfig(
-        level=os.environ.get("PENSTOCK_LOG", "WARNING").upper(), handlers=[handler], force=True
-    )
-    # These loggers print stack traces of errors that we report in one paragraph.
-    for name in ("py4j.clientserver", "DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-
-    def in_thread(arguments: threading.ExceptHookArgs) -> None:
-        if arguments.exc_value is not None and arguments.exc_type is not SystemExit:
-            log.error("a thread ended: %s", as_penstock_error(arguments.exc_value, _state()))
-
-    def in_request(server: socketserver.BaseServer, request: object, address: object) -> None:
-        """PySpark's accumulator server fails like this when its JVM is killed. Another message reports
-        that."""
-        if (error := sys.exc_info()[1]) is not None:
-            log.info("a request to %s failed: %s", type(server).__name__, as_penstock_error(error, _state()))
-
-    threading.excepthook = in_thread
-    socketserver.BaseServer.handle_error = in_request  # type: ignore[method-assign, assignment]
-    sys.unraisablehook = lambda found: log.debug("ignored: %s", type(found.exc_value).__name__)
 
 
 def fail(error: PenstockError, *, as_json: bool) -> int:

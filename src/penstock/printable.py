@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import re
 import shlex
+import time
 from typing import Any
 
 _UNSAFE = (
@@ -49,7 +50,11 @@ def argument(name: Any) -> str:
 
 class LogFormatter(logging.Formatter):
     """Formats each record as one line, whatever its arguments contain. Lines of a stack trace are
-    indented."""
+    indented. Times are in UTC, as in ISO 8601."""
+
+    converter = staticmethod(time.gmtime)
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return printable(super().formatMessage(record))

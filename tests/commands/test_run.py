@@ -19,7 +19,7 @@ from tests.commands.test_screen import status, table
 
 from penstock import config as configuration
 from penstock.commands import run as command
-from penstock.commands.terminal import console
+from penstock.commands.terminal import console, logged_above
 from penstock.runtime.pipeline import Pipeline
 from penstock.runtime.shutdown import BY_FORCE
 
@@ -112,7 +112,7 @@ def test_the_log_goes_where_it_went_when_the_screen_has_ended(monkeypatch: pytes
     monkeypatch.setattr(sys, "stderr", errors)
     handler = logging.StreamHandler(errors)
     monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
-    with Live("", console=console(file=errors, force_terminal=True)) as live, command.logged_above(live):
+    with Live("", console=console(file=errors, force_terminal=True)) as live, logged_above(live):
         assert handler.stream is not errors
     assert handler.stream is errors
 

@@ -18,6 +18,12 @@ from penstock.commands.screen import (
 )
 from penstock.commands.terminal import console
 
+PARKED = {
+    "offset": 5,
+    "reason": "The table has no primary key. " + "Why " * 40,
+    "hint": "Add one, then unpark it.",
+}
+
 
 def table(number: int, **fields: Any) -> dict[str, Any]:
     nothing = dict.fromkeys(("resnapshot_pending", "catching_up", "parked", "last_change", "verified"))
@@ -39,15 +45,19 @@ def status(tables: list[dict[str, Any]], **snapshot: Any) -> dict[str, Any]:
         "pipeline": "shop",
         "epoch": 7,
         "lag": {"seconds": 0.25, "bytes": 2048, "transactions": 3},
-        "rates": {"log_bytes_per_s": 3 * 1024**2, "snapshot_rows_per_s": snapshot.pop("rate", 0)},
+        "rates": {
+            "log_bytes_per_s": 3 * 1024**2,
+            "transactions_per_s": 1200,
+            "snapshot_rows_per_s": snapshot.pop("rate", 0),
+        },
         "snapshot": quiet | snapshot,
         "retrying": [],
         "tables": tables,
     }
 
 
-def lines(document: dict[str, Any], *, height: int | None = None) -> list[str]:
-    out = console(file=io.StringIO(), width=120)
+def lines(document: dict[str, Any], *, height: int | None = None, width: int = 120) -> list[str]:
+    out = console(file=io.StringIO(), width=width)
     out.print(screen(document, lines=height))
     return out.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
 
@@ -57,15 +67,47 @@ def test_a_few_tables_are_all_shown() -> None:
     assert shown_first(tables) == tables
 
 
-def test_of_many_those_that_somebody_waits_for_are_shown_in_their_order() -> None:
+def test_tables_are_ordered_by_trouble() -> None:
     tables = [table(number) for number in range(1000)]
-    tables[700] = table(700, status="parked")
-    tables[900] = table(900, snapshot="reading")
+    tables[700] = table(700, snapshot="reading")
+    tables[900] = table(900, status="parked", parked=PARKED)
     tables[950] = table(950, resnapshot_pending="a reason")
     shown = shown_first(tables)
     assert len(shown) == TABLES_SHOWN_MAX
-    assert shown[-3:] == [tables[700], tables[900], tables[950]]
-    assert shown == sorted(shown, key=lambda one: str(one["table"]))
+    assert shown[:4] == [tables[900], tables[950], tables[700], tables[0]]
+
+
+def test_parked_tables_leave_room_for_the_others_at_80_by_24() -> None:
+    parked = [table(number, status="parked", parked=PARKED) for number in range(9)]
+    shown = lines(status([*parked, *(table(number) for number in range(9, 40))]), height=24, width=80)
+    assert len(shown) < 24 and max(map(len, shown)) <= 80
+    assert shown[0].strip().endswith("9 of 40 tables parked")
+    assert sum("│ shop.t" in line for line in shown) >= TABLES_SHOWN_MIN
+    reasons = [line for line in shown if "is parked:" in line]
+    assert len(reasons) >= 3 and all(line.startswith("shop.t") and line.endswith("…") for line in reasons)
+    assert f"{9 - len(reasons)} more tables are parked" in shown[-1] and "penstock status FILE" in shown[-1]
+
+
+def test_status_gives_whole_reasons_and_cures() -> None:
+    text = " ".join(line.strip() for line in lines(status([table(1, status="parked", parked=PARKED)])))
+    assert f"shop.t0001 is parked: {PARKED['reason']} {PARKED['hint']}" in text
+
+
+def test_a_name_is_never_broken_over_lines() -> None:
+    name = "a_rather_long_database_name.and_a_table_with_a_long_name_too"
+    change = {
+        "version": 2,
+        "committed": "2026-11-26T03:17:30.120+00:00",
+        "what": "columns",
+        "decision": "x" * 90,
+    }
+    shown = lines(status([table(1) | {"table": name, "last_change": change}]), width=100)
+    assert any(name in line for line in shown)
+
+
+def test_a_table_that_got_its_rows_from_the_log_has_no_number_of_snapshot_rows() -> None:
+    [row] = [line for line in lines(status([table(1)])) if "shop.t0001" in line]
+    assert "0" not in row.replace("shop.t0001", "")
 
 
 def test_a_snapshot_is_a_bar_with_its_share_its_speed_and_the_time_left() -> None:
@@ -75,7 +117,7 @@ def test_a_snapshot_is_a_bar_with_its_share_its_speed_and_the_time_left() -> Non
     counts = {"chunks": 4, "chunks_placed": 1, "rows_placed": 250, "rows_left": 750}
     shown = lines(status([reading], **counts, done=False, seconds_left=95, rate=8000))
     assert shown[0].strip() == "shop: epoch 7, lag 0.2 s (2.0 KiB, 3 transactions)"
-    assert shown[1].strip() == "log 3.0 MiB/s, snapshot 8,000 rows/s"
+    assert shown[1].strip() == "log 3.0 MiB/s, 1,200 transactions/s, snapshot 8,000 rows/s"
     assert shown[2].startswith("snapshot ━") and "25 %" in shown[2] and "250 rows, 1/4 chunks" in shown[2]
     assert shown[2].rstrip().endswith("1 min 35 s left")
     [row] = [line for line in shown if "shop.t0001" in line]
@@ -84,7 +126,7 @@ def test_a_snapshot_is_a_bar_with_its_share_its_speed_and_the_time_left() -> Non
 
 def test_a_pipeline_that_only_streams_has_no_bar() -> None:
     shown = lines(status([table(1)], chunks=4, chunks_placed=4, rows_placed=1000))
-    assert not any("snapshot" in line for line in shown) and "stream" in "".join(shown)
+    assert not any(line.startswith("snapshot") for line in shown) and "stream" in "".join(shown)
 
 
 def test_a_snapshot_of_which_no_row_is_known_counts_chunks() -> None:
@@ -114,7 +156,7 @@ def test_one_cause_that_concerns_many_tables_is_one_line() -> None:
 
 
 def test_a_line_for_logs_names_only_the_first_of_many_parked_tables() -> None:
-    document = status([table(number, status="parked") for number in range(1000)])
+    document = status([table(number, status="parked", parked=PARKED) for number in range(1000)])
     line = summary_line(document)
     assert line.count("shop.t") == PARKED_SHOWN_MAX and line.endswith("shop.t0009 and 990 more")
 

@@ -7,13 +7,15 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from penstock import config as configuration
-from penstock.commands.terminal import say, say_json
+from penstock.commands.terminal import say_json
 from penstock.commands.verify import choose
+from penstock.commands.working import Working
 from penstock.errors import ConfigError
 from penstock.failures.messages import explained
 from penstock.runtime.describe import ensure_run
 from penstock.sinks.base import Ours, table_sink
 from penstock.state import StateStore
+from penstock.steps import step
 
 
 def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
@@ -31,7 +33,7 @@ def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
             hint=f"`penstock compact` works with the sink {own_names(lambda kind: kind.keeps_tables)}.",
         )
     done = {}
-    with closing(StateStore(config.state)) as state:
+    with closing(StateStore(config.state)) as state, Working("opening the state") as working:
         chosen = choose(state, tables)
         spark = build_session(config.spark, config.sink, config.state / "compact")
         with ExitStack() as stack:
@@ -42,12 +44,13 @@ def compact(file: Path, tables: Sequence[str], *, as_json: bool) -> None:
             for table in (one.table for one in chosen):
                 if not isinstance(sink.open(table), Ours):
                     continue
+                step("compacting %s", table)
                 found = sink.compact(table)
                 done[str(table)] = {
                     "files_before": found.before, "files_after": found.after, "orphans": found.orphans,
                 }  # fmt: skip
                 if not as_json:
                     orphans = f"; removed {found.orphans:,} that no version names" if found.orphans else ""
-                    say(f"{table}: {found.before:,} files, now {found.after:,}{orphans}")
+                    working.say(f"{table}: {found.before:,} files, now {found.after:,}{orphans}")
     if as_json:
         say_json({"tables": done})

@@ -6,8 +6,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from rich.table import Table
-
 from penstock import config as configuration
 from penstock.commands.terminal import cell, console, say, say_json
 from penstock.errors import ConfigError, PenstockError
@@ -32,27 +30,28 @@ def consumers(file: Path, *, remove: str | None, as_json: bool) -> None:
     if as_json:
         say_json([holder.to_json() for holder in holders])
         return
-    table = Table()
-    for name in ("name", "kind", "running", "offset", "log kept", "oldest", "last seen", "id"):
-        table.add_column(name, overflow="fold")
+    out = console()
+    if not holders:
+        out.print("No consumer is registered, so the whole relay log is kept.")
     for holder in holders:
-        table.add_row(*map(cell, cells(holder)))
-    console().print(table if holders else "No consumer is registered, so the whole relay log is kept.")
+        out.print(cell(f"{holder.consumer.name}  {holder.consumer.id}", "bold"), soft_wrap=True)
+        out.print(cell(f"  {described(holder)}"), soft_wrap=True)
 
 
-def cells(holder: Holder) -> tuple[str, ...]:
+def described(holder: Holder) -> str:
+    """What is known of a consumer beside its name and id, as one line."""
     one = holder.consumer
-    seen = "" if one.updated is None else f"{age_text(time.time() - one.updated)} ago"
-    return (
-        one.name,
+    parts = [
         one.kind if not one.damaged else f"damaged file: {one.damaged}",
-        "yes" if one.alive else "no",
-        str(one.offset),
-        size_text(holder.bytes),
-        "" if holder.seconds is None else age_text(holder.seconds),
-        seen,
-        one.id,
-    )
+        "running" if one.alive else "not running",
+        f"offset {one.offset}",
+        f"{size_text(holder.bytes)} of log kept",
+    ]
+    if holder.seconds is not None:
+        parts.append(f"oldest change {age_text(holder.seconds)} old")
+    if one.updated is not None:
+        parts.append(f"last seen {age_text(time.time() - one.updated)} ago")
+    return ", ".join(parts)
 
 
 def age_text(seconds: float) -> str:

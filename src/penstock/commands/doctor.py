@@ -3,8 +3,8 @@ the sink."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from rich.table import Table
@@ -14,6 +14,7 @@ from penstock import config as configuration
 from penstock.commands.doctor_sink import sink_findings
 from penstock.commands.doctor_staging import staging_findings
 from penstock.commands.terminal import cell, console, say_json
+from penstock.commands.working import Working
 from penstock.config import PipelineConfig
 from penstock.errors import PenstockError
 from penstock.model.schema import TableId
@@ -26,6 +27,7 @@ from penstock.sources.base import Source
 from penstock.sources.preflight import Finding
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
+from penstock.steps import step
 
 _ORDER = {"error": 0, "warning": 1, "ok": 2}
 _MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("error", "bold red")}
@@ -35,9 +37,12 @@ def doctor(file: Path, *, as_json: bool) -> int:
     """Prints what `findings_of`, `staging_findings` and `sink_findings` find. Returns the exit code: 1 if
     something must be fixed before the pipeline can run."""
     config = configuration.load(file)
-    findings = findings_of(config)
-    with _waiting(as_json=as_json):
-        findings += [*staging_findings(config), *sink_findings(config)]
+    with Working("checking the source"):
+        findings = findings_of(config)
+        step("trying staging")
+        findings += staging_findings(config)
+        step("trying the sink")
+        findings += sink_findings(config)
     findings.sort(key=lambda finding: _ORDER[finding.level])
     failed = any(finding.level == "error" for finding in findings)
     if as_json:
@@ -45,17 +50,6 @@ def doctor(file: Path, *, as_json: bool) -> int:
     else:
         show(findings)
     return int(failed)
-
-
-@contextmanager
-def _waiting(*, as_json: bool) -> Iterator[None]:
-    """Says at a terminal why it takes a while."""
-    errors = console(stderr=True)
-    if as_json or not errors.is_terminal:
-        yield
-        return
-    with errors.status("trying staging and the sink …"):
-        yield
 
 
 def findings_of(config: PipelineConfig) -> list[Finding]:

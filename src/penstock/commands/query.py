@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from rich.table import Table
 
 from penstock import config as configuration
 from penstock.commands.terminal import cell, console, say_json
+from penstock.commands.working import Working
 from penstock.runtime.describe import ensure_run
 from penstock.state import StateStore
 
@@ -18,12 +20,9 @@ def query(file: Path, sql: str, *, limit: int, as_json: bool) -> None:
 
     config = configuration.load(file)
     ensure_run(config)
-    state = StateStore(config.state, read_only=True)
-    try:
+    with Working("opening the state"), closing(StateStore(config.state, read_only=True)) as state:
         tables = [table for table, known in state.tables().items() if known.last_epoch > 0]
         names, rows = spark_query.query(config, state.uuid, tables, sql, limit)
-    finally:
-        state.close()
     if as_json:
         for row in rows:
             found = dict(zip(names, row, strict=True))

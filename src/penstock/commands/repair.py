@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from penstock import config as configuration
 from penstock.commands.signal import has_ended, sent
-from penstock.commands.terminal import say, say_json
+from penstock.commands.terminal import say_json
 from penstock.commands.verify import choose, remember, verified
+from penstock.commands.working import Working
 from penstock.model.column_type import BINARY
 from penstock.model.pattern import exactly
 from penstock.model.schema import TableSchema
@@ -32,7 +34,7 @@ def repair(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
     state.limit_signals(config.signals)
     found: list[dict[str, Any]] = []
     reports: list[TableReport] = []  # of tables that were not repaired
-    try:
+    with closing(state), Working("opening the state") as working:
         schemas = {table.table: table.schema for table in state.tables().values()}
         for report in verified(config, state, choose(state, tables), keys_listed=KEYS_MAX):
             remember(state, report)
@@ -47,9 +49,7 @@ def repair(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
                           "signal": signal.to_json() if signal else None})  # fmt: skip
             if not as_json:
                 for line in _lines(report, signal):
-                    say(line)
-    finally:
-        state.close()
+                    working.say(line)
     if as_json:
         say_json({"tables": found})
     return exit_code(reports, named=bool(tables))

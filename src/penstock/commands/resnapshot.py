@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from penstock import config as configuration
 from penstock.commands.signal import START_SECONDS_MAX, sent
 from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import say, say_json
+from penstock.commands.working import Working
 from penstock.disk.directory import is_held
 from penstock.errors import ConfigError, TransientError
 from penstock.model.pattern import exactly
@@ -22,6 +24,7 @@ from penstock.model.table import Parked
 from penstock.runtime.describe import ensure_run
 from penstock.signals.acceptance import accept
 from penstock.state import StateStore
+from penstock.steps import step
 
 PENDING: dict[str, Any] = {"ok": True, "pending": True}
 
@@ -76,9 +79,8 @@ def _send_and_report(
     refuses."""
     config = configuration.load(file)
     ensure_run(config)
-    state = StateStore(config.state)
-    state.limit_signals(config.signals)
-    try:
+    with closing(StateStore(config.state)) as state, Working("waiting for the pipeline's answer"):
+        state.limit_signals(config.signals)
         ids = {table: str(uuid.uuid4()) for table in signals}
         if not is_held(config.state):
             _refuse_unknown(state, signals)
@@ -95,8 +97,6 @@ def _send_and_report(
         for table, answer in answers.items():
             if answer.get("action") == "resnapshot":
                 answers[table] = _once_reading(state, TableId.parse(table), answer, config.state)
-    finally:
-        state.close()
     if as_json:
         say_json(answers)
     for table, answer in answers.items():
@@ -147,6 +147,7 @@ def _once_reading(state: StateStore, table: TableId, answer: dict[str, Any], fol
     """Waits until the table is being read again, and returns `answer`. If the table was parked again instead,
     returns a failure with the reason. Gives up, and returns `answer`, if the pipeline ends or after
     `START_SECONDS_MAX`."""
+    step("waiting until %s is being read", table)
     deadline = time.monotonic() + START_SECONDS_MAX
     while (now := state.table(table)) is not None:
         if isinstance(now.phase, Parked):

@@ -7,24 +7,25 @@ a line every few seconds. With `--json`, it prints one JSON document per line on
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from rich.live import Live
-from rich.text import Text
 
 from penstock import config as configuration
 from penstock.commands.screen import closing_line, screen, summary_line
-from penstock.commands.terminal import console, say
+from penstock.commands.terminal import console, logged_above, say, say_json
+from penstock.commands.working import PROGRESS, Working
 from penstock.config import PipelineConfig
-from penstock.errors import TablesParked
+from penstock.errors import PenstockError, TablesParked
 from penstock.printable import printable_json
 from penstock.runtime.pipeline import Pipeline
 from penstock.runtime.progress import Progress
@@ -79,24 +80,44 @@ def _run_several(
 
 
 def _watched(pipeline: Pipeline, *, once: bool, as_json: bool) -> Progress:
-    if as_json:
-        return pipeline.run(once=once, on_progress=lambda progress: say(printable_json(progress.text())))
+    """Runs the pipeline. Until its first report, shows what it is doing."""
     errors = console(stderr=True)
-    if not errors.is_terminal:
-        progress = pipeline.run(once=once, on_progress=_Plain())
-        say(f"ended: {closing_line(progress.to_json())}", file=sys.stderr)
-        return progress
-    starting = Text("starting the receiver and Spark …")
-    with (
-        Live(starting, console=errors, refresh_per_second=SCREENS_PER_SECOND, redirect_stdout=False) as live,
-        logged_above(live),
-    ):
+    with contextlib.ExitStack() as stack:
+        starting = contextlib.ExitStack()
+        stack.enter_context(starting).enter_context(Working("starting"))
+        if as_json:
+            pipeline.say_forced = lambda message: say_json(PenstockError(message).to_json(), file=sys.stderr)
+            show: Callable[[Progress], None] = _say_report
+        elif errors.is_terminal:
+            live = Live(console=errors, refresh_per_second=SCREENS_PER_SECOND, redirect_stdout=False)
+            stack.callback(live.stop)
+            screens = contextlib.ExitStack()
+            screens.callback(live.stop)
+            screens.callback(starting.close)
+            pipeline.end_screen = screens.close
+            show = partial(_draw, stack, live, errors)
+        else:
+            show = _Plain()
 
-        def draw(progress: Progress) -> None:
-            live.update(screen(progress.to_json(), lines=errors.height))
+        def report(progress: Progress) -> None:
+            starting.close()
+            show(progress)
 
-        pipeline.end_screen = live.stop
-        return pipeline.run(once=once, on_progress=draw)
+        progress = pipeline.run(once=once, on_progress=report)
+    if not as_json and not errors.is_terminal:
+        PROGRESS.info("ended: %s", closing_line(progress.to_json()))
+    return progress
+
+
+def _say_report(progress: Progress) -> None:
+    say(printable_json(progress.text()))
+
+
+def _draw(stack: contextlib.ExitStack, live: Live, errors: Console, progress: Progress) -> None:
+    if not live.is_started:
+        live.start()
+        stack.enter_context(logged_above(live))
+    live.update(screen(progress.to_json(), lines=errors.height))
 
 
 def refuse_parked(tables: list[dict[str, Any]]) -> None:
@@ -116,20 +137,6 @@ def refuse_parked(tables: list[dict[str, Any]]) -> None:
         )
 
 
-@contextlib.contextmanager
-def logged_above(live: Live) -> Iterator[None]:
-    """Shows log lines above the screen while the block runs, instead of inside it. `live` must have started
-    and must redirect stderr."""
-    handlers = [one for one in logging.getLogger().handlers if isinstance(one, logging.StreamHandler)]
-    before = [handler.setStream(sys.stderr) for handler in handlers]
-    try:
-        yield
-    finally:
-        for handler, stream in zip(handlers, before, strict=True):
-            if stream is not None:  # None: the handler had this stream already
-                handler.setStream(stream)
-
-
 class _Plain:
     """Prints one line every few seconds, for logs."""
 
@@ -138,5 +145,5 @@ class _Plain:
 
     def __call__(self, progress: Progress) -> None:
         if time.monotonic() >= self._next:
-            say(summary_line(progress.to_json()), file=sys.stderr)
+            PROGRESS.info("%s", summary_line(progress.to_json()))
             self._next = time.monotonic() + PLAIN_EVERY_SECONDS

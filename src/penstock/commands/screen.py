@@ -26,22 +26,38 @@ pipeline itself."""
 TABLES_SHOWN_MIN = 5
 """Minimum number of tables shown, even if the terminal has too few lines."""
 LINES_BESIDE_TABLES = 9
-"""Lines of the screen that are not tables: the pipeline, the snapshot, the frame of the table, a retry."""
+"""Lines of the screen that are neither tables nor reasons: the pipeline, the snapshot, the frame of the table
+and its line for tables that are not shown, a retry."""
+REASONS_SHOWN_SHARE = 1 / 3
+"""Largest share of the lines for tables that the reasons of parked tables get."""
 BAR_WIDTH = 40
 """Width of the bar of a snapshot, in characters. It leaves room for the numbers on 80 columns."""
 
 
 def screen(status: dict[str, Any], *, lines: int | None = None) -> Group:
-    """Returns the screen: the pipeline, a bar for its snapshot, its tables, and what is being retried.
-    `lines`: height of the terminal, or None for no limit."""
+    """Returns the screen: the pipeline, a bar for its snapshot, its tables, why tables are parked, and what
+    is being retried. `lines`: height of the terminal, in which each reason gets one line; or None for no
+    limit and whole reasons."""
     parts: list[RenderableType] = [cell(_heading(status), "bold"), cell(_speed(status))]
     if status["snapshot"]["chunks"] and not status["snapshot"]["done"]:
         parts.append(_snapshot(status["snapshot"]))
     if status["snapshot"]["throttled"]:
         parts.append(cell(f"snapshot paused: {status['snapshot']['throttled']}", "yellow"))
-    parts.append(_tables(status["tables"], lines))
+    tables_max, reasons_max = _room(status["tables"], lines)
+    parts.append(_tables(status["tables"], tables_max, whole=lines is None))
+    parts += _reasons(status["tables"], reasons_max, whole=lines is None)
     parts += [cell(line, "yellow") for line in _retries(status["retrying"])]
     return Group(*parts)
+
+
+def _room(tables: list[dict[str, Any]], lines: int | None) -> tuple[int, int]:
+    """How many tables and how many reasons are shown in a terminal of this height."""
+    parked = len(_parked(tables))
+    if lines is None:
+        return TABLES_SHOWN_MAX, TABLES_SHOWN_MAX
+    room = lines - LINES_BESIDE_TABLES
+    reasons = min(parked, max(1, int(room * REASONS_SHOWN_SHARE)))
+    return min(TABLES_SHOWN_MAX, max(TABLES_SHOWN_MIN, room - reasons)), reasons
 
 
 def summary_line(status: dict[str, Any]) -> str:
@@ -57,10 +73,10 @@ def summary_line(status: dict[str, Any]) -> str:
     if snapshot["throttled"]:
         parts.append(f"snapshot paused: {snapshot['throttled']}")
     parts += _retries(status["retrying"])
-    parked = [table["table"] for table in status["tables"] if table["status"] == "parked"]
+    parked = _parked(status["tables"])
     if parked:
         more = len(parked) - PARKED_SHOWN_MAX
-        names = ", ".join(parked[:PARKED_SHOWN_MAX])
+        names = ", ".join(table["table"] for table in parked[:PARKED_SHOWN_MAX])
         parts.append(f"parked: {names}" + (f" and {more:,} more" if more > 0 else ""))
     return "; ".join(parts)
 
@@ -74,18 +90,23 @@ def closing_line(status: dict[str, Any]) -> str:
 
 
 def _heading(status: dict[str, Any]) -> str:
-    lag = status["lag"]
+    lag, parked = status["lag"], len(_parked(status["tables"]))
     return (
         f"{status['pipeline']}: epoch {status['epoch']}, lag {_seconds(lag['seconds'])} "
         f"({size_text(lag['bytes'])}, {lag['transactions']:,} transactions)"
+        + (f", {parked:,} of {len(status['tables']):,} tables parked" if parked else "")
     )
+
+
+def _parked(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [table for table in tables if table["status"] == "parked"]
 
 
 def _speed(status: dict[str, Any]) -> str:
     rates = status.get("rates")
     if not rates:
         return f"{status['snapshot']['rows_placed']:,} rows of snapshots"
-    text = f"log {size_text(rates['log_bytes_per_s'])}/s"
+    text = f"log {size_text(rates['log_bytes_per_s'])}/s, {rates['transactions_per_s']:,} transactions/s"
     if not status["snapshot"]["done"] or rates["snapshot_rows_per_s"]:
         text += f", snapshot {rates['snapshot_rows_per_s']:,} rows/s"
     return text
@@ -108,46 +129,56 @@ def _snapshot(snapshot: dict[str, Any]) -> Table:
     return line
 
 
-def _tables(tables: list[dict[str, Any]], lines: int | None) -> Table:
+def _tables(tables: list[dict[str, Any]], count: int, *, whole: bool) -> Table:
+    """`whole`: remarks may have several lines. Names never have more than one."""
     table = Table()
-    for name, justify in (
-        ("table", "left"),
-        ("state", "left"),
-        ("chunks", "right"),
-        ("rows placed", "right"),
-    ):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    table.add_column("remarks", overflow="fold")
-    shown = shown_first(tables, TABLES_SHOWN_MAX if lines is None else lines - LINES_BESIDE_TABLES)
+    table.add_column("table", no_wrap=True, overflow="ellipsis")
+    table.add_column("state", no_wrap=True)
+    table.add_column("chunks", justify="right", no_wrap=True)
+    table.add_column("snapshot rows", justify="right", no_wrap=True)
+    table.add_column("remarks", no_wrap=not whole, overflow="fold" if whole else "ellipsis")
+    shown = shown_first(tables, count)
     for item in shown:
         chunks, state = item["chunks"], _state(item)
         placed = f"{chunks['placed']}/{chunks['total']}" if chunks["total"] else ""
-        rows = f"{item['rows_placed']:,}"
+        rows = f"{item['rows_placed']:,}" if chunks["total"] else ""  # it got its rows from the log
         if state in ("planning chunks", "snapshot + stream"):
-            rows += f" of ~{item['rows_estimate']:,}"
+            rows = f"{item['rows_placed']:,} of ~{item['rows_estimate']:,}"
         table.add_row(cell(item["table"]), state, placed, rows, Text(_remarks(item)))
     if more := len(tables) - len(shown):
         table.add_row(f"… and {more:,} more", "", "", "", "`penstock status FILE --json` lists all tables.")
     return table
 
 
+def _reasons(tables: list[dict[str, Any]], count: int, *, whole: bool) -> list[Text]:
+    """Why tables are parked. `whole`: with all of the reason and the cure. Otherwise each has one line, and
+    the last one says where the rest is."""
+    parked = sorted(_parked(tables), key=lambda item: str(item["table"]))
+    found = []
+    for item in parked[:count]:
+        text = f"{item['table']} is parked: {item['parked']['reason']}"
+        line = cell(f"{text} {item['parked']['hint']}".strip() if whole else text, "red")
+        line.no_wrap, line.overflow = not whole, "fold" if whole else "ellipsis"
+        found.append(line)
+    if parked and (not whole or len(parked) > count):
+        more = len(parked) - count
+        others = f"{more:,} more tables are parked. " if more > 0 else ""
+        found.append(cell(f"{others}`penstock status FILE{'' if not whole else ' --json'}` has all reasons."))
+    return found
+
+
 def shown_first(tables: list[dict[str, Any]], count: int = TABLES_SHOWN_MAX) -> list[dict[str, Any]]:
-    """Returns at most `count` tables, in their order. Parked tables are chosen first, then those being
-    read."""
-    count = min(max(count, TABLES_SHOWN_MIN), TABLES_SHOWN_MAX)
-    if len(tables) <= count:
-        return tables
+    """Returns at most `count` tables, by trouble: first those that are parked, then those that wait or catch
+    up, then those being read, then the others."""
+    return sorted(tables, key=_rank)[: min(max(count, TABLES_SHOWN_MIN), TABLES_SHOWN_MAX)]
 
-    def rank(item: dict[str, Any]) -> int:
-        if item["status"] == "parked":
-            return 0
-        busy = (
-            item["resnapshot_pending"] or item["catching_up"] or item["snapshot"] in ("splitting", "reading")
-        )
-        return 1 if busy else 2
 
-    chosen = {item["table"] for item in sorted(tables, key=rank)[:count]}
-    return [item for item in tables if item["table"] in chosen]
+def _rank(item: dict[str, Any]) -> int:
+    if item["status"] == "parked":
+        return 0
+    if item["resnapshot_pending"] or item["catching_up"]:
+        return 1
+    return 2 if item["snapshot"] in ("splitting", "reading") else 3
 
 
 def _state(item: dict[str, Any]) -> str:
@@ -162,9 +193,7 @@ def _state(item: dict[str, Any]) -> str:
 
 def _remarks(item: dict[str, Any]) -> str:
     remarks = ""
-    if item["parked"]:
-        remarks = printable(f"{item['parked']['reason']} {item['parked']['hint']}".strip())
-    elif item["last_change"]:
+    if item["last_change"] and not item["parked"]:
         remarks = printable(_last_change(item["last_change"]))
     verified = printable(_last_verified(item["verified"])) if item["verified"] else ""
     return "\n".join(filter(None, (remarks, verified)))

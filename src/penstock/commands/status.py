@@ -6,8 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from penstock import config as configuration
 from penstock.commands.consumers import age_text
 from penstock.commands.screen import screen
@@ -50,7 +48,7 @@ def _show(document: dict[str, Any]) -> None:
     out.print(cell(f"running: {_running(document)}; offset {document['offset']} "
                   f"of {document['log_end']} ({document['source_position']})"))  # fmt: skip
     if document.get("stopping"):
-        out.print(cell(f"stopping; still running: {'; '.join(document['stopping'])}"), soft_wrap=True)
+        out.print(cell(f"stopping; still waiting for: {', '.join(document['stopping'])}"), soft_wrap=True)
     if not document["running"] and document.get("ended"):
         out.print(cell(end_text(document["ended"])), soft_wrap=True)
     for one in document.get("consumers", ()):
@@ -101,11 +99,9 @@ def _history(config: PipelineConfig, *, as_json: bool) -> None:
     if as_json:
         say_json(changes)
         return
-    table = Table()
-    for name in ("committed (UTC)", "table", "version", "what", "decision", "statement"):
-        table.add_column(name, overflow="fold")
+    out = console()
     for change in changes:
         at = (change["committed"] or change["recorded"])[:23].replace("T", " ")
-        cells = (change["table"], str(change["version"]), change["what"], change["decision"])
-        table.add_row(*map(cell, (at, *cells, change["statement"])))
-    console().print(table)
+        out.print(cell(f"{at} UTC  {change['table']}  version {change['version']}", "bold"), soft_wrap=True)
+        out.print(cell(f"  {change['what']}: {change['decision']}"), soft_wrap=True)
+        out.print(cell(f"  {change['statement']}"), soft_wrap=True)

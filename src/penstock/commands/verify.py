@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import config as configuration
 from penstock.commands.table_arguments import table_named
-from penstock.commands.terminal import say, say_json
+from penstock.commands.terminal import say_json
+from penstock.commands.working import Working
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
 from penstock.failures.messages import explained
@@ -36,17 +37,14 @@ def verify(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
     `verify.report.exit_code`."""
     config = configuration.load(file)
     ensure_run(config)
-    state = StateStore(config.state)
     reports = []
-    try:
+    with contextlib.closing(StateStore(config.state)) as state, Working("opening the state") as working:
         for report in verified(config, state, choose(state, tables)):
             reports.append(report)
             remember(state, report)
             if not as_json:
                 for line in report.lines():
-                    say(line)
-    finally:
-        state.close()
+                    working.say(line)
     code = exit_code(reports, named=bool(tables))
     if as_json:
         say_json(document(reports, code))

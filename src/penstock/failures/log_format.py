@@ -1,16 +1,17 @@
-"""Formats each log record as one line. Stack traces go to `errors.log`."""
+"""Formats each log record as one line, as text or as JSON. Stack traces go to `errors.log`."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
 
 from penstock.failures import error_log as details
 from penstock.failures.advice import advise
-from penstock.printable import LogFormatter
+from penstock.printable import LogFormatter, printable_json
 
-FORMAT = "%(levelname)s %(name)s: %(message)s"
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _SIGNS = ("Traceback (most recent call last)", "\n\tat ", "JVM stacktrace:")
 
 
@@ -40,6 +41,23 @@ class OneLine(LogFormatter):
             }
         )
         return super().format(plain)
+
+
+class JsonLine(OneLine):
+    """Formats a record as one JSON object: `time`, `level`, `logger`, `message`."""
+
+    def __init__(self, state: Callable[[], Path | None]) -> None:
+        super().__init__(state)
+        self._style = logging.PercentStyle("%(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        document = {
+            "time": self.formatTime(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": super().format(record),
+        }
+        return printable_json(json.dumps(document))
 
 
 def shortened(message: str) -> str:

@@ -29,6 +29,7 @@ from penstock.sources.base import Source
 from penstock.sources.catalog import Reason
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
+from penstock.steps import step
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +70,7 @@ def discover(
         state.advance(relay_log.start)
     if not source.catalog.reads_tables:
         return  # the planner finds them in the log
+    step("looking up the tables at the source")
     known = state.tables()
     schemas, start, restless = at_one_offset(
         relay_log, source, wait, lambda: source.catalog.read_tables(captured), finds=True

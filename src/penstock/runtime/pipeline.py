@@ -34,6 +34,7 @@ from penstock.sources import open_source
 from penstock.sources.preflight import refuse
 from penstock.state import StateStore
 from penstock.state.report import end_noted, forget_end, forget_status
+from penstock.steps import step
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +83,8 @@ class Pipeline:
         """Whether this process may exit to keep `stop_timeout`, because it only runs this pipeline."""
         self.end_screen: Callable[[], None] = lambda: None
         """Called before this process exits by force, to give the terminal back."""
+        self.say_forced: Callable[[str], None] | None = None
+        """Prints why this process exits by force. None: as a paragraph on standard error."""
         self.progress: Progress | None = None
 
     @classmethod
@@ -212,6 +215,7 @@ class Pipeline:
             stack.callback(forget_status, config.state)
             ending = stack.enter_context(Ending(self._stopping, config.stop_timeout / 1000, exits=self.exits))
             ending.forced, ending.end_screen = partial(leave_by_force, config.state), self.end_screen
+            ending.say = self.say_forced or ending.say
             config = stack.enter_context(configuration.with_lent_secrets(config))
             stack.enter_context(explained("The pipeline stopped", config.state))
             targets.check_paths(config)
@@ -221,6 +225,7 @@ class Pipeline:
             source = open_source(config, foreign_keys=config.cascades == "apply")
             stack.callback(source.close)
             ending.interrupt = source.interrupt
+            step("checking the source")
             findings = source.preflight.check(with_signals(config, state) if state is not None else config)
             refuse(findings)
             for finding in findings:
@@ -235,6 +240,7 @@ class Pipeline:
             rest = stack.enter_context(rest_server(config, state))
             receiver = source.receiver(self._receiver_file())
             stack.callback(receiver.stop)
+            step("starting the receiver and Spark")
             receiver.start()
             run = Run(config, state, source, receiver, ending, self._stopping, consumer, rest, once=once,
                        on_progress=on_progress, spark=spark)  # fmt: skip

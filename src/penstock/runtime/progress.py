@@ -7,15 +7,18 @@ and after epochs.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.config import PipelineConfig
+from penstock.errors import LogPurged
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan
 from penstock.model.shards import Shards
@@ -55,6 +58,17 @@ REPORT_SHARE = 0.02
 """Largest share of the time that reports directly after epochs may take: nothing is planned meanwhile."""
 
 
+@dataclass
+class _Applied:
+    """An epoch that was applied at a time of the monotonic clock. `rows`: of chunks."""
+
+    at: float
+    range: LogRange
+    rows: int
+    transactions: int | None = None
+    """Counted when somebody asks."""
+
+
 class Progress:
     """Counts the work of a running pipeline since its start. Updated by Spark's thread, read by the loop."""
 
@@ -86,7 +100,7 @@ class Progress:
         self.chunks = 0
         self._documents = TableDocuments(config, state)
         self._holders = Holders(relay_log.path, relay_log)
-        self._recent: deque[tuple[float, int, int]] = deque()
+        self._recent: deque[_Applied] = deque()
         self._last: dict[str, Any] | None = None
         self._has_news = True
         self._reported = 0.0
@@ -99,7 +113,7 @@ class Progress:
         self.events += events
         self.rows += rows
         self.chunks += sum(outcome.chunks for outcome in outcomes)
-        self._recent.append((time.monotonic(), plan.range.bytes, rows))
+        self._recent.append(_Applied(time.monotonic(), plan.range, rows))
         self._has_news = True
 
     def should_report(self) -> bool:
@@ -109,16 +123,22 @@ class Progress:
         return time.monotonic() >= self._reported + min(self._interval, pause)
 
     def rates(self) -> dict[str, int]:
-        """Rates per second: bytes of log applied during the last ten seconds, and snapshot rows placed
-        during the last sixty."""
+        """Rates per second: bytes and transactions of the log that were applied during the last ten seconds,
+        and snapshot rows placed during the last sixty."""
         now, runs = time.monotonic(), time.time() - self.started
-        while self._recent and now - self._recent[0][0] > SNAPSHOT_RATE_SECONDS:
+        while self._recent and now - self._recent[0].at > SNAPSHOT_RATE_SECONDS:
             self._recent.popleft()
         items = list(self._recent)
-        size = sum(size for at, size, _ in items if now - at <= LOG_RATE_SECONDS)
-        rows = sum(rows for _, _, rows in items)
+        newest = [one for one in items if now - one.at <= LOG_RATE_SECONDS]
+        for one in newest:
+            if one.transactions is None:  # counted here, because the relay log is read by this thread only
+                with contextlib.suppress(LogPurged):  # the epoch's log is deleted already
+                    one.transactions = self._log.transactions_between(one.range)
+        log_seconds = max(1.0, min(LOG_RATE_SECONDS, runs))
+        rows = sum(one.rows for one in items)
         return {
-            "log_bytes_per_s": round(size / max(1.0, min(LOG_RATE_SECONDS, runs))),
+            "log_bytes_per_s": round(sum(one.range.bytes for one in newest) / log_seconds),
+            "transactions_per_s": round(sum(one.transactions or 0 for one in newest) / log_seconds),
             "snapshot_rows_per_s": round(rows / max(1.0, min(SNAPSHOT_RATE_SECONDS, runs))),
         }
 

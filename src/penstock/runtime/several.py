@@ -12,6 +12,7 @@ when this process does, in whatever way: the pipe to its standard input closes t
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, TextIO
+from typing import IO, Any, TextIO
 
 from penstock.backoff import Backoff, Schedule
 from penstock.config import PipelineConfig
@@ -88,7 +89,9 @@ class _Member:
 
     def _noted(self, line: str) -> None:
         self.words.append(line)
-        print(f"[{self.name}] {printable(line)}", file=sys.stderr, flush=True)
+        document = _object(line) if self._say is not None else {}
+        said = json.dumps({"sink": self.name} | document) if document else f"[{self.name}] {printable(line)}"
+        print(said, file=sys.stderr, flush=True)
 
     def look(self) -> bool:
         """Whether its process runs."""
@@ -125,9 +128,20 @@ class _Member:
     @property
     def error(self) -> str:
         """The error that its last process ended with, in its own words."""
+        if message := _object(self.words[-1]).get("message") if self.words else "":
+            return str(message)
         said = " ".join(self.words)
         _, mark, message = said.rpartition("penstock: ")
         return message if mark else f"it ended with code {self.code}"
+
+
+def _object(line: str) -> dict[str, Any]:
+    """The JSON object that a line is; empty if it is something else."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def run_several(

@@ -40,8 +40,20 @@ BY_FORCE = 5
 """Exit code of a run that was ended by force."""
 LAST_WORDS_SECONDS = 1.0
 """Limit for writing why the run is ended by force. The disk may be what hangs."""
-_SHOWN_MAX = 10
-"""Number of running threads that are named in the message, so that it stays readable."""
+_WORK = {
+    "cascades": "the changes by foreign keys",
+    "notifications": "the notifications",
+    "relaylog": "the relay log",
+    "signals": "the signals",
+    "sinks": "the target",
+    "snapshot": "the snapshot",
+    "sources": "the source",
+    "spark": "Spark",
+    "state": "the state",
+    "store": "the object store",
+    "verify": "the comparison",
+}
+"""What a thread works at, by the package in which it is. Elsewhere: the pipeline itself."""
 
 
 class Ending:
@@ -68,6 +80,10 @@ class Ending:
         """Called with the reason when the run is ended by force."""
         self.end_screen: Callable[[], None] = lambda: None
         """Called before the reason is printed. Ends a live screen, which hides the terminal's cursor."""
+        self.say: Callable[[str], None] = lambda message: print(
+            f"penstock: {printable(message)}", file=sys.stderr, flush=True
+        )
+        """Prints the reason, if the process exits."""
         self.interrupt: Callable[[str], int] = lambda reason: 0
         """Ends all waits for the source. Returns their number."""
         self.cancel_jobs: Callable[[], None] | None = None
@@ -146,24 +162,27 @@ class Ending:
                 self.cancel_jobs()
 
     def running(self) -> list[str]:
+        """What the running threads of this run work at, in words for people."""
+        packages = {place.partition(".")[0] for place in self._places().values()}
+        return sorted({_WORK.get(package, "the pipeline") for package in packages})
+
+    def _places(self) -> dict[str, str]:
         """The running threads of this run, and the function in which each of them is."""
         frames = sys._current_frames()
         own = (threading.get_ident(), self._cancelling.ident if self._cancelling else None)
-        found = []
+        found = {}
         for thread in threading.enumerate():
             place = _place(frames.get(thread.ident or 0))
             foreign = thread.ident in self._others and thread is not threading.main_thread()
             if place and not foreign and thread.ident not in own:
-                found.append(f"{thread.name} (in {place})")
+                found[thread.name] = place
         return found
 
     def _force(self) -> None:
         """Reports what still runs, and exits the process if that is allowed."""
-        running = self.running()
-        names = "; ".join(running[:_SHOWN_MAX])
         message = (
             f"The run did not end within stop_timeout ({self._timeout_s:g} s) and is ended by force. Nothing "
-            f"is lost: the next run continues from here. Still running: {names}."
+            f"is lost: the next run continues from here. It was still waiting for {_listed(self.running())}."
         )
         # Writing may hang too, on the disk or on a pipe that nobody reads. The process must exit anyway.
         reason = " ".join(filter(None, (self._why, message)))
@@ -178,11 +197,12 @@ class Ending:
             os._exit(1 if self._why else BY_FORCE)
 
     def _say(self, message: str) -> None:
-        if self._exits:
-            _try(self.end_screen)
-            text = "\n".join(filter(None, (self._why, message)))
-            print(f"penstock: {printable(text, lines=True)}", file=sys.stderr, flush=True)
-        log.error("%s", message)
+        log.info("ended by force in %s", self._places())
+        if not self._exits:
+            log.error("%s", message)
+            return
+        _try(self.end_screen)
+        self.say(" ".join(filter(None, (self._why, message))))
 
 
 def leave_by_force(state: Path, message: str) -> None:
@@ -190,6 +210,10 @@ def leave_by_force(state: Path, message: str) -> None:
     stores the reason for `penstock status`."""
     take_back(state)
     note_end(state, message)
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:]))) or "the pipeline"
 
 
 def _try(action: Callable[[], None]) -> None:

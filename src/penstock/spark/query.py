@@ -19,6 +19,7 @@ from penstock.sinks.base import Ours, VersionSink, readable
 from penstock.sinks.spark_sql import quoted
 from penstock.spark.opened_sink import open_sink
 from penstock.spark.session import build_session
+from penstock.steps import step
 
 _DESCRIBES = re.compile(r"\s*(SHOW|DESCRIBE|DESC|EXPLAIN)\b", re.IGNORECASE)
 """Statements that only describe tables. For Spark they are commands, like DROP."""
@@ -37,6 +38,7 @@ def query(
     views = [table for table in targets if named[table.table.casefold()] == 1]
     spark = build_session(config.spark, config.sink, config.state / "query")
     try:
+        step("opening %d tables", len(targets))
         opened = open_sink(config, spark, uuid)
         sink = readable(opened)
         for table in views:
@@ -48,6 +50,7 @@ def query(
         if (catalog := config.sink.spark_catalog) is not None:
             spark.catalog.setCurrentCatalog(catalog)
         refuse_changes(spark, sql)
+        step("running the query")
         frame = spark.sql(sql).limit(limit)
         return list(frame.columns), [tuple(row) for row in frame.collect()]
     except AnalysisException as error:  # ParseException, too: the SQL is wrong

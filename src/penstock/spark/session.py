@@ -27,6 +27,7 @@ from penstock.sinks import registry
 from penstock.spark import cluster, environment, jvm
 from penstock.spark.classes import java_options
 from penstock.spark.jars import jars
+from penstock.steps import step
 
 _LOG4J = """\
 status = error
@@ -116,6 +117,7 @@ def start(
             "A Spark session is already running in this process, and a pipeline needs its own options.",
             hint="Stop it first (spark.stop()), or run the pipeline in a process of its own.",
         )
+    step("starting Spark")
     java()
     cluster.refuse_missing_jars(options)
     # On a local master, executors run in this process's JVM, so they use this interpreter and not the

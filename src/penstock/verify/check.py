@@ -24,6 +24,7 @@ from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
 from penstock.sources.read_view import ReadView
 from penstock.sources.windows import Window
+from penstock.steps import step
 from penstock.verify.plan import (
     SMALL_ROWS_MAX,
     KeyDifference,
@@ -169,6 +170,9 @@ class Verification:
         rounds: Counter[TableId] = Counter()
         while waiting:
             batch = waiting.pop(0)
+            left = len(batch) + sum(map(len, waiting))
+            others = f" and {len(batch) - 1} more tables" if len(batch) > 1 else ""
+            step("comparing %s%s, %d tables left", batch[0], others, left)
             reports, large, changed = self._with_retries(batch)
             yield from reports
             waiting += [(name,) for name in large]

@@ -29,7 +29,7 @@ class RecentLines(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter("%(asctime)s " + FORMAT))
+        self.setFormatter(logging.Formatter(FORMAT))
         self._lines: deque[str] = deque(maxlen=LINES_MAX)
 
     def emit(self, record: logging.LogRecord) -> None:
