@@ -130,7 +130,7 @@ STATUS: dict[str, Any] = {
 
 def test_the_table_of_a_pipeline_shows_hostile_names_as_text() -> None:
     text = drawn(screen(STATUS)).replace("\x1b[1m", "").replace("\x1b[3m", "").replace("\x1b[0m", "")
-    assert text.count(printable(HOSTILE)) == 10
+    assert text.count(printable(HOSTILE)) == 9
     assert text.count("\n") == 11  # heading, speed, snapshot, wait, heads, two lines of a row, frame, retry
     assert not any(map(is_unsafe, text.replace("\n", "")))
 

@@ -136,7 +136,7 @@ def _tables(tables: list[dict[str, Any]], count: int, *, whole: bool) -> Table:
     table.add_column("state", no_wrap=True)
     table.add_column("chunks", justify="right", no_wrap=True)
     table.add_column("snapshot rows", justify="right", no_wrap=True)
-    table.add_column("remarks", no_wrap=not whole, overflow="fold" if whole else "ellipsis")
+    table.add_column("remarks", overflow="fold")  # it gives way to the others: only they have `no_wrap`
     shown = shown_first(tables, count)
     for item in shown:
         chunks, state = item["chunks"], _state(item)
@@ -144,10 +144,17 @@ def _tables(tables: list[dict[str, Any]], count: int, *, whole: bool) -> Table:
         rows = f"{item['rows_placed']:,}" if chunks["total"] else ""  # it got its rows from the log
         if state in ("planning chunks", "snapshot + stream"):
             rows = f"{item['rows_placed']:,} of ~{item['rows_estimate']:,}"
-        table.add_row(cell(item["table"]), state, placed, rows, Text(_remarks(item)))
+        table.add_row(cell(item["table"]), state, placed, rows, _fitted(Text(_remarks(item)), whole=whole))
     if more := len(tables) - len(shown):
-        table.add_row(f"… and {more:,} more", "", "", "", "`penstock status FILE --json` lists all tables.")
+        others = Text("`penstock status FILE --json` lists all tables.")
+        table.add_row(f"… and {more:,} more", "", "", "", _fitted(others, whole=whole))
     return table
+
+
+def _fitted(text: Text, *, whole: bool) -> Text:
+    """The text, cut to what fits one line unless it shall be shown whole."""
+    text.no_wrap, text.overflow = not whole, "fold" if whole else "ellipsis"
+    return text
 
 
 def _reasons(tables: list[dict[str, Any]], count: int, *, whole: bool) -> list[Text]:
@@ -156,13 +163,13 @@ def _reasons(tables: list[dict[str, Any]], count: int, *, whole: bool) -> list[T
     parked = sorted(_parked(tables), key=lambda item: str(item["table"]))
     found = []
     for item in parked[:count]:
-        text = f"{item['table']} is parked: {item['parked']['reason']}"
+        name, reason = str(item["table"]), str(item["parked"]["reason"])
+        text = f"parked: {reason}" if name in reason else f"parked: {name}: {reason}"
         line = cell(f"{text} {item['parked']['hint']}".strip() if whole else text, "red")
-        line.no_wrap, line.overflow = not whole, "fold" if whole else "ellipsis"
-        found.append(line)
+        found.append(_fitted(line, whole=whole))
     if parked and (not whole or len(parked) > count):
         more = len(parked) - count
-        others = f"{more:,} more tables are parked. " if more > 0 else ""
+        others = f"{more:,} more {'tables are' if more > 1 else 'table is'} parked. " if more > 0 else ""
         found.append(cell(f"{others}`penstock status FILE{'' if not whole else ' --json'}` has all reasons."))
     return found
 

@@ -104,4 +104,5 @@ def _history(config: PipelineConfig, *, as_json: bool) -> None:
         at = (change["committed"] or change["recorded"])[:23].replace("T", " ")
         out.print(cell(f"{at} UTC  {change['table']}  version {change['version']}", "bold"), soft_wrap=True)
         out.print(cell(f"  {change['what']}: {change['decision']}"), soft_wrap=True)
-        out.print(cell(f"  {change['statement']}"), soft_wrap=True)
+        if change["statement"]:
+            out.print(cell(f"  {change['statement']}"), soft_wrap=True)
