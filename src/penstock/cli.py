@@ -247,6 +247,17 @@ def options(
     command(section, schema=schema, as_json=as_json)
 
 
+@app.command(rich_help_panel=START)
+def docs(
+    page: Annotated[str | None, typer.Argument(help="The page; without one, lists the pages.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show a page of the documentation."""
+    from penstock.commands.docs import docs as command
+
+    command(page, as_json=as_json)
+
+
 @app.command(rich_help_panel=WATCH)
 def query(
     file: File,

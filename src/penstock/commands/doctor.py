@@ -34,22 +34,28 @@ _MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "error": ("er
 
 
 def doctor(file: Path, *, as_json: bool) -> int:
-    """Prints what `findings_of`, `staging_findings` and `sink_findings` find. Returns the exit code: 1 if
-    something must be fixed before the pipeline can run."""
-    config = configuration.load(file)
-    with Working("checking the source"):
-        findings = findings_of(config)
-        step("trying staging")
-        findings += staging_findings(config)
-        step("trying the sink")
-        findings += sink_findings(config)
-    findings.sort(key=lambda finding: _ORDER[finding.level])
-    failed = any(finding.level == "error" for finding in findings)
+    """Prints what `findings_of`, `staging_findings` and `sink_findings` find, for each sink of the file.
+    Returns the exit code: 1 if something must be fixed before the pipeline can run."""
+    config, members = configuration.load_several(file)
+    documents = {}
+    for name, member in (members or {"": config}).items():
+        with Working("checking the source"):
+            findings = findings_of(member)
+            step("trying staging")
+            findings += staging_findings(member)
+            step("trying the sink")
+            findings += sink_findings(member)
+        findings.sort(key=lambda finding: _ORDER[finding.level])
+        ok = not any(finding.level == "error" for finding in findings)
+        documents[name] = {"ok": ok, "findings": [finding.to_json() for finding in findings]}
+        if not as_json:
+            if name:
+                console().print(cell(f"{file}#{name}", "bold"), soft_wrap=True)
+            show(findings)
+    ok = all(document["ok"] for document in documents.values())
     if as_json:
-        say_json({"ok": not failed, "findings": [finding.to_json() for finding in findings]})
-    else:
-        show(findings)
-    return int(failed)
+        say_json({"ok": ok, "sinks": documents} if members else documents[""])
+    return int(not ok)
 
 
 def findings_of(config: PipelineConfig) -> list[Finding]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import config as configuration
 from penstock.commands.table_arguments import table_named
-from penstock.commands.terminal import say_json
+from penstock.commands.terminal import say, say_json
 from penstock.commands.working import Working
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
@@ -33,9 +33,31 @@ if TYPE_CHECKING:
 
 
 def verify(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
-    """Compares the tables, prints a report for each, and returns the exit code of
-    `verify.report.exit_code`."""
-    config = configuration.load(file)
+    """Compares the tables of each sink of the file, prints a report for each, and returns the exit code of
+    `verify.report.exit_code`: of several sinks, that of the worst result, which is the lowest but 0."""
+    config, members = configuration.load_several(file)
+    if not members:
+        found, code = _verify(config, tables, as_json=as_json)
+        if as_json:
+            say_json(found)
+        return code
+    able = {name: member for name, member in members.items() if member.sink_kind.keeps_tables}
+    documents, codes = {}, set()
+    for name, member in (able or members).items():  # without any, the first one says why not
+        if not as_json:
+            say(f"{file}#{name}")
+        documents[name], code = _verify(member, tables, as_json=as_json)
+        codes.add(code)
+    if as_json:
+        say_json({"equal": codes == {ALL_EQUAL}, "sinks": documents})
+    else:
+        for name in members.keys() - able.keys():
+            say(f"{file}#{name} has no tables to compare.")
+    return min(codes - {ALL_EQUAL}, default=ALL_EQUAL)
+
+
+def _verify(config: PipelineConfig, tables: Sequence[str], *, as_json: bool) -> tuple[dict[str, Any], int]:
+    """The `--json` document and the exit code for one sink. Prints the reports without `as_json`."""
     ensure_run(config)
     reports = []
     with contextlib.closing(StateStore(config.state)) as state, Working("opening the state") as working:
@@ -46,9 +68,7 @@ def verify(file: Path, tables: Sequence[str], *, as_json: bool) -> int:
                 for line in report.lines():
                     working.say(line)
     code = exit_code(reports, named=bool(tables))
-    if as_json:
-        say_json(document(reports, code))
-    return code
+    return document(reports, code), code
 
 
 def document(reports: Iterable[TableReport], code: int) -> dict[str, Any]:

@@ -8,20 +8,17 @@ is an error that names the nearest option. Sizes may be written as `256MiB`, tim
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
-import re
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from penstock.config import changed_rows, several
+from penstock.config import changed_rows, options_file, several
 from penstock.config.dimensions import DimensionRule
-from penstock.config.messages import in_words
+from penstock.config.options_file import expanded
 from penstock.config.sections import (
     CompletenessConfig,
     EpochConfig,
@@ -40,7 +37,7 @@ from penstock.config.sections import (
     url_of,
 )
 from penstock.config.sink_section import SinkSection
-from penstock.config.source_section import SourceSection, options_model
+from penstock.config.source_section import SourceSection
 from penstock.config.store_section import StoreConfig, set_in_environment
 from penstock.errors import ConfigError
 from penstock.model.history import Versions
@@ -203,7 +200,7 @@ class PipelineConfig(Section):
         if self.types not in (DEFAULT_TYPES, EXACT_TYPES):
             raise ValueError(
                 f"`types` has no meaning for the sink {self.sink.type}, whose format decides how values are "
-                "written; use `sink.options` (docs/formats.md)"
+                "written; use `sink.options` (`penstock docs formats`)"
             )
         self.__dict__["types"] = EXACT_TYPES  # the model is frozen, and this is the last of its checks
         return self
@@ -277,7 +274,7 @@ def load(path: str | Path) -> PipelineConfig:
     none is named.
     """
     file, sink = several.split(path)
-    document, base = _document(file), file.resolve().parent
+    document, base = options_file.read(file, "pipeline file", "readme"), file.resolve().parent
     if sink is None:
         several.refuse_several(str(file), document)
         return parse(document, where=str(file), base=base)
@@ -289,46 +286,13 @@ def load_several(path: str | Path) -> tuple[PipelineConfig, dict[str, PipelineCo
     """Reads and checks a pipeline file that may have several sinks. Returns what it says for all of them, and
     the pipeline of each by its name; none, if it has one sink, or the path names one."""
     file, sink = several.split(path)
-    document = _document(file)
+    document = options_file.read(file, "pipeline file", "readme")
     if sink is not None or not (names := several.names(document)):
         return load(path), {}
     base = file.resolve().parent
     config = parse(document, where=str(file), base=base)
     members = {name: several.member(document, name, str(file)) for name in names}
     return config, {name: parse(one, where=f"{file}#{name}", base=base) for name, one in members.items()}
-
-
-def _document(path: Path) -> dict[str, Any]:
-    """The options in a file, as they are written."""
-    try:
-        text = path.read_text("utf-8")
-    except OSError as error:
-        raise ConfigError(
-            f"The pipeline file {path} cannot be read: {error.strerror}.",
-            hint="Give the path of a YAML file; README shows one.",
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"The pipeline file {path} is not UTF-8 text: {error}.") from error
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        # What PyYAML says of it quotes the line, and that may be the one with the password.
-        mark = getattr(error, "problem_mark", None)
-        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
-        hint = "Put values with special characters, such as passwords, in single quotes."
-        if mark is not None and _has_tab(text, mark.line):
-            hint = "Indent with spaces: YAML allows no tabs there."
-        raise ConfigError(f"The pipeline file {path} is not valid YAML{place}.", hint=hint) from None
-    if not isinstance(document, dict):
-        raise ConfigError(f"The pipeline file {path} holds no options.", hint="README shows a pipeline file.")
-    found: dict[str, Any] = expanded(document, path)
-    return found
-
-
-def _has_tab(text: str, line: int) -> bool:
-    """Whether the line (from 0) is indented with a tab."""
-    found = text.splitlines()[line : line + 1]
-    return bool(found) and "\t" in found[0][: len(found[0]) - len(found[0].lstrip())]
 
 
 @contextlib.contextmanager
@@ -379,9 +343,7 @@ def parse(document: dict[str, Any], *, where: str = "pipeline", base: Path | Non
     try:
         config = PipelineConfig.model_validate(document)
     except ValidationError as error:
-        raise ConfigError(
-            f"{where}: " + "; ".join(_explain(item, document) for item in error.errors()) + "."
-        ) from None
+        raise ConfigError(f"{where}: {options_file.explained(error, PipelineConfig, document)}.") from None
     return config if base is None else _rooted(config, base)
 
 
@@ -410,91 +372,3 @@ def _rooted(config: PipelineConfig, base: Path) -> PipelineConfig:
             "signals": config.signals.model_copy(update={"file": absolute(config.signals.file)}),
         }
     )
-
-
-def expanded(value: Any, path: Path | str) -> Any:
-    """The value with `${NAME}` replaced by environment variables. `path`: the option that has the value, for
-    messages."""
-    if isinstance(value, dict):
-        return {name: expanded(item, path) for name, item in value.items()}
-    if isinstance(value, list):
-        return [expanded(item, path) for item in value]
-    if not isinstance(value, str):
-        return value
-
-    def replace(match: re.Match[str]) -> str:
-        if match[1] not in os.environ:
-            raise ConfigError(
-                f"{path} uses ${{{match[1]}}}, but the environment variable {match[1]} is not set.",
-                hint=f"export {match[1]}=...",
-            )
-        return os.environ[match[1]]
-
-    return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}", replace, value)
-
-
-def _explain(item: Any, document: dict[str, Any]) -> str:
-    location = [str(part) for part in item["loc"]]
-    where = ".".join(location)
-    sink = f" of the sink {_sink_type(document)}" if location[:1] == ["sink"] else ""
-    if item["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        meant = _meant(location, document)
-        return f"unknown option `{where}`{sink}" + (f" (did you mean `{meant}`?)" if meant else "")
-    if item["type"] == "missing":
-        return f"option `{where}`{sink} is missing"
-    message = in_words(item["type"], item["input"], item["msg"].removeprefix("Value error, "))
-    return f"option `{where}`: {message}" if where else message
-
-
-def _meant(location: list[str], document: dict[str, Any]) -> str:
-    """The option that somebody may have meant by an unknown one: one of the source or the sink that has this
-    name, or else one of the same section with a similar name. Empty if there is none."""
-    *section, name = location
-    for other in ("source", "sink"):
-        with contextlib.suppress(ConfigError):  # there is no source or sink of this type, which is said, too
-            if section != [other] and name in _options([other], document):
-                return f"{other}.{name}"
-    return next(iter(difflib.get_close_matches(name, _options(section, document), n=1)), "")
-
-
-def _sink_type(document: dict[str, Any]) -> str:
-    section = document.get("sink")
-    return str(section.get("type", registry.DEFAULT.name)) if isinstance(section, dict) else ""
-
-
-def _variant(annotation: Any, value: Any) -> Any:
-    """The type of an option. If it may have one of several sections, the one that its `type` names."""
-    kind = value.get("type") if isinstance(value, dict) else None
-    for one in get_args(annotation):
-        if kind is not None and isinstance(one, type) and issubclass(one, Section):
-            field = one.model_fields.get("type")
-            if field is not None and kind in get_args(field.annotation):
-                return one
-    return annotation
-
-
-def _options(location: list[str], document: dict[str, Any]) -> list[str]:
-    section: Any = PipelineConfig
-    if location[:1] == ["source"]:
-        written = document.get("source")
-        section, location = options_model(written if isinstance(written, dict) else {}), location[1:]
-    elif location[:1] == ["sink"]:
-        section, location = registry.kind(_sink_type(document)).options, location[1:]
-    value: Any = document.get("sink")
-    for name in location:
-        if name.isdigit():  # an entry of a list
-            section = next((one for one in get_args(section) if isinstance(one, type)), None)
-            continue
-        if not hasattr(section, "model_fields"):
-            return []
-        field = next((f for n, f in section.model_fields.items() if name == (f.alias or n)), None)
-        value = value.get(name) if isinstance(value, dict) else None
-        section = None if field is None else _variant(field.annotation, value)
-        if section is TypeOptions:
-            return [option.name for option in fields(TypeOptions)]
-        is_list = get_origin(section) in (list, tuple)
-        if not is_list and not (isinstance(section, type) and issubclass(section, Section)):
-            return []
-    if not (isinstance(section, type) and issubclass(section, Section)):
-        return []
-    return [field.alias or name for name, field in section.model_fields.items()]

@@ -31,4 +31,6 @@ def check_format(name: str, options: str) -> None:
     try:
         LogEncoder([], name, options=options)
     except DecodeError as error:
-        raise ConfigError(f"The {error.reason}.", hint="docs/formats.md lists the options.") from error
+        raise ConfigError(
+            f"The {error.reason}.", hint="`penstock docs formats` lists the options."
+        ) from error

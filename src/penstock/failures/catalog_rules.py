@@ -30,7 +30,8 @@ REST_RULES: tuple[Rule, ...] = (
     rule(
         "ForbiddenException: (?:Forbidden: )?(.*)",
         "The catalog's account lacks a right: {1}.",
-        "Grant the account what docs/catalogs.md lists: namespaces and tables to create, change and drop.",
+        "Grant the account what `penstock docs catalogs` lists: to create, change and drop namespaces "
+        "and tables.",
     ),
     rule(
         r"Warehouse '?([\w.:/-]+)'? (?:is not known|not found|does not exist)|"

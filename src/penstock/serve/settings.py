@@ -9,7 +9,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from penstock.config import PipelineConfig, RelayLogConfig, Secret, StoreConfig, expanded
+from penstock.config import PipelineConfig, RelayLogConfig, Secret, StoreConfig, options_file
 from penstock.config.sections import check_place, url_of
 from penstock.config.source_section import SourceSection
 from penstock.errors import ConfigError
@@ -376,32 +376,13 @@ def is_server_file(path: Path) -> bool:
 
 def load(path: Path) -> ServerConfig:
     """Reads the file of a subscription server. Relative paths count from its folder. Raises `ConfigError`."""
+    document = options_file.read(path, "server's file", "serve")
     try:
-        document = yaml.safe_load(path.read_text("utf-8"))
-    except OSError as error:
-        raise ConfigError(f"The server's file {path} cannot be read: {error.strerror}.") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" (line {mark.line + 1})" if mark is not None else ""
-        raise ConfigError(f"The server's file {path} is not valid YAML{place}.") from None
-    if not isinstance(document, dict):
-        raise ConfigError(f"The server's file {path} has no options.", hint="docs/serve.md shows one.")
-    try:
-        found = ServerConfig.model_validate(expanded(document, path))
+        found = ServerConfig.model_validate(document)
     except ValidationError as error:
-        said = "; ".join(_explained(item) for item in error.errors())
-        raise ConfigError(f"{path}: {said}.", hint="docs/serve.md has all options.") from None
+        said = options_file.explained(error, ServerConfig, document)
+        raise ConfigError(f"{path}: {said}.", hint="`penstock docs serve-options` has all options.") from None
     return _rooted(found, path.resolve().parent)
-
-
-def _explained(item: Any) -> str:
-    where = ".".join(map(str, item["loc"]))
-    if item["type"] == "extra_forbidden":
-        return f"unknown option `{where}`"
-    if item["type"] == "missing":
-        return f"option `{where}` is missing"
-    message = item["msg"].removeprefix("Value error, ")
-    return f"option `{where}`: {message}" if where else message
 
 
 def _rooted(config: ServerConfig, base: Path) -> ServerConfig:

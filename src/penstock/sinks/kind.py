@@ -29,7 +29,8 @@ def _is_a_path(value: Any) -> Any:
     if isinstance(value, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", value):
         raise ValueError(  # without the value, which may hold credentials
             "this is a directory of a local or mounted file system, so it takes no URL; for tables on object "
-            "storage, use the sink delta, or the sink iceberg with a section `catalog` (docs/catalogs.md)"
+            "storage, use the sink delta, or the sink iceberg with a section `catalog` (see `penstock docs "
+            "catalogs`)"
         )
     return value
 

@@ -36,7 +36,9 @@ def check_format(format: str, options: str, registry: RegistryOptions | None) ->
     try:
         LogEncoder([], format, options=options)
     except DecodeError as error:
-        raise ValueError(f"the {error.reason}; docs/formats.md lists formats and their options") from None
+        raise ValueError(
+            f"the {error.reason}; `penstock docs formats` lists formats and their options"
+        ) from None
     if (format in BINARY_FORMATS) != (registry is not None):
         needs = "needs" if registry is None else "does not take"
         raise ValueError(f"the format {format} {needs} a schema registry (`sink.registry`)")

@@ -41,7 +41,7 @@ def shared_target(table: TableId, place: str, source: str) -> TableError:
     return TableError(
         f"The target of {table}, {place}, is that of {source} already.",
         hint="Give each its own target by `{database}` in `sink.namespace` or in `to` of `transforms`, or "
-        "let both share one by `merge_shards` (docs/shards.md). "
+        "let both share one by `merge_shards` (`penstock docs shards`). "
         f"Then run `penstock resnapshot FILE {argument(table)}`.",
         table=str(table),
     )

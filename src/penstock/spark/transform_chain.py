@@ -201,7 +201,7 @@ def incomplete(table: TableId) -> TableError:
     return TableError(
         f"The source logs only parts of rows of {table}, and `transforms` has SQL or a function that needs "
         "whole rows.",
-        hint="Let the source log whole rows (docs/transforms.md), then run "
+        hint="Let the source log whole rows (`penstock docs transforms`), then run "
         f"`penstock resnapshot FILE {argument(table)}`.",
         table=str(table),
     )

@@ -194,7 +194,7 @@ class Cluster:
         if not isinstance(self._frames, JavaClass):
             raise ConfigError(
                 "The Spark session does not have HBase's client.",
-                hint="Let Penstock start the session, or add the jars that docs/sinks-hbase.md names.",
+                hint="Let Penstock start the session, or add the jars of `penstock docs sinks-hbase`.",
             )
         configuration = self._hbase.HBaseConfiguration.create()
         if self._options.site is not None:

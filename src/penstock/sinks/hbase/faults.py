@@ -32,14 +32,14 @@ def explained(error: ClusterError, what: str, table: TableId | None) -> Penstock
             said,
             hint="The cluster refuses this account. It needs the permissions READ, WRITE and CREATE on its "
             "tables and on `sink.control`, and ADMIN on namespaces that do not exist yet. For Kerberos, see "
-            "docs/sinks-hbase.md.",
+            "`penstock docs sinks-hbase`.",
         )
     if kinds & _CLOSED:
         return TransientError(
             said, hint="The table is disabled, or on its way to that. It is tried again: enable it."
         )
     if "ClassNotFoundException" in kinds or "NoClassDefFoundError" in kinds:
-        return ConfigError(said, hint="The Spark session lacks HBase's client: docs/sinks-hbase.md.")
+        return ConfigError(said, hint="The Spark session lacks HBase's client: `penstock docs sinks-hbase`.")
     if table is not None and kinds & (_REFUSED | _GONE):
         return TableError(
             said,

@@ -130,5 +130,7 @@ def _without_own_settings(settings: dict[str, str]) -> dict[str, str]:
     if "VERSIONS" in names:
         raise ValueError("how many versions of a cell are kept is said by `versions`, not in `settings`")
     if "TTL" in names:
-        raise ValueError("a TTL has no effect: the time stamps of cells are no times (docs/sinks-hbase.md)")
+        raise ValueError(
+            "a TTL has no effect: the time stamps of cells are no times (`penstock docs sinks-hbase`)"
+        )
     return settings

@@ -147,7 +147,9 @@ class LakeSink:
             return Foreign(place, f"the table of pipeline {owner}", cure)
         adopts = isinstance(form, AdoptingFormat) and form.adopts(table) and table not in self._merged
         if isinstance(form, AdoptingFormat) and not adopts:
-            cure += " Or take it over, with its rows, by `adopt: true` in `sink.tables` (docs/tables.md)."
+            cure += (
+                " Or take it over, with its rows, by `adopt: true` in `sink.tables` (`penstock docs tables`)."
+            )
         return Foreign(place, "a table that Penstock did not create", cure, adoptable=adopts)
 
     def differences(self, schema: TableSchema, arrow: pa.Schema, *, rows: bool) -> list[str]:

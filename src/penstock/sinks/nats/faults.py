@@ -34,7 +34,7 @@ def of(error: Exception, what: str) -> PenstockError:
         return ConfigError(
             f"{what}: the server refuses this client ({error}).",
             hint="Check `sink.user`, `sink.password`, `sink.token` and `sink.credentials`, whether the URL "
-            "wants tls://, and what the account may do (docs/nats.md lists it).",
+            "wants tls://, and what the account may do (`penstock docs nats` lists it).",
         )
     if isinstance(error, NoResponder):
         return TransientError(

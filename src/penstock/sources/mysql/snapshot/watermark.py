@@ -90,7 +90,7 @@ def watermarks_of(connection: Connection[Any], watermark_table: str | None) -> S
         raise ConfigError(
             "The source has gtid_mode other than ON, and a chunk of a snapshot finds its place in the log by "
             "GTIDs or by writes to a table of yours.",
-            hint="Turn GTIDs on, or name a table in source.watermark_table (docs/delivery.md has its "
+            hint="Turn GTIDs on, or name a table in source.watermark_table (`penstock docs delivery` has its "
             "definition), or set snapshot.mode: never.",
         )
     return TableWatermarks(connection, dialect, watermark_table)
