@@ -11,14 +11,13 @@ from penstock.cascades.keys import (
     AFTER_PARENTS,
     below,
     hindrances,
-    is_blocked_by_parent,
     is_read_whole,
     moves_rows,
     parents_first,
     refers_to_itself,
     upstream,
-    waits,
 )
+from penstock.cascades.waiting import Nobody, Operator, Parents, waits_for
 from penstock.model.offset import Offset
 from penstock.model.schema import DEFAULT_TYPES, CascadingKey, Column, TableId, TableSchema
 from penstock.model.table import ResnapshotPending, TableState
@@ -75,18 +74,39 @@ def test_a_parked_table_parks_those_that_refer_to_it_until_it_is_read_again() ->
     assert found.parks and found.resnapshots
     held = live(M, P, phase=ResnapshotPending("x", PARKED))
     lower = live(G, M, phase=ResnapshotPending("x", PARKED))
-    assert is_blocked_by_parent(held, tables(parked, held)) and is_blocked_by_parent(
-        lower, tables(parked, held, lower)
-    )
-    assert not is_blocked_by_parent(held, tables(live(P), held))
-    assert waits(held, tables(parked, held)) and not waits(held, tables(live(P), held))
+    assert waits_for(tables(parked, held, lower)) == {M: Operator(P), G: Operator(M)}
+    assert waits_for(tables(live(P), held, lower)) == {M: Nobody(), G: Parents((M,))}
+    assert waits_for(tables(live(P, phase=DROPPED), held)) == waits_for(tables(held)) == {M: Nobody()}
+
+
+def test_a_table_that_waits_is_parked_when_a_parent_is_whichever_of_its_keys_comes_first() -> None:
+    reading = live(M, P, phase=READING)
+    child = live(G, M, S, phase=READING)  # m is still being read, s is parked
+    assert list(why(live(P), reading, live(S, phase=PARKED), child)) == [G]
+    assert "shop.s (foreign key" in why(live(P), reading, live(S, phase=PARKED), child)[G]
+    waiting = replace(child, phase=ResnapshotPending(AFTER_PARENTS))
+    assert "shop.s (foreign key" in why(live(P), reading, live(S, phase=PARKED), waiting)[G]
+    assert why(live(P), reading, live(S), waiting) == {}, "it waits for m only"
+    held = replace(child, phase=ResnapshotPending(AFTER_PARENTS, PARKED))
+    assert why(live(P), reading, live(S, phase=PARKED), held) == {}, "it is parked already"
+
+
+def test_tables_in_a_circle_do_not_wait_for_each_other() -> None:
+    pending = {"phase": ResnapshotPending("x")}
+    circle = (live(M, G, **pending), live(G, M, P, **pending))
+    assert waits_for(tables(live(P), *circle)) == {M: Nobody(), G: Nobody()}
+    below = live(S, G, **pending)
+    assert waits_for(tables(live(P), *circle, below))[S] == Parents((G,))
+    reading = live(P, S, phase=READING)
+    assert waits_for(tables(reading, *circle)) == {M: Parents((P,)), G: Parents((P,))}, "they begin together"
 
 
 def test_a_table_is_read_after_parents_that_change_without_row_events_themselves() -> None:
     reading = {"phase": READING}
     assert why(live(P, **reading), live(M, P, **reading)) == {}, "all changes of p are in the log"
     assert why(live(P), live(M, P, **reading), live(G, M, **reading)) == {G: AFTER_PARENTS}
-    assert waits(live(G, M), tables(live(P), live(M, P, **reading)))
+    pending = live(G, M, phase=ResnapshotPending("x"))
+    assert waits_for(tables(live(P), live(M, P, **reading), pending)) == {G: Parents((M,))}
     assert why(live(P), live(M, P), live(G, M, **reading)) == {}
 
 

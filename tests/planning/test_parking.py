@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.phases import DROPPED, LOG_ONLY, PARKED, READ, READING
 
-from penstock.cascades.keys import is_blocked_by_parent, is_unfinished
+from penstock.cascades.waiting import Operator, is_unfinished, waits_for
 from penstock.commands.doctor import with_parked
 from penstock.config import PipelineConfig
 from penstock.config import parse as parse_config
@@ -79,7 +79,7 @@ def test_a_circle_parks_its_own_tables_as_one_and_what_refers_to_them_until_they
     assert "shop.a" in why["child"] and "circle" not in why["child"]
     assert not any(found[name(one)].resnapshot_pending for one in ("a", "b"))
     for one in ("child", "grandchild"):
-        assert found[name(one)].resnapshot_pending and is_blocked_by_parent(found[name(one)], found)
+        assert found[name(one)].resnapshot_pending and isinstance(waits_for(found)[name(one)], Operator)
     assert not is_unfinished(found), "nothing is on its way without anybody's help"
     assert parked(*tables, cascades="apply", logs_cascades=True) == {}
     assert parked(*tables, cascades="ignore") == {}

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock import _core
+from penstock.cascades.waiting import Operator, WaitsFor, is_complete, waits_for
 from penstock.model.offset import Offset
-from penstock.model.partial_snapshot import PartialSnapshot
 from penstock.model.plan import KeptColumns
 from penstock.model.schema import PASSIVE_RULES, CascadingKey, TableId, TableSchema, TypeOptions
-from penstock.model.table import CatchingUp, Parked, Reading, ResnapshotPending, TableState
+from penstock.model.table import Parked, TableState
 from penstock.printable import argument
 
 ACTIVE = ("CASCADE", "SET NULL")
@@ -104,9 +104,9 @@ def parents_first(schemas: Mapping[TableId, TableSchema]) -> list[TableId]:
 
 
 def hindered(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict[TableId, Hindrance]:
-    """All tables in epochs that cannot be followed now: those with a hindrance of their own, and those that
-    depend on them. Hindrances that need an operator are decided first, so that tables that refer to such a
-    table wait for the operator, too."""
+    """All tables that cannot be followed now: those in epochs with a hindrance of their own, and those that
+    depend on them, in epochs or waiting for a resnapshot. Hindrances that need an operator are decided first,
+    so that tables that refer to such a table wait for the operator, too."""
     now, found = dict(tables), dict[TableId, Hindrance]()
     while more := hindrances(now, types):
         parks = {name: why for name, why in more.items() if why.parks}
@@ -125,20 +125,23 @@ def after(state: TableState, why: Hindrance, at: Offset) -> TableState:
 
 
 def hindrances(tables: Mapping[TableId, TableState], types: TypeOptions) -> dict[TableId, Hindrance]:
-    """The tables in epochs that cannot be followed, given the states of the others."""
+    """The tables that cannot be followed, given the states of the others: of those in epochs, and of those
+    that wait for a table which has been parked in the meantime."""
+    waiting = waits_for(tables)
     live = {name: state for name, state in tables.items() if state.planned and state.schema.foreign_keys}
     schemas = {name: state.schema for name, state in live.items()}
     behind_circles = set(live) - set(parents_first(schemas))
     found: dict[TableId, Hindrance] = {}
     for name, state in live.items():
-        reasons = [_hindrance(state, key, tables, types) for key in state.schema.foreign_keys]
-        worst = [one for one in reasons if one is not None and not one.resnapshots] or [
-            one for one in reasons if one
-        ]
+        reasons = [_hindrance(state, key, tables, waiting, types) for key in state.schema.foreign_keys]
         if name in behind_circles and (circle := _circle_of(name, schemas)):
             found[name] = _circle(name, circle)
-        elif worst:
-            found[name] = worst[0]
+        elif reasons := [one for one in reasons if one is not None]:
+            found[name] = min(reasons, key=lambda one: (one.resnapshots, not one.parks))
+    for name, waits in waiting.items():
+        if isinstance(waits, Operator) and tables[name].parked is None:
+            key = next(one for one in tables[name].schema.foreign_keys if one.parent == waits.parent)
+            found[name] = _behind_parked(name, key, tables[waits.parent])
     return found
 
 
@@ -152,45 +155,12 @@ def _circle_of(table: TableId, schemas: Mapping[TableId, TableSchema]) -> set[Ta
     }
 
 
-def waits(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
-    """Whether a pending resnapshot has to wait for the table's parents."""
-    parents = [tables.get(key.parent) for key in state.schema.foreign_keys if key.parent != state.table]
-    return any(one is not None and not one.gone and not _is_complete(one) for one in parents)
-
-
-def is_blocked_by_parent(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
-    """Whether the table waits until an operator acts on a parent."""
-    if not isinstance(state.phase, Parked | ResnapshotPending):
-        return False
-    parents = [tables.get(key.parent) for key in state.schema.foreign_keys if key.parent != state.table]
-    return any(one is not None and _needs_operator(one, tables) for one in parents)
-
-
-def _needs_operator(state: TableState, tables: Mapping[TableId, TableState]) -> bool:
-    """Whether a parked table stays parked until an operator acts."""
-    return isinstance(state.phase, Parked) or (
-        state.parked is not None and is_blocked_by_parent(state, tables)
-    )
-
-
-def is_unfinished(tables: Mapping[TableId, TableState], partials: Iterable[PartialSnapshot] = ()) -> bool:
-    """Whether a table is being read or catching up, or will be without an operator. `partials`: partial
-    snapshots that have not ended."""
-    read_in_part = [tables[one.table] for one in partials if one.table in tables]
-    return any(one.streaming for one in read_in_part) or any(
-        isinstance(one.phase, Reading | CatchingUp)
-        or (isinstance(one.phase, ResnapshotPending) and not is_blocked_by_parent(one, tables))
-        for one in tables.values()
-    )
-
-
-def _is_complete(parent: TableState) -> bool:
-    """Whether all future changes of the parent's rows are known, including those by foreign keys."""
-    return parent.planned and not (parent.schema.foreign_keys and parent.reading)
-
-
 def _hindrance(
-    state: TableState, key: CascadingKey, tables: Mapping[TableId, TableState], types: TypeOptions
+    state: TableState,
+    key: CascadingKey,
+    tables: Mapping[TableId, TableState],
+    waiting: Mapping[TableId, WaitsFor],
+    types: TypeOptions,
 ) -> Hindrance | None:
     parent = tables.get(key.parent)
     if parent is None or parent.gone:
@@ -206,21 +176,24 @@ def _hindrance(
         )
     if parent.table == state.table:
         return None
-    if _needs_operator(parent, tables):
-        cure = f"Run `penstock resnapshot FILE {argument(parent.table)}`"
-        if parent.resnapshot_pending:
-            cure = f"See the hint of {parent.table}"
-        return Hindrance(
-            f"Rows of {state.table} change with those of {parent.table} (foreign key {key.name}), which is "
-            "parked.",
-            f"{cure}; {state.table} is read again after it.",
-            parks=True,
-        )
-    if not parent.planned or (state.reading and not _is_complete(parent)):
+    if isinstance(parent.phase, Parked) or isinstance(waiting.get(parent.table), Operator):
+        return _behind_parked(state.table, key, parent)
+    if not parent.planned or (state.reading and not is_complete(parent)):
         return Hindrance(AFTER_PARENTS)
     if parent.start > state.start:
         return Hindrance(f"its parent {parent.table} was read again")
     return None
+
+
+def _behind_parked(table: TableId, key: CascadingKey, parent: TableState) -> Hindrance:
+    cure = f"Run `penstock resnapshot FILE {argument(parent.table)}`"
+    if parent.resnapshot_pending:
+        cure = f"See the hint of {parent.table}"
+    return Hindrance(
+        f"Rows of {table} change with those of {parent.table} (foreign key {key.name}), which is parked.",
+        f"{cure}; {table} is read again after it.",
+        parks=True,
+    )
 
 
 def parent_missing(table: TableId, key: CascadingKey) -> tuple[str, str]:
@@ -238,11 +211,13 @@ def parent_missing(table: TableId, key: CascadingKey) -> tuple[str, str]:
 
 def _circle(table: TableId, others: Iterable[TableId]) -> Hindrance:
     names = sorted(map(str, others))
+    every = " ".join(argument(one) for one in sorted((table, *others)))
     shown = ", ".join(names[:CIRCLE_SHOWN_MAX]) + (", …" if len(names) > CIRCLE_SHOWN_MAX else "")
     return Hindrance(
         f"{table} is in a circle of cascading foreign keys with {shown}. `cascades: apply` does not support "
         "that.",
-        f"Remove the rule from one of the keys, then run `penstock resnapshot FILE {argument(table)}`.",
+        "Remove the rule from one of the keys, then read all tables of the circle again"
+        + (f": `penstock resnapshot FILE {every}`." if len(names) <= CIRCLE_SHOWN_MAX else "."),
         resnapshots=False,
         parks=True,
     )

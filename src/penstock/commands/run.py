@@ -44,8 +44,8 @@ def run(file: Path, *, once: bool, as_json: bool, child: bool = False) -> None:
     """Runs until SIGTERM or SIGINT. With `once`, runs until everything committed so far is at the targets.
     With `child`, it also ends when standard input does.
 
-    Raises `TablesParked` if a run with `once` ends with parked tables, so that a scheduler does not take it
-    for a success.
+    Raises `TablesParked` if a run with `once` ends with parked tables, or with tables whose rows are not all
+    at their targets, so that a scheduler does not take it for a success.
     """
     config, members = configuration.load_several(file)
     if members:
@@ -121,20 +121,30 @@ def _draw(stack: contextlib.ExitStack, live: Live, errors: Console, progress: Pr
 
 
 def refuse_parked(tables: list[dict[str, Any]]) -> None:
-    """Raises `TablesParked`, with reasons and hints, if a table is parked."""
+    """Raises `TablesParked`, with reasons and hints, if a table is parked or its rows are not at its target
+    for another reason."""
     parked = [table for table in tables if table["status"] == "parked"]
-    if parked:
+    behind = [table for table in tables if table["status"] == "live" and is_behind(table)]
+    if parked or behind:
         reasons = [
             f"{table['table']}: {table['parked']['reason']} {table['parked']['hint']}" for table in parked
         ]
+        reasons += [f"{table['table']}: not all of its rows have been read." for table in behind]
         more = len(reasons) - PARKED_SHOWN_MAX
+        unread = f" and {len(behind)} not complete" if behind else ""
         raise TablesParked(
-            f"{len(parked)} of {len(tables)} tables are parked; the others are up to date. "
+            f"{len(parked)} of {len(tables)} tables are parked{unread}; the others are up to date. "
             + " ".join(reasons[:PARKED_SHOWN_MAX])
-            + (f" {more} more are parked." if more > 0 else ""),
+            + (f" {more} more are not up to date." if more > 0 else ""),
             hint="`penstock status FILE` lists all tables with the reasons.",
-            tables=[table["table"] for table in parked],
+            tables=[table["table"] for table in (*parked, *behind)],
         )
+
+
+def is_behind(table: dict[str, Any]) -> bool:
+    """Whether the target of a table that is not parked lacks rows that the log alone does not bring."""
+    busy = table["snapshot"] in ("splitting", "reading")
+    return bool(table["resnapshot_pending"] or table["catching_up"] or busy)
 
 
 class _Plain:

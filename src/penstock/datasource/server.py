@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, cast
 
 from penstock import config as configuration
-from penstock.cascades.keys import is_unfinished
+from penstock.cascades.waiting import is_unfinished
 from penstock.config import PipelineConfig
 from penstock.datasource.ends import REPORTED, ends_of
 from penstock.datasource.options import CdcOptions, needs_state

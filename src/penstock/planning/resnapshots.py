@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.backoff import Backoff, Schedule
-from penstock.cascades.keys import waits
+from penstock.cascades.waiting import Nobody, waits_for
 from penstock.config import PipelineConfig
 from penstock.errors import PenstockError, TransientError
 from penstock.model.table import (
@@ -70,8 +70,8 @@ class Resnapshots:
         """Starts the pending resnapshots whose tables can be read now. Never waits for long, because the
         same loop plans the epochs of other tables."""
         pending = self._state.tables_that(is_resnapshot_pending)
-        known = self._state.tables() if pending else {}
-        tables = [table for table in pending if not waits(table, known)]
+        waiting = waits_for(self._state.tables()) if pending else {}
+        tables = [table for table in pending if waiting.get(table.table) == Nobody()]
         if not tables or not self._backoff.ready:
             return
         # If the receiver has a backlog, this is repeated until the relay log reaches the source's end.

@@ -17,12 +17,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import assert_never
+
+from penstock.cascades.waiting import Nobody, Operator, Parents, WaitsFor, waits_for
 from penstock.config import PipelineConfig
 from penstock.errors import LogPurged
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan
 from penstock.model.shards import Shards
-from penstock.model.table import Change, TableState, is_splitting
+from penstock.model.table import Change, TableState, is_resnapshot_pending, is_splitting
 from penstock.model.views import VIEW_ERROR, view_table
 from penstock.relaylog import lease
 from penstock.relaylog.holders import Holders
@@ -231,6 +234,7 @@ class TableDocuments:
         self.tables: list[dict[str, Any]] = []
         self.progress = SnapshotProgress([])
         self.snapshot: dict[str, int | bool] = {}
+        self.behind = 0
 
     def refresh(self) -> None:
         at = self._state.revision()
@@ -249,15 +253,20 @@ class TableDocuments:
         totals = self._state.totals()
         changes = {change.table: change for change in self._state.history(last_only=True)}
         verified = self._state.metas(VERIFIED)
+        brief = self._state.brief_tables()
+        # Foreign keys say what tables wait for. Parsing all definitions takes long, and few tables wait.
+        waiting = waits_for(self._state.tables()) if any(map(is_resnapshot_pending, brief)) else {}
         tables = [
-            (table, _snapshot_of(table, totals.get(table.table, Totals())))
-            for table in self._state.brief_tables()
+            (table, _snapshot_of(table, totals.get(table.table, Totals()), waiting.get(table.table)))
+            for table in brief
         ]
         self.progress = SnapshotProgress([progress for _, progress in tables])
         self.snapshot = self.progress.to_json()
+        self.behind = sum(not (table.gone or (table.complete and table.streaming)) for table in brief)
         self.tables = [
             _table(table, progress, changes.get(table.table))
             | {
+                "waits_for": _waits_for(waiting.get(table.table)),
                 "verified": _verified(verified.get(str(table.table))),
                 "into": self._shards.into(table.table),
             }
@@ -291,7 +300,7 @@ def collect(
         "log_start": relay_log.start,
         "log_end": end,
         "source_position": str(relay_log.position_at(end) or ""),
-        "lag": _lag(relay_log, behind),
+        "lag": _lag(relay_log, behind) | {"tables": documents.behind},
         "epoch": state.last_epoch(),
         "consumers": [holder.to_json() for holder in holders.find()],
         "snapshot": documents.snapshot
@@ -354,7 +363,19 @@ def _follows(relay_log: RelayLog) -> bool:
     return report.get("state") == "streaming" and recent and lease.is_held(relay_log.path)
 
 
-def _snapshot_of(table: TableState, totals: Totals) -> TableProgress:
+def _waits_for(waits: WaitsFor | None) -> dict[str, Any] | None:
+    match waits:
+        case None | Nobody():
+            return None
+        case Parents(tables=tables):
+            return {"who": "parents", "tables": list(map(str, tables))}
+        case Operator(parent=parent):
+            return {"who": "operator", "tables": [str(parent)]}
+        case _:
+            assert_never(waits)
+
+
+def _snapshot_of(table: TableState, totals: Totals, waits: WaitsFor | None) -> TableProgress:
     return TableProgress(
         chunks=totals.chunks,
         chunks_read=totals.read,
@@ -362,7 +383,7 @@ def _snapshot_of(table: TableState, totals: Totals) -> TableProgress:
         rows_read=totals.rows_read,
         rows_placed=totals.rows_placed,
         rows_guess=table.rows_guess,
-        active=table.reading or bool(table.resnapshot_pending),
+        active=table.reading or bool(table.resnapshot_pending and not isinstance(waits, Operator)),
         finding=is_splitting(table),
     )
 

@@ -17,7 +17,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.backoff import Backoff, Schedule
-from penstock.cascades.keys import is_unfinished, refers_to_itself
+from penstock.cascades.keys import refers_to_itself
+from penstock.cascades.waiting import is_unfinished
 from penstock.config import PipelineConfig, executor_variables
 from penstock.errors import TableError, TransientError
 from penstock.failures.messages import one_sentence

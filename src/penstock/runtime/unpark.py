@@ -14,6 +14,7 @@ from typing import Any
 
 from typing_extensions import assert_never
 
+from penstock.cascades.waiting import Operator, waits_for
 from penstock.errors import ConfigError
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId
@@ -65,7 +66,9 @@ def unpark(
                 f"Table {table} was removed from this pipeline.",
                 hint="Name it in `tables` of the pipeline file, or signal add-table for it.",
             )
-        case ResnapshotPending(why=why):
+        case ResnapshotPending(why=why, parked=parked):
+            if parked is not None and isinstance(waits_for(state.tables()).get(table), Operator):
+                raise ConfigError(f"Table {table} stays parked: {parked.reason}", hint=parked.hint)
             return {"ok": True, "action": "resnapshot", "reason": why}
         case Parked(resumes=resumes):
             return _come_back(found, resumes, relay_log, sink, state, protect_log)

@@ -6,6 +6,7 @@ from typing import Any
 
 from typing_extensions import assert_never
 
+from penstock.cascades.waiting import Operator, waits_for
 from penstock.model.schema import TableId
 from penstock.model.signal import Signal
 from penstock.model.table import (
@@ -36,7 +37,9 @@ def progress(state: StateStore, signal: Signal, name: TableId, item: dict[str, A
             return item | {"status": "stopped", "reason": UNKNOWN}
         case Dropped(reason=reason) | Removed(reason=reason):
             return item | {"status": "stopped", "reason": reason}
-        case ResnapshotPending():
+        case ResnapshotPending(parked=parked):
+            if parked is not None and isinstance(waits_for(state.tables()).get(name), Operator):
+                return item | {"status": "stopped", "reason": parked.reason, "hint": parked.hint}
             return item | {"status": "waiting"}
         case Parked(reason=reason, hint=hint):
             return item | {"status": "stopped", "reason": reason, "hint": hint}

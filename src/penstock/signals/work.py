@@ -266,6 +266,10 @@ class Signals:
 
     def _read_again(self, table: TableState, why: str, *, recreate: bool) -> None:
         self._state.end_partials(table.table, "the whole table is read")
+        if table.schema.foreign_keys:  # one that does not exist any more is not waited for
+            present = self._catalog.read_table(table.table)
+            keys = present.foreign_keys if present is not None else ()
+            table = replace(table, schema=replace(table.schema, foreign_keys=keys))
         # Also of a dropped table: it may exist again.
         table = replace(table, phase=ResnapshotPending(why, table.parked))
         if recreate and table.last_epoch > 0:  # else there is no target to drop

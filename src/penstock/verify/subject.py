@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from penstock.cascades.keys import is_blocked_by_parent
+from penstock.cascades.waiting import Operator, waits_for
 from penstock.model.schema import TableId
 from penstock.model.table import (
     CatchingUp,
@@ -81,7 +81,7 @@ def not_compared(table: TableState, tables: Mapping[TableId, TableState]) -> Not
         case Parked() as parked:
             return _parked(parked)
         case ResnapshotPending(why=why, parked=parked):
-            if not is_blocked_by_parent(table, tables):
+            if not isinstance(waits_for(tables).get(table.table), Operator):
                 return NotCompared(Why.READING, f"A resnapshot is pending: {why}.")
             after = "Its resnapshot waits for a parent table, which is parked."
             return NotCompared(Why.PARKED, after) if parked is None else _parked(parked)
