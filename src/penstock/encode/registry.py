@@ -9,18 +9,17 @@ All methods may be called by several threads. Ids are remembered: a subject neve
 
 from __future__ import annotations
 
-import base64
 import json
 import ssl
 import threading
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from penstock.backoff import Backoff, Schedule
+from penstock.connections.answers import STRANGE, NoAnswer, fits
+from penstock.connections.http import Answer, HttpConnection, basic_authorization, is_outage
 from penstock.encode.registry_access import RegistryAccess
 from penstock.errors import ConfigError, TableError, TransientError
 from penstock.model.schema import TableId
@@ -29,7 +28,13 @@ from penstock.secret import Secret
 _CONTENT = "application/vnd.schemaregistry.v1+json"
 _RETRIES = Schedule(first_s=0.2, max_s=5.0, jitter=0.5)
 _REASON_CHARACTERS_MAX = 1000
-"""Characters of a registry's reason in a message: some send a whole page of HTML."""
+"""Characters of a registry's reason in a message."""
+_ANSWER_BYTES_MAX = 16 * 1024**2
+"""Bytes of an answer: a schema, or the names of all subjects."""
+_ID_MAX = 2**31 - 1  # messages name their schema by four bytes
+_SCHEMA = {"schema": str}
+_REFERENCES = [{"name": str, "subject": str, "version": int}]
+"""Of answers: what is read here."""
 
 Strategy = Literal["topic", "record", "topic-record"]
 
@@ -118,8 +123,11 @@ class Registry:
         self._settings = settings
         self._known: dict[tuple[str, Schema], int] = {}
         self._lock = threading.Lock()
-        self._opener = urllib.request.build_opener(
-            _NoRedirects(), urllib.request.HTTPSHandler(context=_tls(settings))
+        headers = {"Accept": f"{_CONTENT}, application/json"}
+        if settings.user:
+            headers |= basic_authorization(settings.user, settings.password.reveal())
+        self._connection = HttpConnection(
+            settings.url, headers, timeout_s=settings.timeout_s, tls=_tls(settings), through_proxy=True
         )
 
     def schema_id(self, subject: str, schema: Schema, *, table: str = "") -> int:
@@ -142,23 +150,24 @@ class Registry:
         Raises `RegistryUnreachable` after some attempts, and `ConfigError` if the registry does not let this
         user in."""
         try:
-            answer = self._ask("GET", f"/schemas/ids/{id}")
+            answer = self._ask("GET", f"/schemas/ids/{id}", _SCHEMA)
         except _Answered as error:
             if error.status == 404:
                 return None
             raise self._not_let_in(error, "Check user and password, and the right to read.") from error
+        if not fits(answer.get("references") or [], _REFERENCES):
+            raise self._unreachable(STRANGE)
         references = tuple(
-            Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
-            for one in answer.get("references") or []
+            Reference(one["name"], one["subject"], one["version"]) for one in answer.get("references") or []
         )
-        return Schema(str(answer["schema"]), str(answer.get("schemaType") or "AVRO"), references)
+        return Schema(answer["schema"], str(answer.get("schemaType") or "AVRO"), references)
 
     def subjects(self) -> list[str]:
-        return list(self._ask("GET", "/subjects"))
+        return list(self._ask("GET", "/subjects", [str]))
 
     def _looked_up(self, subject: str, schema: Schema, table: str) -> int | None:
         try:
-            return int(self._ask("POST", f"/subjects/{_quoted(subject)}", schema.body())["id"])
+            return self._id(f"/subjects/{_quoted(subject)}", schema)
         except _Answered as error:
             if error.status == 404:
                 return None
@@ -173,21 +182,28 @@ class Registry:
         if self._settings.compatibility:
             self._require_compatible(subject, schema, table)
         try:
-            answer = self._ask("POST", f"/subjects/{_quoted(subject)}/versions", schema.body())
+            return self._id(f"/subjects/{_quoted(subject)}/versions", schema)
         except _Answered as error:
             raise self._refused(subject, error, table) from error
-        return int(answer["id"])
+
+    def _id(self, path: str, schema: Schema) -> int:
+        found: int = self._ask("POST", path, {"id": int}, schema.body())["id"]
+        if not 0 <= found <= _ID_MAX:
+            raise self._unreachable(STRANGE)
+        return found
 
     def _require_compatible(self, subject: str, schema: Schema, table: str) -> None:
         place = f"/compatibility/subjects/{_quoted(subject)}/versions/latest?verbose=true"
         try:
-            answer = self._ask("POST", place, schema.body())
+            answer = self._ask("POST", place, {"is_compatible": bool}, schema.body())
         except _Answered as error:
             if error.status == 404:  # the subject has no version yet
                 return
             raise self._refused(subject, error, table) from error
-        if not answer.get("is_compatible", True):
-            reasons = "; ".join(str(message) for message in answer.get("messages") or [])
+        if not answer["is_compatible"]:
+            reasons = "; ".join(
+                map(str, messages if isinstance(messages := answer.get("messages"), list) else [])
+            )
             raise _incompatible(subject, reasons, table)
 
     def _refused(self, subject: str, error: _Answered, table: str) -> Exception:
@@ -210,40 +226,35 @@ class Registry:
             hint=hint,
         )
 
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Sends a request, and returns the answer. Raises `_Answered` if it is an error."""
+    def _ask(self, method: str, path: str, shape: Any, body: Mapping[str, Any] | None = None) -> Any:
+        """Sends a request, and returns the answer, which has this shape (`answers.fits`). Raises `_Answered`
+        if it is an error."""
         backoff = Backoff(_RETRIES)
         while True:
             try:
-                return self._ask_once(method, path, body)
+                return self._ask_once(method, path, shape, body)
             except RegistryUnreachable:
                 backoff.failed()
                 if backoff.failures >= self._settings.attempts:
                     raise
                 backoff.wait()
 
-    def _ask_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        settings = self._settings
+    def _ask_once(self, method: str, path: str, shape: Any, body: Mapping[str, Any] | None) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(settings.url.rstrip("/") + path, data, method=method)
-        request.add_header("Accept", f"{_CONTENT}, application/json")
-        if data is not None:
-            request.add_header("Content-Type", _CONTENT)
-        if settings.user:
-            account = f"{settings.user}:{settings.password.reveal()}".encode()
-            request.add_header("Authorization", f"Basic {base64.b64encode(account).decode()}")
+        headers = {} if data is None else {"Content-Type": _CONTENT}
         try:
-            with self._opener.open(request, timeout=settings.timeout_s) as answer:
-                return json.loads(answer.read())
-        except urllib.error.HTTPError as error:
-            with error:
-                reason = _reason(error.read())
-            if error.code >= 500 or error.code in (408, 429):
-                raise self._unreachable(f"HTTP {error.code}: {reason}") from None
-            raise _Answered(error.code, reason) from None
-        except (OSError, ValueError) as error:
-            cause = error.reason if isinstance(error, urllib.error.URLError) else error
-            raise self._unreachable(str(cause)) from error
+            answer = self._connection.request(method, path, data, headers, bytes_max=_ANSWER_BYTES_MAX)
+            if answer.done:
+                return answer.json(shape)
+            if is_outage(answer.status):
+                raise NoAnswer(f"HTTP {answer.status}: {_reason(answer)}")
+            if answer.status not in (401, 403):
+                code = answer.json({"error_code": int})["error_code"]
+                if answer.status == 404 and code // 100 != 404:  # it has no such page: this is no registry
+                    raise NoAnswer(f"HTTP 404: {_reason(answer)}")
+        except NoAnswer as error:
+            raise self._unreachable(str(error)) from None
+        raise _Answered(answer.status, _reason(answer))
 
     def _unreachable(self, reason: str) -> RegistryUnreachable:
         return RegistryUnreachable(
@@ -261,18 +272,12 @@ class _Answered(Exception):
         self.reason = reason
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirects: another address must not get the password."""
-
-    def redirect_request(self, *arguments: Any) -> None:
-        return None
-
-
-def _reason(body: bytes) -> str:
+def _reason(answer: Answer) -> str:
+    """Why the registry refuses something. What is not its own, such as a page of HTML, is not shown."""
     try:
-        text = str(json.loads(body)["message"])
-    except (ValueError, KeyError, TypeError):
-        text = body.decode(errors="replace").strip()
+        text = str(answer.json({"message": str})["message"])
+    except NoAnswer:
+        text = ""
     return text[:_REASON_CHARACTERS_MAX].rstrip(".") or "no reason given"
 
 

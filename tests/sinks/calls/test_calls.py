@@ -100,8 +100,8 @@ def test_changes_are_posted_in_parts_with_keys_that_a_repetition_has_again(web: 
         (401, ConfigError),
         (422, TableError),
         # Followed, it would be a GET without the changes, which the server answers with 200.
-        (302, ConfigError),
-        (307, ConfigError),
+        (302, TransientError),
+        (307, TransientError),
     ],
 )
 def test_answers_say_who_must_act(web: Web, answer: int, kind: type[PenstockError]) -> None:

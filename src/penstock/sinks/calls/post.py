@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
-from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
+from penstock.connections.answers import NoAnswer
+from penstock.connections.http import Answer, HttpConnection, is_outage
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.calls.lines import lines_of
 from penstock.sinks.calls.options import HttpOptions
 from penstock.sinks.calls.sink import Changes
-from penstock.sinks.http_connection import in_words
 
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Treats a redirection as an error. To follow it would send a GET without the changes, and a success
-    would count."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_NoRedirects)
-PASSING = frozenset({408, 425, 429})
-"""Answers below 500 after which the same request may succeed."""
+_ANSWER_BYTES_MAX = 1024**2
+"""Of an answer, only the status counts, and whether it is a page."""
 
 
 class Post:
@@ -35,6 +23,8 @@ class Post:
 
     def __init__(self, options: HttpOptions) -> None:
         self._options = options
+        self._connections: dict[str, HttpConnection] = {}
+        """By scheme and host, which may depend on the table."""
 
     def __call__(self, changes: Changes) -> None:
         lines: list[str] = []
@@ -52,38 +42,52 @@ class Post:
     def _post(self, changes: Changes, number: int, lines: list[str]) -> None:
         options, table = self._options, TableId.parse(changes.table)
         url = options.url.replace("{database}", quote(table.database, safe=""))
-        request = urllib.request.Request(
-            url.replace("{table}", quote(table.table, safe="")),
-            data=("\n".join(lines) + "\n").encode("utf-8", "replace"),
-            headers={
-                "Content-Type": "application/x-ndjson",
-                "Idempotency-Key": quote(f"{changes.key}/{number}", safe="/"),
-                **{name: value.reveal() for name, value in options.headers.items()},
-            },
-            method="POST",
-        )
+        parts = urlsplit(url.replace("{table}", quote(table.table, safe="")))
         try:
-            with _OPENER.open(request, timeout=options.timeout / 1000) as answer:
-                answer.read()
-        except urllib.error.HTTPError as error:
-            raise _refused(table, error.code) from None
-        except (urllib.error.URLError, OSError) as error:
-            reason = getattr(error, "reason", error)
+            answer = self._connection(f"{parts.scheme}://{parts.netloc}").request(
+                "POST",
+                parts._replace(scheme="", netloc="", path=parts.path or "/", fragment="").geturl(),
+                ("\n".join(lines) + "\n").encode("utf-8", "replace"),
+                {
+                    "Content-Type": "application/x-ndjson",
+                    "Idempotency-Key": quote(f"{changes.key}/{number}", safe="/"),
+                    **{name: value.reveal() for name, value in options.headers.items()},
+                },
+                bytes_max=_ANSWER_BYTES_MAX,
+            )
+        except NoAnswer as error:
             raise TransientError(
-                f"Changes of {table} were not taken by the server of `sink.url`: {in_words(reason)}.",
+                f"Changes of {table} were not taken by the server of `sink.url`: {error}.",
                 hint="Start the server, or correct `sink.url`. It is tried again until the server answers.",
             ) from None
+        if not answer.done or answer.is_page:
+            raise _refused(table, answer)
+
+    def _connection(self, url: str) -> HttpConnection:
+        if url not in self._connections:
+            self._connections[url] = HttpConnection(
+                url, {}, timeout_s=self._options.timeout / 1000, through_proxy=True
+            )
+        return self._connections[url]
 
 
-def _refused(table: TableId, code: int) -> PenstockError:
-    what = f"Changes of {table} were not taken: the server answers {code}"
-    if code in (401, 403):
+def _refused(table: TableId, answer: Answer) -> PenstockError:
+    status = answer.status
+    what = f"Changes of {table} were not taken: the server answers {status}"
+    if status in (401, 403):
         return ConfigError(f"{what}.", hint="Check `sink.headers`.")
-    if 300 <= code < 400:
-        return ConfigError(
-            f"{what}, which sends the request to another address.", hint="Write that address as `sink.url`."
+    if answer.done:
+        return TransientError(
+            f"{what} with a page of HTML, as a proxy or a login does.",
+            hint="It is tried again. If this lasts, correct `sink.url` or `sink.headers`: a receiver "
+            "answers no page.",
         )
-    if code >= 500 or code in PASSING:
+    if 300 <= status < 400:
+        return TransientError(
+            f"{what}, which sends the request to another address.",
+            hint="It is tried again. If this lasts, write that address as `sink.url`.",
+        )
+    if is_outage(status):
         return TransientError(f"{what}.", hint="It is tried again.")
     return TableError(
         f"{what}.",

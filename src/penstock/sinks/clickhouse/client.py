@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
+from penstock.connections import tcp
+from penstock.connections.answers import STRANGE, NoAnswer, parsed, reading
+from penstock.connections.http import HttpConnection
 from penstock.sinks.clickhouse.options import ClickHouseOptions
-from penstock.sinks.http_connection import HttpConnection, NoAnswer
 
 NATIVE_DATES_FROM = (21, 9)
 """The first release with Date32 and DateTime64 of the whole range, and with Bool soon after."""
@@ -19,6 +20,11 @@ STREAM_SECONDS_MAX = 3600
 """How long a query of a whole table may take to begin to answer."""
 _WHOLE = "/?wait_end_of_query=1"
 """The server answers when everything is done. Otherwise an error in the middle would not be reported."""
+_OWN_HEADERS = "x-clickhouse-"
+"""How headers begin of which every answer of the server has some. An empty answer of something else would
+look as if a statement was done."""
+_ERROR_BYTES_MAX = 64 * 1024
+"""Bytes of an error in which its code is looked for."""
 
 
 class Refused(Exception):
@@ -38,13 +44,14 @@ class Client:
     def __init__(self, options: ClickHouseOptions) -> None:
         headers = {"X-ClickHouse-User": options.user, "X-ClickHouse-Key": options.password.reveal()}
         self._connection = HttpConnection(
-            options.url, headers, timeout_s=options.timeout / 1000, ca=options.ca
+            options.url, headers, timeout_s=options.timeout / 1000, tls=tcp.tls_context(options.ca)
         )
 
     @cached_property
     def version(self) -> tuple[int, int]:
-        text = str(self.rows("SELECT version()")[0][0])
-        major, minor = map(int, text.split(".")[:2])
+        rows = self.rows("SELECT version()")
+        with reading():
+            major, minor = map(int, str(rows[0][0]).split(".")[:2])
         return major, minor
 
     @property
@@ -54,30 +61,38 @@ class Client:
     def run(self, statement: str, data: bytes = b"") -> bytes:
         """Runs a statement. `data`: rows, after an INSERT that ends in its format."""
         body = statement.encode("utf-8", "surrogatepass") + (b"\n" + data if data else b"")
-        status, answer = self._connection.request("POST", _WHOLE, body)
-        if status != 200:
-            raise _refused(status, answer)
-        return answer
+        answer = self._connection.request("POST", _WHOLE, body)
+        _check(answer.status, answer.headers, answer.body)
+        return answer.body
 
     def stream(self, query: str) -> Iterator[bytes]:
         """The parts of a long answer."""
-        status, parts = self._connection.stream("POST", _WHOLE, query.encode(), timeout_s=STREAM_SECONDS_MAX)
-        if status != 200:
-            raise _refused(status, b"".join(parts))
+        status, headers, parts = self._connection.stream(
+            "POST", _WHOLE, query.encode(), timeout_s=STREAM_SECONDS_MAX
+        )
+        _check(status, headers, b"" if status == 200 else next(parts, b"")[:_ERROR_BYTES_MAX])
         yield from parts
 
     def rows(self, query: str) -> list[list[Any]]:
         """The rows of a query. Large integers come as texts."""
-        found: list[list[Any]] = json.loads(self.run(f"{query} FORMAT JSONCompact"))["data"]
+        answer = self.run(f"{query} FORMAT JSONCompact")
+        found: list[list[Any]] = parsed(answer, {"data": [list]})["data"]
         return found
 
     def close(self) -> None:
         self._connection.close()
 
 
-def _refused(status: int, answer: bytes) -> Refused:
-    match = re.search(rb"Code: (\d+)", answer)
-    return Refused(status, int(match[1]) if match else 0)
+def _check(status: int, headers: Iterable[str], body: bytes) -> None:
+    """Raises `Refused` for an error of the server, and `NoAnswer` for what only others answer."""
+    match = re.search(rb"Code: (\d{1,9})", body)
+    own = any(name.lower().startswith(_OWN_HEADERS) for name in headers)
+    if status != 200 and match:
+        raise Refused(status, int(match[1]))
+    if status in (401, 403):
+        raise Refused(status, 0)
+    if status != 200 or not own:
+        raise NoAnswer(f"{STRANGE} (HTTP {status})")
 
 
 def quoted(name: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from penstock.connections.answers import NoAnswer
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.clickhouse.client import Refused
-from penstock.sinks.http_connection import NoAnswer
 
 UNKNOWN_TABLE = 60
 UNKNOWN_DATABASE = 81

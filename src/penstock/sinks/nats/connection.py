@@ -16,11 +16,17 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.connections.answers import STRANGE, NoAnswer, fits, parsed, reading
+from penstock.connections.tcp import TcpConnection
 from penstock.sinks.nats.credentials import Credentials
-from penstock.sinks.tcp_connection import Disconnected, TcpConnection
 
 _LINE_BYTES_MAX = 1024**2
 """Limit of a line. The server's first one contains the addresses of its whole cluster."""
+_MESSAGE_BYTES_MAX = 64 * 1024**2
+"""Limit of a message, as servers have it."""
+_HELD_BYTES_MAX = 128 * 1024**2
+"""Limit of all messages that came while another answer was awaited."""
+_MESSAGE_BYTES = 500  # of a message beside its payload, about
 _QUIET_SECONDS = 5.0
 """A connection that was idle for longer is tried before it is used."""
 NO_RESPONDERS = 503
@@ -49,7 +55,7 @@ class Message:
 
 class NatsConnection:
     """A connection to one server. It uses TLS if the server demands it, or always with `tls_wanted`.
-    `seconds`: how long an answer may take. Raises `Disconnected` or `Refused`. One thread uses it."""
+    `seconds`: how long an answer may take. Raises `NoAnswer` or `Refused`. One thread uses it."""
 
     def __init__(
         self, host: str, port: int, *, tls: ssl.SSLContext, tls_wanted: bool, credentials: Credentials,
@@ -58,6 +64,7 @@ class NatsConnection:
         self._seconds = seconds
         self._waiting: deque[Message] = deque()
         """Messages that came while another answer was awaited."""
+        self._held_bytes = 0
         self._inbox = f"_INBOX.{uuid.uuid4().hex}"
         self._requests = self._subscriptions = 0
         self._tcp = TcpConnection(host, port, seconds=seconds)
@@ -112,7 +119,7 @@ class NatsConnection:
         reply = self.inbox(f"r{self._requests}")
         self.send(frame(subject, payload, reply, headers))
         while (message := self.next()).subject != reply:
-            self._waiting.append(message)
+            self._hold(message)
         if message.status == NO_RESPONDERS:
             raise NoResponder(subject)
         return message
@@ -124,11 +131,21 @@ class NatsConnection:
         deadline, before = time.monotonic() + self._seconds, len(self._waiting)
         while len(self._waiting) == before:
             self._line(deadline)
-        return self._waiting.pop()
+        return self._released(self._waiting.pop())
 
     def received(self) -> Message:
         """The next message that no request waits for."""
-        return self._waiting.popleft() if self._waiting else self.next()
+        return self._released(self._waiting.popleft()) if self._waiting else self.next()
+
+    def _hold(self, message: Message) -> None:
+        self._waiting.append(message)
+        self._held_bytes += len(message.payload) + _MESSAGE_BYTES
+        if self._held_bytes > _HELD_BYTES_MAX:
+            raise NoAnswer("it sends messages that nobody has asked for")
+
+    def _released(self, message: Message) -> Message:
+        self._held_bytes -= len(message.payload) + _MESSAGE_BYTES
+        return message
 
     def is_alive(self) -> bool:
         """Whether the connection can be used. Called between epochs: the server asks now and then whether the
@@ -137,7 +154,7 @@ class NatsConnection:
             return True
         try:
             self._round_trip()
-        except (Disconnected, Refused):  # an account may have expired, or have new credentials
+        except (NoAnswer, Refused):  # an account may have expired, or have new credentials
             return False
         return True
 
@@ -152,7 +169,7 @@ class NatsConnection:
         line = self._tcp.read_line(deadline, bytes_max=_LINE_BYTES_MAX)
         command = line.split(b" ", 1)[0].upper()
         if command in (b"MSG", b"HMSG"):
-            self._waiting.append(self._message(line, deadline))
+            self._hold(self._message(line, deadline))
         elif command == b"PING":
             self.send(b"PONG\r\n")
         elif command == b"-ERR":
@@ -160,20 +177,22 @@ class NatsConnection:
         return command
 
     def _message(self, line: bytes, deadline: float) -> Message:
-        _, subject, number, *reply, sizes = _fields(line.decode())
-        head, _, whole = sizes.rpartition(" ")
-        data = self._tcp.read(int(whole) + 2, deadline)[:-2]
-        status, headers = parsed_headers(data[: int(head or 0)])
-        return Message(
-            int(number), subject, reply[0] if reply else "", status, headers, data[int(head or 0) :]
-        )
+        with reading():
+            _, subject, number, *reply, sizes = _fields(line.decode())
+            first, _, second = sizes.rpartition(" ")
+            head, whole, subscription = int(first or 0), int(second), int(number)
+        if not 0 <= head <= whole <= _MESSAGE_BYTES_MAX:
+            raise NoAnswer(STRANGE)
+        data = self._tcp.read(whole + 2, deadline)[:-2]
+        status, headers = parsed_headers(data[:head])
+        return Message(subscription, subject, reply[0] if reply else "", status, headers, data[head:])
 
     @staticmethod
     def _complained(line: bytes) -> None:
         text = line[5:].decode(errors="replace").strip("' ")
         if re.match(r"(?i)(user |account )?auth|permissions violation", text):
             raise Refused(text)
-        raise Disconnected(f"it says: {text}")
+        raise NoAnswer(f"it says: {text}")
 
     # beginning
 
@@ -181,8 +200,10 @@ class NatsConnection:
         deadline = time.monotonic() + self._seconds
         line = self._tcp.read_line(deadline, bytes_max=_LINE_BYTES_MAX)
         if not line.startswith(b"INFO {"):
-            raise Disconnected("it sends something else than a server of NATS")
-        found: dict[str, Any] = json.loads(line[5:])
+            raise NoAnswer("it sends something else than a server of NATS")
+        found: dict[str, Any] = parsed(line[5:], dict)
+        if not fits(found.get("max_payload", 0), int) or not fits(found.get("connect_urls"), (None, list)):
+            raise NoAnswer(STRANGE)
         return found
 
     def _introduce(self, credentials: Credentials) -> None:
@@ -207,11 +228,12 @@ def frame(subject: str, payload: bytes, reply: str = "", headers: dict[str, str]
 
 
 def parsed_headers(head: bytes) -> tuple[int, dict[str, str]]:
-    """The status (0: none) and the headers of a message."""
+    """The status (0: none) and the headers of a message. Raises `NoAnswer`."""
     first, *lines = head.decode(errors="replace").split("\r\n")
-    status = first.removeprefix("NATS/1.0").strip()[:3]
     pairs = (line.partition(":") for line in lines if line)
-    return int(status or 0), {name: value.strip() for name, _, value in pairs}
+    with reading():
+        status = int(first.removeprefix("NATS/1.0").strip()[:3] or 0)
+    return status, {name: value.strip() for name, _, value in pairs}
 
 
 def _fields(line: str) -> list[str]:

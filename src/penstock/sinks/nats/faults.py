@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from penstock.connections.answers import NoAnswer
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.nats.connection import NoResponder, Refused
 from penstock.sinks.nats.jetstream import WRONG_LAST, ApiError
-from penstock.sinks.tcp_connection import Disconnected
 
 _NOT_ENABLED = (10039, 10076)
 _FULL = (10023, 10026, 10028, 10047, 10077, 10122)
@@ -23,12 +23,12 @@ def explained(what: str) -> Iterator[None]:
     message."""
     try:
         yield
-    except (Disconnected, Refused, NoResponder, ApiError) as error:
+    except (NoAnswer, Refused, NoResponder, ApiError) as error:
         raise of(error, what) from None
 
 
 def of(error: Exception, what: str) -> PenstockError:
-    if isinstance(error, Disconnected):
+    if isinstance(error, NoAnswer):
         return TransientError(f"{what}: {error}.", hint="It is tried again until the server answers.")
     if isinstance(error, Refused):
         return ConfigError(

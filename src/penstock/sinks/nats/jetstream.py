@@ -10,12 +10,18 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from penstock.connections.answers import STRANGE, NoAnswer, fits, parsed, reading
 from penstock.sinks.nats.connection import FLOW_CONTROL, NO_RESPONDERS, Message, NatsConnection, NoResponder
 from penstock.sinks.nats.connection import parsed_headers as _parsed
 
 STREAM_MISSING, MESSAGE_MISSING, WRONG_SEQUENCE = 10059, 10037, 10071
 WRONG_LAST = (10070, WRONG_SEQUENCE)
 """The newest message of a stream, or of a subject, is not the expected one."""
+_ERROR = {"code": int, "err_code": int}
+_STREAM = {"config": {"subjects": (None, [str])}, "state": {"last_seq": int}}
+_MESSAGE = {"message": {"seq": int}}
+PUBLISHED = {"seq": int}
+"""Of answers: what is read here."""
 _EXPECTED_OF_SUBJECT = "Nats-Expected-Last-Subject-Sequence"
 _SINGLY_MAX = 8
 """Up to this number, messages are asked for one by one."""
@@ -29,8 +35,8 @@ class ApiError(Exception):
     messages."""
 
     def __init__(self, error: dict[str, Any]) -> None:
-        self.code = int(error.get("err_code", 0))
-        self.status = int(error.get("code", 0))
+        self.code: int = error.get("err_code", 0)
+        self.status: int = error.get("code", 0)
         super().__init__(str(error.get("description", "")))
 
 
@@ -39,34 +45,36 @@ class JetStream:
         self.connection = connection
         self._prefix = f"$JS.{domain}.API" if domain else "$JS.API"
 
-    def api(self, name: str, request: dict[str, Any] | None = None) -> dict[str, Any]:
+    def api(self, name: str, request: dict[str, Any] | None = None, shape: Any = dict) -> dict[str, Any]:
+        """The answer to a request. `shape`: what of it the caller relies on (`answers.fits`)."""
         payload = b"" if request is None else json.dumps(request).encode()
-        return answer(self.connection.request(f"{self._prefix}.{name}", payload))
+        return answer(self.connection.request(f"{self._prefix}.{name}", payload), shape)
 
     def stream(self, name: str) -> dict[str, Any] | None:
         """`{config, state, …}` of a stream. None: there is none."""
-        return self._unless(STREAM_MISSING, f"STREAM.INFO.{name}")
+        return self._unless(STREAM_MISSING, f"STREAM.INFO.{name}", shape=_STREAM)
 
     def create(self, config: dict[str, Any]) -> None:
         self.api(f"STREAM.CREATE.{config['name']}", config)
 
     def newest(self, stream: str, subject: str) -> tuple[int, bytes] | None:
         """Sequence and payload of the newest message with a subject."""
-        found = self._unless(MESSAGE_MISSING, f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+        found = self._unless(MESSAGE_MISSING, f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject}, _MESSAGE)
         if found is None:
             return None
         message = found["message"]
-        return int(message["seq"]), base64.b64decode(message.get("data", ""))
+        with reading():
+            return message["seq"], base64.b64decode(message.get("data", ""))
 
     def put(self, subject: str, payload: bytes, *, after: int) -> int:
         """Publishes a message, if the newest one with this subject has the sequence `after` (0: there is
         none). Returns its sequence."""
         headers = {_EXPECTED_OF_SUBJECT: str(after)}
-        return int(answer(self.connection.request(subject, payload, headers))["seq"])
+        return int(answer(self.connection.request(subject, payload, headers), PUBLISHED)["seq"])
 
     def publish(self, subject: str, headers: dict[str, str]) -> int:
         """Publishes an empty message. Returns its sequence."""
-        return int(answer(self.connection.request(subject, b"", headers))["seq"])
+        return int(answer(self.connection.request(subject, b"", headers), PUBLISHED)["seq"])
 
     def remove(self, stream: str, sequence: int) -> None:
         with contextlib.suppress(ApiError):  # streams may forbid it
@@ -76,9 +84,11 @@ class JetStream:
         """The headers of the messages from sequence `first` to `last` that are still there."""
         if last - first < _SINGLY_MAX:
             for sequence in range(first, last + 1):
-                found = self._unless(MESSAGE_MISSING, f"STREAM.MSG.GET.{stream}", {"seq": sequence})
+                found = self._unless(MESSAGE_MISSING, f"STREAM.MSG.GET.{stream}", {"seq": sequence}, _MESSAGE)
                 if found is not None:
-                    yield _parsed(base64.b64decode(found["message"].get("hdrs", "")))[1]
+                    with reading():
+                        headers = base64.b64decode(found["message"].get("hdrs", ""))
+                    yield _parsed(headers)[1]
             return
         inbox = f"_INBOX.{uuid.uuid4().hex}"
         subscription = self.connection.subscribe(inbox)
@@ -92,9 +102,13 @@ class JetStream:
                     "flow_control": True, "idle_heartbeat": _HEARTBEAT_NS,
                 },
             },
+            {"name": str},
         )  # fmt: skip
+        pending = made.get("num_pending", 0)
+        if not fits(pending, int):
+            raise NoAnswer(STRANGE)
         try:
-            yield from self._delivered(subscription, last, int(made.get("num_pending", 0)))
+            yield from self._delivered(subscription, last, pending)
         finally:
             self.connection.unsubscribe(subscription)
             with contextlib.suppress(ApiError):  # it ends by itself
@@ -116,20 +130,23 @@ class JetStream:
             if sequence >= last:
                 return
 
-    def _unless(self, code: int, name: str, request: dict[str, Any] | None = None) -> dict[str, Any] | None:
+    def _unless(
+        self, code: int, name: str, request: dict[str, Any] | None = None, shape: Any = dict
+    ) -> dict[str, Any] | None:
         try:
-            return self.api(name, request)
+            return self.api(name, request, shape)
         except ApiError as error:
             if error.code == code:
                 return None
             raise
 
 
-def answer(message: Message) -> dict[str, Any]:
-    """The answer of JetStream to a request. Raises `ApiError` or `NoResponder`."""
+def answer(message: Message, shape: Any = dict) -> dict[str, Any]:
+    """The answer of JetStream to a request, which has this shape. Raises `ApiError`, `NoResponder` or
+    `NoAnswer`."""
     if message.status == NO_RESPONDERS:
         raise NoResponder(message.subject)
-    found: dict[str, Any] = json.loads(message.payload)
+    found: dict[str, Any] = parsed(message.payload, ({"error": _ERROR}, {"error": {"code": int}}, shape))
     if "error" in found:
         raise ApiError(found["error"])
     return found
@@ -140,4 +157,5 @@ def _place(reply: str) -> tuple[int, int]:
     the subject for acknowledgements, whose first form has nine parts."""
     parts = reply.split(".")
     at = 5 if len(parts) == 9 else 7
-    return int(parts[at]), int(parts[at + 3])
+    with reading():
+        return int(parts[at]), int(parts[at + 3])

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.sinks.nats.connection import Message, NatsConnection, NoResponder
-from penstock.sinks.nats.jetstream import WRONG_LAST, WRONG_SEQUENCE, ApiError, answer
+from penstock.sinks.nats.jetstream import PUBLISHED, WRONG_LAST, WRONG_SEQUENCE, ApiError, answer
 
 MESSAGES_MAX = 500
 """Messages that have one answer: then answers cost hardly anything."""
@@ -114,7 +114,7 @@ class Window:
         """Waits for the answer to the oldest batch."""
         batch = self._running[0]
         try:
-            found = answer(self._answer_to(batch))
+            found = answer(self._answer_to(batch), PUBLISHED)
         except (ApiError, NoResponder) as error:
             return self._repeat(error)
         if int(found["seq"]) != batch.last:  # the stream was made anew
@@ -148,7 +148,7 @@ class Window:
             self._batch = left[:1]
             self._send()
             try:
-                found = answer(self._answer_to(self._running[0]))
+                found = answer(self._answer_to(self._running[0]), PUBLISHED)
             except (ApiError, NoResponder) as again:
                 error = again
                 continue

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.backoff import Schedule
+from penstock.connections.answers import STRANGE, NoAnswer
 from penstock.model.schema import TableId
 from penstock.sinks.opensearch.client import Client, Refused
 from penstock.sinks.opensearch.faults import NO_INDEX, TOO_LARGE, passes, refused, too_large
@@ -102,12 +103,14 @@ def _to_repeat(
 ) -> list[Operation]:
     """The operations that a busy server has refused. Raises an error for one that it refuses for good. One
     whose version is not greater was done before."""
+    if len(found) != len(part):
+        raise NoAnswer(STRANGE)
     again = []
     for one, answer in zip(part, found, strict=True):
         error, status = answer.get("error"), answer["status"]
         if status == _OLDER or error is None:
             continue  # 404 without an error: there was nothing to delete
-        kind = str(error.get("type", ""))
+        kind = str(error.get("type", "")) if isinstance(error, dict) else ""
         if kind == NO_INDEX:
             raise Gone
         if last or not passes(status, kind):

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from penstock.connections.answers import NoAnswer
+from penstock.connections.http import is_outage
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
-from penstock.sinks.http_connection import NoAnswer
 from penstock.sinks.opensearch.client import Refused
 
 TOO_LARGE = 413
-PASSING = frozenset({408, 429, 500, 502, 503, 504})
-"""Answers after which the same request may succeed."""
 BLOCKED = "cluster_block_exception"
 """An index or the cluster takes no writes: its disk is nearly full, or it starts."""
 NO_INDEX = "index_not_found_exception"
 
 
 def passes(status: int, kind: str) -> bool:
-    return status in PASSING or kind == BLOCKED
+    return is_outage(status) or kind == BLOCKED
 
 
 def explained(error: Exception, what: str, table: TableId | None) -> PenstockError:

@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from penstock.connections.answers import STRANGE, NoAnswer
 from penstock.model.change import SEQUENCE
 from penstock.sinks.base import Commit
 from penstock.sinks.opensearch.client import Client, quoted
@@ -29,6 +30,12 @@ PORTION_ROWS = 1000
 """Documents of one portion, if they are small."""
 PORTION_BYTES = 8 * 1024**2
 """About so many bytes are in a portion."""
+_INDEX = {"settings": {"index": {"uuid": str}}, "aliases": dict}
+_ALIASES = {...: {"aliases": dict}}
+_HITS = {"hits": {"hits": [{"_id": str}]}, "_scroll_id": str}
+_WHOLE_HITS = {"hits": {"hits": [{"_id": str, "_source": dict}]}, "_scroll_id": str}
+_STATS = {"_all": {"primaries": {"store": {"size_in_bytes": int}, "docs": {"count": int}}}}
+"""Of answers: what is read here."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +56,11 @@ class Indexes:
 
     def behind(self, alias: str) -> Backing | None:
         """The index behind an alias, or the index of this name. None: there is neither."""
-        found = self._client.ask("GET", f"/{quoted(alias)}", accept=(404,))
-        if not found:
+        found = self._client.ask("GET", f"/{quoted(alias)}", accept=(404,), shape={...: _INDEX})
+        if found is None:
             return None
+        if not found:
+            raise NoAnswer(STRANGE)
         name, index = next(iter(found.items()))
         return Backing(name, index["settings"]["index"]["uuid"], frozenset(index["aliases"]))
 
@@ -99,7 +108,7 @@ class Indexes:
 
     def left_over(self, alias: str, current: str) -> list[str]:
         """Indexes that were created for this alias and never put behind it."""
-        found = self._client.ask("GET", f"/{quoted(alias)}~*/_alias", accept=(404,)) or {}
+        found = self._client.ask("GET", f"/{quoted(alias)}~*/_alias", accept=(404,), shape=_ALIASES) or {}
         return [name for name, one in found.items() if name != current and alias not in one["aliases"]]
 
     def remove(self, name: str) -> None:
@@ -111,24 +120,27 @@ class Indexes:
 
     def is_empty(self, name: str) -> bool:
         self.refresh(name)
-        return bool(self._client.ask("GET", f"/{quoted(name)}/_count")["count"] == 0)
+        answer = self._client.ask("GET", f"/{quoted(name)}/_count", shape={"count": int})
+        return bool(answer["count"] == 0)
 
     def portions(self, name: str, query: Mapping[str, Any], *, whole: bool) -> Iterator[list[dict[str, Any]]]:
         """The documents that a query finds now, with `_id` and, if `whole`, `_source`."""
         self.refresh(name)
         size = self._portion_rows(name) if whole else PORTION_ROWS
         body = {"size": size, "query": query, "sort": ["_doc"], "_source": whole}
-        answer = self._client.ask("POST", f"/{quoted(name)}/_search?scroll={SCROLL}", body)
+        shape = _WHOLE_HITS if whole else _HITS
+        answer = self._client.ask("POST", f"/{quoted(name)}/_search?scroll={SCROLL}", body, shape=shape)
         try:
             while hits := answer["hits"]["hits"]:
                 yield hits
                 body = {"scroll": SCROLL, "scroll_id": answer["_scroll_id"]}
-                answer = self._client.ask("POST", "/_search/scroll", body)
+                answer = self._client.ask("POST", "/_search/scroll", body, shape=shape)
         finally:
             self._client.ask("DELETE", "/_search/scroll", {"scroll_id": answer["_scroll_id"]}, accept=(404,))
 
     def _portion_rows(self, name: str) -> int:
-        found = self._client.ask("GET", f"/{quoted(name)}/_stats/store,docs")["_all"]["primaries"]
+        found = self._client.ask("GET", f"/{quoted(name)}/_stats/store,docs", shape=_STATS)
+        found = found["_all"]["primaries"]
         each = found["store"]["size_in_bytes"] / max(1, found["docs"]["count"])
         return int(max(1, min(PORTION_ROWS, PORTION_BYTES / max(1, each))))
 

@@ -50,6 +50,17 @@ def writer_of(backing: str, generation: int) -> str:
     return f"{backing}~g{generation}"
 
 
+_PLACE = {"_seq_no": int, "_primary_term": int}
+_STORED = {
+    **_PLACE,
+    "_source": {
+        "pipeline": str, "source": str, "backing": str, "columns": str, "key": [str], "last": (None, [int]),
+        "generation": int, "uuid": str, "empty": bool, "lost": bool,
+    },
+}  # fmt: skip
+"""Of answers: what is read here."""
+
+
 class Records:
     def __init__(self, client: Client, index: str) -> None:
         self._client = client
@@ -61,7 +72,7 @@ class Records:
             self._client.ask("PUT", f"/{quoted(self._index)}", _INDEX, accept=(400,))  # 400: it exists by now
 
     def find(self, name: str) -> Record | None:
-        found = self._client.ask("GET", self._path(name), accept=(404,))
+        found = self._client.ask("GET", self._path(name), accept=(404,), shape=_STORED)
         if found is None:
             return None
         held = found["_source"]
@@ -85,7 +96,8 @@ class Records:
         condition = "op_type=create"
         if record.place is not None:
             condition = "if_seq_no={}&if_primary_term={}".format(*record.place)
-        answer = self._client.ask("PUT", f"{self._path(name)}?{condition}", _document(record), accept=(409,))
+        answer = self._client.ask("PUT", f"{self._path(name)}?{condition}", _document(record), accept=(409,),
+                                  shape=_PLACE)  # fmt: skip
         if answer is None:
             return None
         return replace(record, place=(answer["_seq_no"], answer["_primary_term"]))

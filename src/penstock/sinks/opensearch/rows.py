@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.connections.answers import STRANGE, NoAnswer
 from penstock.model.change import DELETED, PRESENT, SEQUENCE
 from penstock.model.schema import TableId
 from penstock.sinks.names import source_columns
@@ -51,12 +52,18 @@ def operations(
     return made
 
 
+_DOCUMENT = ({"_id": str, "_source": dict}, {"_id": str, "found": bool}, {"error": object})
+"""Of answers: what is read here."""
+
+
 def _held(client: Client, index: str, identities: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Documents by their ids, as they are now."""
     found = {}
     for start in range(0, len(identities), LOOKED_UP_MAX):
         body = {"ids": list(identities[start : start + LOOKED_UP_MAX])}
-        answer = client.ask("POST", f"/{quoted(index)}/_mget", body)
+        answer = client.ask("POST", f"/{quoted(index)}/_mget", body, shape={"docs": [_DOCUMENT]})
+        if len(answer["docs"]) != len(body["ids"]):
+            raise NoAnswer(STRANGE)
         if any("error" in one for one in answer["docs"]):
             raise Gone
         found.update({one["_id"]: one["_source"] for one in answer["docs"] if one.get("found")})

@@ -25,6 +25,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
+from penstock.connections.answers import reading
 from penstock.errors import ConfigError, DriverReplaced, TransientError
 from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId, TableSchema
@@ -86,11 +87,12 @@ class OpenSearchSink(Recorded):
     def check(self) -> None:
         try:
             with self._explained(f"The server {self._options.url} cannot be used"):
-                version = self._client.ask("GET", "/")["version"]
+                version = self._client.ask("GET", "/", shape={"version": {"number": str}})["version"]
+                with reading():
+                    number = tuple(map(int, version["number"].split(".")[:2]))
         except TransientError as error:
             raise ConfigError(error.message, hint="Start it, or correct `sink.url`.") from None
         product = version.get("distribution", "elasticsearch")
-        number = tuple(map(int, version["number"].split(".")[:2]))
         if number < VERSION_MIN.get(product, (0, 0)):
             raise ConfigError(
                 f"The server {self._options.url} is {product} {version['number']}, which is too old.",

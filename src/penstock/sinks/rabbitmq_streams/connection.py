@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from penstock.connections.answers import NoAnswer, reading
+from penstock.connections.tcp import TcpConnection
 from penstock.sinks.rabbitmq_streams import wire
-from penstock.sinks.tcp_connection import Disconnected, TcpConnection
 
 _FRAME_BYTES_MAX = 64 * 1024**2
 """A server that announces a larger frame speaks another protocol."""
+_EVENTS_MAX = 100_000
+"""Events that came while an answer was awaited: a server confirms no more messages than it was sent."""
 _QUIET_SECONDS = 5.0
 """A connection that was idle for longer is tried before it is used."""
 _CREDIT = 10  # chunks that the server may deliver; each gives one back
@@ -48,7 +51,7 @@ Event = Confirmed | NotPublished | Delivered
 
 
 class StreamConnection:
-    """A connection to one server, over RabbitMQ's stream protocol. Opening it raises `Disconnected`, or
+    """A connection to one server, over RabbitMQ's stream protocol. Opening it raises `NoAnswer`, or
     `Failed` if the server refuses the account."""
 
     def __init__(
@@ -78,7 +81,7 @@ class StreamConnection:
             return True
         try:
             self.exists(stream)
-        except (Disconnected, Failed):
+        except (NoAnswer, Failed):
             return False
         return True
 
@@ -86,13 +89,8 @@ class StreamConnection:
 
     def exists(self, stream: str) -> bool:
         body = self._request(wire.METADATA, struct.pack(">i", 1) + wire.text(stream), "Looking for a stream")
-        (brokers,) = struct.unpack_from(">i", body)
-        at = 4
-        for _ in range(brokers):
-            (length,) = struct.unpack_from(">h", body, at + 2)
-            at += 4 + length + 4
-        (length,) = struct.unpack_from(">h", body, at + 4)
-        (code,) = struct.unpack_from(">H", body, at + 6 + length)
+        with reading():
+            code = wire.code_of_stream(body)
         if code in (wire.OK, wire.NO_STREAM):
             return bool(code == wire.OK)
         raise Failed(code, f"The stream {stream} cannot be used")
@@ -116,7 +114,8 @@ class StreamConnection:
         """The greatest id that this publisher has ever given to a message of the stream. 0: none."""
         body = wire.text(reference) + wire.text(stream)
         found = self._request(wire.QUERY_SEQUENCE, body, f"Looking at {stream}")
-        return int(struct.unpack_from(">Q", found)[0])
+        with reading():
+            return int(struct.unpack_from(">Q", found)[0])
 
     def publish(self, publisher: int, messages: Sequence[tuple[int, bytes]]) -> None:
         """Sends messages with growing ids. The server drops a message whose id is not greater than the last
@@ -136,7 +135,7 @@ class StreamConnection:
     # events
 
     def event(self) -> Event:
-        """The next event. Raises `Disconnected` if none comes in time."""
+        """The next event. Raises `NoAnswer` if none comes in time."""
         deadline = time.monotonic() + self._seconds
         while not self._events:
             self._frame(deadline)
@@ -158,7 +157,8 @@ class StreamConnection:
             pass
         if key == wire.METADATA:  # which has no code of its own
             return found[1][4:]
-        (code,) = struct.unpack_from(">H", found[1], 4)
+        with reading():
+            (code,) = struct.unpack_from(">H", found[1], 4)
         if code != wire.OK:
             raise Failed(code, what)
         return found[1][6:]
@@ -171,10 +171,14 @@ class StreamConnection:
         """The key and the body of the next frame. None: it was an event, or not for us."""
         (size,) = struct.unpack(">I", self._tcp.read(4, deadline))
         if not 4 <= size <= _FRAME_BYTES_MAX:
-            raise Disconnected("it does not speak RabbitMQ's stream protocol")
+            raise NoAnswer("it does not speak RabbitMQ's stream protocol")
         data = self._tcp.read(size, deadline)
-        key, _ = struct.unpack_from(">HH", data)
-        body = data[4:]
+        if len(self._events) > _EVENTS_MAX:
+            raise NoAnswer("it sends events without end")
+        with reading():
+            return self._taken(struct.unpack_from(">HH", data)[0], data[4:])
+
+    def _taken(self, key: int, body: bytes) -> tuple[int, bytes] | None:
         match key:
             case wire.CONFIRM:
                 publisher, count = struct.unpack_from(">Bi", body)
@@ -186,9 +190,9 @@ class StreamConnection:
                 self._events.append(Delivered(list(wire.entries(body[1:]))))
                 self._send(wire.CREDIT, struct.pack(">BH", body[0], 1))
             case wire.METADATA_UPDATE:
-                raise Disconnected("a stream was removed, or its leader has changed")
+                raise NoAnswer("a stream was removed, or its leader has changed")
             case wire.CLOSE:
-                raise Disconnected("it closes the connection")
+                raise NoAnswer("it closes the connection")
             case wire.HEARTBEAT:
                 pass
             case _:
@@ -204,7 +208,8 @@ class StreamConnection:
         deadline = time.monotonic() + self._seconds
         while (found := self._frame(deadline)) is None or found[0] != wire.TUNE:
             pass
-        (limit, _) = struct.unpack_from(">II", found[1])
+        with reading():
+            (limit, _) = struct.unpack_from(">II", found[1])
         self.frame_bytes_max = limit or _FRAME_BYTES_MAX
         # No heartbeats: between epochs nobody is there to send them.
         self._send(wire.TUNE | wire.ANSWER, struct.pack(">II", limit, 0))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from penstock.connections.answers import NoAnswer
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.rabbitmq_streams import wire
 from penstock.sinks.rabbitmq_streams.connection import Failed
-from penstock.sinks.tcp_connection import Disconnected
 
 _IN_WORDS = {
     wire.NO_STREAM: "the stream does not exist",
@@ -31,12 +31,12 @@ def explained(what: str) -> Iterator[None]:
     message."""
     try:
         yield
-    except (Disconnected, Failed) as error:
+    except (NoAnswer, Failed) as error:
         raise of(error, what) from None
 
 
 def of(error: Exception, what: str) -> PenstockError:
-    if isinstance(error, Disconnected):
+    if isinstance(error, NoAnswer):
         return TransientError(
             f"{what}: {error}.",
             hint="It is tried again until the server answers. One that has reached its limit for memory or "

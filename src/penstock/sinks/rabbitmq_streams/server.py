@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from penstock.connections.answers import NoAnswer
+from penstock.connections.tcp import tls_context
 from penstock.sinks.rabbitmq_streams.connection import Failed, StreamConnection
 from penstock.sinks.rabbitmq_streams.options import RabbitMqStreamsOptions
-from penstock.sinks.tcp_connection import Disconnected, tls_context
 
 
 def connected(options: RabbitMqStreamsOptions) -> StreamConnection:
-    """Opens a connection to the first server that answers. Raises `Disconnected`, `Failed`, or `ConfigError`
+    """Opens a connection to the first server that answers. Raises `NoAnswer`, `Failed`, or `ConfigError`
     for files of certificates."""
     tls = tls_context(options.ca, options.certificate, options.key) if options.tls_wanted else None
-    failed: Disconnected | Failed | None = None
+    failed: NoAnswer | Failed | None = None
     for host, port in options.addresses:
         try:
             return StreamConnection(
                 host, port, tls=tls, user=options.user, password=options.password.reveal(),
                 virtual_host=options.virtual_host, seconds=options.timeout / 1000,
             )  # fmt: skip
-        except (Disconnected, Failed) as error:
+        except (NoAnswer, Failed) as error:
             failed = error
     assert failed is not None
     raise failed

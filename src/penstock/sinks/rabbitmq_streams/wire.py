@@ -48,6 +48,17 @@ def value_of(data: bytes) -> bytes:
     return data[8:]
 
 
+def code_of_stream(body: bytes) -> int:
+    """The code of the one stream in an answer to `METADATA`, which names servers first."""
+    (brokers,) = struct.unpack_from(">i", body)
+    at = 4
+    for _ in range(brokers):
+        (length,) = struct.unpack_from(">h", body, at + 2)
+        at += 4 + length + 4
+    (length,) = struct.unpack_from(">h", body, at + 4)
+    return int(struct.unpack_from(">H", body, at + 6 + length)[0])
+
+
 def entries(chunk: bytes) -> Iterator[bytes]:
     """The messages of a delivered chunk. Those that are compressed together are left out: the sink makes
     none."""

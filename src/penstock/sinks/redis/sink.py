@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from types import NoneType
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +29,7 @@ import redis
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
+from penstock.connections.answers import STRANGE
 from penstock.errors import DriverReplaced, TableError
 from penstock.model.change import DELETED, PRESENT, SEQUENCE
 from penstock.model.schema import TableId, TableSchema
@@ -51,7 +54,7 @@ from penstock.sinks.redis.evolve import evolved_hash, evolved_object
 from penstock.sinks.redis.faults import explained
 from penstock.sinks.redis.options import RedisOptions, escaped
 from penstock.sinks.redis.scan import RedisScan
-from penstock.sinks.redis.server import check_server
+from penstock.sinks.redis.server import check_server, client
 from penstock.sinks.refusals import (
     check_pipeline,
     is_recorded,
@@ -83,7 +86,7 @@ class RedisSink(Recorded):
         super().__init__(pipeline)
         self._options = options
         self._spark = spark
-        self._client: Any = redis.Redis(**options.connection())
+        self._client: Any = client(options)
         self._scripts = {
             name: self._client.register_script(getattr(scripts, name.upper()))
             for name in ("write", "delete", "evolve", "commit", "fence")
@@ -272,7 +275,10 @@ class RedisSink(Recorded):
 
     def _record(self, table: TableId) -> dict[str, str]:
         found = self._client.hgetall(self._own(table))
-        return {name.decode(): value.decode() for name, value in found.items()}
+        try:
+            return {name.decode(): value.decode() for name, value in found.items()}
+        except (ValueError, AttributeError):
+            raise redis.InvalidResponse(STRANGE) from None
 
     def _keys(self, prefix: str) -> Iterator[bytes]:
         """The keys that begin with the prefix. Each may come more than once."""
@@ -283,7 +289,10 @@ class RedisSink(Recorded):
         pipeline = self._client.pipeline(transaction=False)
         for name in names:
             pipeline.get(name) if self._json else pipeline.hgetall(name)
-        return list(pipeline.execute())
+        found = list(pipeline.execute())
+        if not all(isinstance(one, (bytes, NoneType) if self._json else dict) for one in found):
+            raise redis.InvalidResponse(STRANGE)
+        return found
 
     @contextlib.contextmanager
     def _writing(self, table: TableId, commit: Commit) -> Iterator[dict[str, str] | None]:
@@ -311,8 +320,10 @@ class RedisSink(Recorded):
             self._refuse_replaced(table)
         if answer == b"GONE":
             raise lost_target(table, _KEEP)
-        if answer.startswith(b"LACKS"):
-            raise missing_row(table, int(answer.split()[1]))
+        if match := re.fullmatch(rb"LACKS (\d+)", answer):
+            raise missing_row(table, int(match[1]))
+        if answer not in (b"OK", b"DONE"):
+            raise redis.InvalidResponse(STRANGE)
 
     def _commit(self, table: TableId, commit: Commit, *fields: str) -> None:
         self._call("commit", table, commit, [], fields)

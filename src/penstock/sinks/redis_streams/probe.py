@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import redis
-
 from penstock.errors import PenstockError
 from penstock.sinks.kind import Probe, Probed
-from penstock.sinks.redis.server import check_server
+from penstock.sinks.redis.server import check_server, client
 from penstock.sinks.redis_streams.options import RedisStreamsOptions
 
 
@@ -18,7 +16,7 @@ def probe(options: RedisStreamsOptions) -> Probe:
 
     def tried(spark: Any, databases: Sequence[str]) -> Iterator[Probed]:
         try:
-            check_server(redis.Redis(**options.connection()), options)
+            check_server(client(options), options)
         except PenstockError as error:
             yield Probed("redis-streams", options.url, False, str(error))
             return

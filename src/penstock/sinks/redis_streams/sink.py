@@ -26,6 +26,7 @@ from typing import Any
 
 import redis
 
+from penstock.connections.answers import STRANGE
 from penstock.errors import ConfigError, TableError
 from penstock.model.schema import TableId, TableSchema
 from penstock.printable import argument
@@ -40,7 +41,7 @@ from penstock.sinks.base import (
 )
 from penstock.sinks.messages import Messages, another_driver, counter, each_message
 from penstock.sinks.redis.faults import explained
-from penstock.sinks.redis.server import check_server
+from penstock.sinks.redis.server import check_server, client
 from penstock.sinks.redis_streams import scripts
 from penstock.sinks.redis_streams.options import RedisStreamsOptions
 from penstock.sinks.refusals import check_pipeline, is_recorded
@@ -57,7 +58,7 @@ class RedisStreamsSink(Messages):
     def __init__(self, options: RedisStreamsOptions, pipeline: str) -> None:
         super().__init__(options, pipeline)
         self._options = options
-        self._client: Any = redis.Redis(**options.connection())
+        self._client: Any = client(options)
         self._scripts = {
             name: self._client.register_script(getattr(scripts, name.upper()))
             for name in ("write", "commit", "fence")
@@ -165,8 +166,12 @@ class RedisStreamsSink(Messages):
     def _looked_up(self) -> tuple[int, int]:
         if self._last is None:
             with self._explained("What is written cannot be looked up"):
-                epoch, step, note = self._client.hmget(self._own, "epoch", "step", "note")
-            self._last, self._note = (int(epoch or 0), int(step or 0)), (note or b"").decode()
+                found = self._client.hmget(self._own, "epoch", "step", "note")
+                try:
+                    epoch, step, note = (one or b"" for one in found)
+                    self._last, self._note = (int(epoch or 0), int(step or 0)), note.decode()
+                except (ValueError, TypeError, AttributeError):
+                    raise redis.InvalidResponse(STRANGE) from None
         return self._last
 
     def _answered(self, answer: bytes) -> str:
@@ -181,6 +186,8 @@ class RedisStreamsSink(Messages):
                     hint="Redis keeps everything only with `appendonly yes` and `appendfsync always`. "
                     "Restore it, or begin again with a new `state`.",
                 )
+        if answer not in (b"OK", b"DONE"):
+            raise redis.InvalidResponse(STRANGE)
         return answer.decode()
 
     @contextlib.contextmanager

@@ -30,10 +30,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from penstock.connections.verdicts import Verdict
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.rows import Incomplete
+from penstock.sinks.sql.codes import DUCKDB
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session
 from penstock.sinks.sql.options import JdbcOptions
 from penstock.sinks.texts import ROWS_AT_ONCE, batch_of
@@ -120,15 +122,16 @@ class DuckDb(Dialect):
                 f"{what}: another program has opened {self._path}.",
                 hint="It is tried again until that program closes the file.",
             )
-        passing = (duckdb.TransactionException, duckdb.OutOfMemoryException, duckdb.FatalException)
-        if isinstance(error, passing) or "space" in str(error):
+        invalid = next((text for text in DUCKDB.configuration if str(text) in str(error)), kind)
+        verdict = DUCKDB.verdict(invalid, *(one.__name__ for one in type(error).__mro__))
+        if verdict is Verdict.OUTAGE:
             return TransientError(
                 f"{what}: {kind} of DuckDB.", hint="It is tried again. Look at memory and disk."
             )
-        if table is not None and isinstance(error, (duckdb.DataError, duckdb.IntegrityError)):
+        if table is not None and verdict is Verdict.POISON:
             return TableError(
                 f"{what}: DuckDB refuses it ({kind}).",
-                hint="Remove what refuses rows (a constraint of your own), then run "
+                hint="Remove what refuses it (a constraint, view or change of your own), then run "
                 f"`penstock unpark FILE {argument(table)}`.",
                 table=str(table),
             )

@@ -33,11 +33,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from penstock.connections.verdicts import Verdict
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import Column, TableId
 from penstock.printable import argument
 from penstock.sinks.rows import Incomplete, pieces
 from penstock.sinks.sql import arrow_text
+from penstock.sinks.sql.codes import MYSQL
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session, shortened
 from penstock.sinks.sql.options import JdbcOptions
 from penstock.sinks.texts import ROWS_AT_ONCE, row_batch
@@ -73,10 +75,8 @@ _RANGES: dict[type[DataType], tuple[int, int]] = {
 }
 _NUMBER = r"^[[:space:]]*[-+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][-+]?[0-9]{1,2})?[[:space:]]*$"
 _COLUMN = re.compile(r"for column '(?:`.*`\.)?`?(.{1,64}?)`?' at row")
-_LOGIN = frozenset({1044, 1045, 1049, 1130, 1142, 1227, 1698, 2059})
-_TRANSIENT = frozenset({1020, 1037, 1040, 1041, 1053, 1205, 1213, 1290, 1317, 1836, 2003, 2006, 2013, 2055,
-                        3024, 3572, 0})  # fmt: skip
-_TOO_LARGE = frozenset({1153, 1301})
+_READ_ONLY = frozenset({1290, 1792, 1836})
+_TOO_LARGE = frozenset({1153, 1301, 2020})
 _TOO_NARROW = frozenset({ER.DATA_TOO_LONG, ER.WARN_DATA_OUT_OF_RANGE})
 
 
@@ -154,17 +154,19 @@ class MySql(Dialect):
 
     def explained(self, error: Exception, what: str, table: TableId | None) -> PenstockError:
         code = int(error.args[0]) if error.args and isinstance(error.args[0], int) else 0
-        if code in _LOGIN:
+        verdict = MYSQL.verdict(code)
+        if verdict is Verdict.CONFIGURATION:
             return ConfigError(
                 f"{what}: {self._address} refuses this account (error {code}).",
                 hint="Check `sink.user` and `sink.password`. The account needs CREATE, ALTER, DROP, INDEX, "
                 "SELECT, INSERT, UPDATE, DELETE and CREATE TEMPORARY TABLES on the targets' databases and on "
                 f"`{self._options.control}`.",
             )
-        if code in _TRANSIENT or isinstance(error, pymysql.err.InterfaceError):
+        if verdict is Verdict.OUTAGE:
+            read_only = ", which is read only now" if code in _READ_ONLY else ""
             return TransientError(
-                f"{what}: error {code} of {self._address}.",
-                hint="It is tried again until the database answers.",
+                f"{what}: error {code} of {self._address}{read_only}.",
+                hint="It is tried again until the database takes it.",
             )
         if table is None:
             return ConfigError(f"{what}: error {code} of {self._address}.", hint="Check the section `sink`.")

@@ -25,11 +25,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from penstock.connections.verdicts import Verdict
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.rows import Incomplete, pieces
 from penstock.sinks.sql import arrow_text
+from penstock.sinks.sql.codes import POSTGRESQL
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session, shortened
 from penstock.sinks.sql.options import JdbcOptions
 from penstock.sinks.texts import Unfit, csv_batches
@@ -60,8 +62,7 @@ _RANGES: dict[type[DataType], tuple[int, int]] = {
 }
 _NUMBER = r"^\s*[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]{1,2})?\s*$"
 _INDEX_ROW_TOO_LONG = "54000"
-_TRANSIENT = ("08", "53", "57", "40")
-"""Classes of SQLSTATE: connection, resources, intervention of an operator, rollback."""
+_READ_ONLY = "25006"
 
 
 class PostgreSql(Dialect):
@@ -115,11 +116,12 @@ class PostgreSql(Dialect):
 
     def explained(self, error: Exception, what: str, table: TableId | None) -> PenstockError:
         assert isinstance(error, psycopg.Error)
-        state = error.sqlstate or ""
-        if state.startswith("28") or state == "3D000" or (not state and _is_login(error)):
+        state = error.sqlstate or ("28000" if _is_login(error) else "08000")
+        verdict = POSTGRESQL.verdict(state, state[:2])
+        if verdict is Verdict.CONFIGURATION and state != "42501":
             return ConfigError(
                 f"{what}: {self._address} refuses the account or has no such database"
-                + (f" (SQLSTATE {state})." if state else "."),
+                + (f" (SQLSTATE {state})." if error.sqlstate else "."),
                 hint="Check `sink.url`, `sink.user` and `sink.password`.",
             )
         if state == "42501":
@@ -128,9 +130,11 @@ class PostgreSql(Dialect):
                 hint="GRANT CREATE ON DATABASE … to the account, so that it can make schemas; or make the "
                 "schemas for it, and GRANT USAGE, CREATE ON SCHEMA ….",
             )
-        if not state or state.startswith(_TRANSIENT) or state == "55P03":
-            why = f"SQLSTATE {state}" if state else "the connection was lost or refused"
-            return TransientError(f"{what}: {why}.", hint="It is tried again until the database answers.")
+        if verdict is Verdict.OUTAGE:
+            why = f"SQLSTATE {state}" if error.sqlstate else "the connection was lost or refused"
+            if state == _READ_ONLY:
+                why += ", it is read only now, as a standby or in maintenance"
+            return TransientError(f"{what}: {why}.", hint="It is tried again until the database takes it.")
         if table is None:
             return ConfigError(f"{what}: {error.diag.message_primary}.", hint="Check the section `sink`.")
         constraint = error.diag.constraint_name

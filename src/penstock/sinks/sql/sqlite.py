@@ -23,21 +23,18 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
+from penstock.connections.verdicts import Verdict
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.rows import Incomplete, pieces
 from penstock.sinks.sql import arrow_text
+from penstock.sinks.sql.codes import SQLITE, SQLITE_TEXTS
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session
 from penstock.sinks.sql.options import JdbcOptions
 from penstock.sinks.texts import ROWS_AT_ONCE, row_batch
 
 _ROW_IDS = ("rowid", "_rowid_", "oid")
-
-# How messages of errors begin. Others have names of tables and columns in them.
-_LOCKED = ("database is locked", "database table is locked", "database schema is locked")
-_DISK = ("database or disk is full", "disk I/O error")
-_FILE = ("unable to open", "attempt to write a readonly", "not authorized", "file is ")
 
 
 class Sqlite(Dialect):
@@ -86,14 +83,17 @@ class Sqlite(Dialect):
         self.run(session, "SELECT 1 FROM sqlite_master")  # now it sees what it sees
 
     def explained(self, error: Exception, what: str, table: TableId | None) -> PenstockError:
-        text = str(error)
-        operational = isinstance(error, sqlite3.OperationalError)
-        if operational and text.startswith(_LOCKED):
+        code = _code(error)
+        verdict = SQLITE.verdict(code)
+        if code in ("SQLITE_BUSY", "SQLITE_LOCKED"):
             return TransientError(
                 f"{what}: another program has locked {self._path}.", hint="It is tried again."
             )
-        if operational and text.startswith(_DISK):
-            return TransientError(f"{what}: {text}.", hint="It is tried again. Look at the disk.")
+        if verdict is Verdict.OUTAGE:
+            return TransientError(
+                f"{what}: {self._path}: {code}.",
+                hint="It is tried again. Look at the disk, and whether this account may write the file.",
+            )
         if table is not None and isinstance(error, (sqlite3.IntegrityError, sqlite3.DataError)):
             return TableError(
                 f"{what}: SQLite refuses it ({type(error).__name__}).",
@@ -101,15 +101,15 @@ class Sqlite(Dialect):
                 f"`penstock unpark FILE {argument(table)}`.",
                 table=str(table),
             )
-        if table is not None and operational and not text.startswith(_FILE):
+        if table is not None and verdict is Verdict.POISON:
             return TableError(
-                f"{what}: SQLite says `{text}`.",
+                f"{what}: SQLite says `{error}`.",
                 hint="Somebody else has changed the target, or a view or trigger of it. Mend that, then run "
                 f"`penstock unpark FILE {argument(table)}`.",
                 table=str(table),
             )
         return ConfigError(
-            f"{what}: {self._path}: {text}.", hint="Is it a SQLite file that this account may write?"
+            f"{what}: {self._path}: {code}.", hint="Is it a SQLite file that this account may write?"
         )
 
     # names
@@ -201,6 +201,14 @@ class Sqlite(Dialect):
         return (
             f"UPDATE {target} AS t SET {values} FROM {STAGE} s WHERE {match} AND {self.live} AND {self.newer}"
         )
+
+
+def _code(error: Exception) -> str:
+    """The name of the primary code of an error."""
+    if name := getattr(error, "sqlite_errorname", ""):
+        return "_".join(name.split("_")[:2])  # without the extended code, as in SQLITE_IOERR_WRITE
+    text = str(error)
+    return next((name for start, name in SQLITE_TEXTS.items() if text.startswith(start)), "SQLITE_ERROR")
 
 
 def _number(value: object, kind: str) -> str | int | float | None:

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from penstock.connections.answers import NoAnswer
+from penstock.connections.http import HttpConnection
+from penstock.connections.tcp import tls_context
 from penstock.errors import ConfigError
 from penstock.secret import Secret
 from penstock.sinks import registry
-from penstock.sinks.http_connection import HttpConnection, NoAnswer
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -45,14 +47,14 @@ def answer_once(connection: socket.socket) -> None:
 
 
 def connected(url: str, timeout_s: float = 10) -> HttpConnection:
-    return HttpConnection(url, {}, timeout_s=timeout_s, ca=None)
+    return HttpConnection(url, {}, timeout_s=timeout_s)
 
 
 def test_a_connection_that_the_server_has_closed_meanwhile_is_replaced() -> None:
     with server(answer_once, answer_once) as url:
         connection = connected(url)
-        assert connection.request("GET", "/") == (200, b"ok")
-        assert connection.request("POST", "/", b"again") == (200, b"ok")
+        assert connection.request("GET", "/").body == b"ok"
+        assert connection.request("POST", "/", b"again").body == b"ok"
         connection.close()
 
 
@@ -87,13 +89,14 @@ def test_the_answer_of_a_server_that_does_not_want_the_whole_body_is_read() -> N
             """Until the client stops, so that no reset hides the answer."""
 
     with server(refuse) as url:
-        assert connected(url).request("POST", "/", b"x" * 50_000_000) == (413, b"")
+        found = connected(url).request("POST", "/", b"x" * 50_000_000)
+        assert (found.status, found.body) == (413, b"")
 
 
 def test_certificates_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     for file in (tmp_path / "missing.pem", Path(__file__)):
         with pytest.raises(ConfigError, match=r"cannot be read") as refused:
-            HttpConnection("https://127.0.0.1:1", {}, timeout_s=1, ca=file)
+            tls_context(file)
         assert "sink.ca" in refused.value.hint
 
 

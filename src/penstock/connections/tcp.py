@@ -8,16 +8,13 @@ import socket
 import ssl
 import time
 from pathlib import Path
+from typing import Any
 
+from penstock.connections.answers import STRANGE, NoAnswer
 from penstock.errors import ConfigError
 
 _RECEIVED_AT_ONCE = 256 * 1024
 """Bytes that one system call may read: more would rarely be there."""
-
-
-class Disconnected(Exception):
-    """The server could not be reached, has closed the connection, or does not answer in time. Its text says
-    why, as the end of a sentence, and has no values of rows."""
 
 
 class TcpConnection:
@@ -34,21 +31,21 @@ class TcpConnection:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         except OSError as error:
-            raise Disconnected(in_words(error)) from None
+            raise NoAnswer(in_words(error)) from None
 
     def begin_tls(self, context: ssl.SSLContext, host: str) -> None:
         self._socket.settimeout(self._seconds)
         try:
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except (OSError, ValueError) as error:
-            raise Disconnected(in_words(error)) from None
+            raise NoAnswer(in_words(error)) from None
 
     def send(self, data: bytes) -> None:
         try:
             self._socket.settimeout(self._seconds)
             self._socket.sendall(data)
         except OSError as error:
-            raise Disconnected(in_words(error)) from None
+            raise NoAnswer(in_words(error)) from None
 
     def read(self, count: int, deadline: float) -> bytes:
         """The next bytes. `deadline`: in the time of `time.monotonic`."""
@@ -64,7 +61,7 @@ class TcpConnection:
         while (end := self._received.find(b"\r\n", searched)) < 0:
             left = len(self._received) - self._at
             if left > bytes_max:
-                raise Disconnected("it sends something else than expected")
+                raise NoAnswer(STRANGE)
             self._receive(deadline)  # which may move what is left
             searched = max(self._at, self._at + left - 1)
         found = bytes(self._received[self._at : end])
@@ -87,14 +84,54 @@ class TcpConnection:
         if self._at:
             del self._received[: self._at]
             self._at = 0
+        left = deadline - time.monotonic()
+        if left <= 0:  # also while a server sends without end
+            raise NoAnswer(in_words(TimeoutError()))
         try:
-            self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+            self._socket.settimeout(left)
             found = self._socket.recv(_RECEIVED_AT_ONCE)
         except OSError as error:
-            raise Disconnected(in_words(error)) from None
+            raise NoAnswer(in_words(error)) from None
         if not found:
-            raise Disconnected("it closed the connection")
+            raise NoAnswer("it closed the connection")
         self._received += found
+
+
+class BoundedSocket:
+    """A socket for a client that is not ours, and takes whatever is sent. After each thing that it sends, the
+    server may answer at most `bytes_max` bytes within `seconds`."""
+
+    def __init__(self, connected: socket.socket, *, seconds: float, bytes_max: int) -> None:
+        self._socket = connected
+        self._seconds, self._bytes_max = seconds, bytes_max
+        self._begin()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._socket, name)
+
+    def sendall(self, data: bytes) -> None:
+        self._socket.sendall(data)
+        self._begin()
+
+    def recv(self, count: int) -> bytes:
+        data = self._socket.recv(count)
+        self._count(len(data))
+        return data
+
+    def recv_into(self, buffer: Any) -> int:
+        count = self._socket.recv_into(buffer)
+        self._count(count)
+        return count
+
+    def _begin(self) -> None:
+        self._deadline, self._left = time.monotonic() + self._seconds, self._bytes_max
+
+    def _count(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise ConnectionAbortedError(f"more than {self._bytes_max:,} bytes")
+        if time.monotonic() > self._deadline:
+            raise TimeoutError
 
 
 def tls_context(ca: Path | None, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
