@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote, urlsplit
@@ -26,6 +27,7 @@ from penstock.sources.mysql.ddl.change import Change, Emptied, RowsChanged
 from penstock.sources.mysql.ddl.definition import TableDefinition
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.faults import answers_of
 from penstock.sources.mysql.messages.schema_changes import TableChange
 from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.table_filter import TableFilter
@@ -100,13 +102,11 @@ class OfServer:
 
     def __init__(self, url: str, parts: Sequence[LogPart]) -> None:
         changed = changed_tables(parts)
-        connection = connect(_options(url))
-        try:
+        source = _options(url)
+        with answers_of(source), closing(connect(source)) as connection:
             tables = TableFilter(TablesConfig(include=["*.*"]))
             tables.sequences = True
             found = read_tables(connection, tables)
-        finally:
-            connection.close()
         self._schemas = [schema.to_json() for table, schema in found.items() if table not in changed]
 
     def schemas(self) -> list[str]:

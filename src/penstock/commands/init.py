@@ -25,6 +25,7 @@ from penstock.printable import argument, printable
 from penstock.sinks import registry
 from penstock.sources.mysql.catalog import list_tables
 from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.faults import answers_of
 from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.preflight import Finding
 
@@ -117,7 +118,7 @@ def gather(given: InitOptions, ask: Ask, *, hidden: bool) -> tuple[Answers, list
     if password is None:
         raise ConfigError(f"The environment variable {variable} is not set.", hint=f"export {variable}=…")
     source = MySqlOptions.model_validate({"host": host, "port": port, "user": user, "password": password})
-    with closing(connect(source)) as connection:
+    with answers_of(source), closing(connect(source)) as connection:
         found = list_tables(connection)
     tables = list(given.tables) or _tables(found, ask)
     sink = given.sink or ask(f"Sink ({', '.join(registry.names())})", registry.DEFAULT.name)

@@ -13,7 +13,8 @@ import pymysql
 import pytest
 
 from penstock.errors import ConfigError, SourceUnreachable
-from penstock.sources.mysql.connection import connect, explain, hang_up, query
+from penstock.sources.mysql.connection import connect, hang_up, query
+from penstock.sources.mysql.faults import explain
 from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.timeouts import interrupt
 from penstock.testing.proxy import Proxy

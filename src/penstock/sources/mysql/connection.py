@@ -22,17 +22,22 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 import select
 import socket
 import ssl
 import struct
+import time
 from typing import Any
 
 import pymysql
 import pymysql.cursors
 from pymysql.constants import CR
+from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 
-from penstock.errors import ConfigError, PenstockError, SourceUnreachable, TransientError
+from penstock.errors import ConfigError, PenstockError
+from penstock.sources.mysql.answers import ERROR_TEXT_MAX, GRACE_S, malformed
+from penstock.sources.mysql.faults import TOO_MANY, TlsRefused, code_of, explain
 from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.timeouts import TimedSocket, WaitLimits, resolve, send_all, watch_peer
 
@@ -61,28 +66,19 @@ its own."""
 _GOODBYE_S = 5
 """Seconds for ending a connection in order. The server notices a lost one by itself."""
 
-_ACCESS_DENIED = {1045, 1698, 1044, 1820, 1862, 3118, 3955}
-_NO_PRIVILEGE = {1227, 1142, 1143, 1370}
-_TOO_MANY = {1040, 1203, 1226}
-_GOING_DOWN = {1053, 1077, 1079, 1927, 3168, 3169}
-_HOST_BLOCKED, _HOST_NOT_ALLOWED, _NEEDS_TLS = 1129, 1130, 3159
-_UNREACHABLE = {CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST}
-
 CLEARTEXT_PLUGINS = ("mysql_clear_password", "dialog")
 _NETWORK_STATES = ("sending to client", "writing to net", "reading from net", "receiving from client")
 """States of a session that waits for the network, as SHOW PROCESSLIST prints them in all releases."""
 
 
-class _TlsRefused(OSError):
-    """One side refuses the other's certificate, protocol or ciphers. TLS errors on an established connection
-    mean instead that it is lost."""
-
-
-def connect(config: MySqlOptions, *, read_timeout_s: float | None = None, role: str = "") -> Any:
+def connect(
+    config: MySqlOptions, *, read_timeout_s: float | None = None, role: str = "", slow_rows: bool = False
+) -> Any:
     """A PyMySQL connection (utf8mb4, autocommit, no limits), which the caller closes. `role`: its purpose,
     which the server shows as `program_name` in `performance_schema.session_connect_attrs`.
     `read_timeout_s`: a silence of this length ends the connection, whatever the server does. None: see
-    `source.read_timeout`."""
+    `source.read_timeout`. `slow_rows`: the server may take any time to find the rows of an answer, one after
+    the other."""
     silence_s = config.read_timeout / 1000 if read_timeout_s is None else read_timeout_s
     limits = WaitLimits(config.connect_timeout / 1000, silence_s)
     try:
@@ -101,16 +97,11 @@ def connect(config: MySqlOptions, *, read_timeout_s: float | None = None, role: 
         )
         connection.connect(_reach(config, limits, silence_s))
         query(connection, _WITHOUT_LIMITS)
-    except (pymysql.Error, OSError, RuntimeError) as error:
+    except Exception as error:  # PyMySQL does not check that packets are what it expects
         raise explain(error, config) from error
-    except (IndexError, ValueError, struct.error, UnboundLocalError) as error:
-        # PyMySQL does not check that packets are what it expects.
-        raise SourceUnreachable(
-            f"What answers at {config.host}:{config.port} does not speak MySQL's protocol, or was cut off.",
-            hint="Check source.host and source.port, and firewalls and proxies on the way.",
-        ) from error
     connection.password = b""
     limits.connected()
+    limits.answers.grace_s = math.inf if slow_rows else GRACE_S + 2 * config.read_timeout / 1000
     if read_timeout_s is None:
         limits.is_at_work = functools.partial(is_at_work, config, connection.thread_id())
     return connection
@@ -141,8 +132,8 @@ def _reach(config: MySqlOptions, limits: WaitLimits, silence_s: float) -> socket
 
 
 class _Connection(pymysql.connections.Connection):
-    """A connection whose waits `WaitLimits` limits. PyMySQL's own limits are switched off: they do not cover
-    TLS and writes, and they end slow queries."""
+    """A connection whose waits and answers have limits (`timeouts.py`). PyMySQL's own are switched off: they
+    do not cover TLS and writes, and they end slow queries."""
 
     _sock: Any
 
@@ -177,15 +168,49 @@ class _Connection(pymysql.connections.Connection):
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
             raise  # the connection was cut, and neither side has refused the other's certificate
         except ssl.SSLError as error:
-            raise _TlsRefused(str(error)) from error
+            raise TlsRefused(str(error)) from error
+
+    def _execute_command(self, command: int, sql: str | bytes) -> None:
+        self._limits.answers.asked()
+        super()._execute_command(command, sql)  # type: ignore[misc]
+
+    def query(self, sql: str | bytes, unbuffered: bool = False) -> Any:
+        """Raises `OperationalError` also if the answer is not what the statement asks for."""
+        try:
+            found = super().query(sql, unbuffered)
+            if _asks_for_rows(sql) and not self._result.field_count:  # type: ignore[attr-defined]
+                raise malformed("its answer has no rows where there must be some or none")
+            return found
+        except (PenstockError, OSError):
+            raise
+        except Exception as error:
+            code = code_of(error)
+            if not code or code == CR.CR_MALFORMED_PACKET:
+                self._force_close()  # type: ignore[attr-defined]
+            if code or isinstance(error, pymysql.InterfaceError):
+                raise
+            raise malformed(f"its answer cannot be read ({type(error).__name__})") from error
+
+    def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
+        try:
+            self._limits.answers.packet(is_definition=packet_type is FieldDescriptorPacket)
+            return super()._read_packet(packet_type)  # type: ignore[no-untyped-call]
+        except pymysql.MySQLError as error:
+            if code_of(error) == CR.CR_MALFORMED_PACKET:
+                self._force_close()  # type: ignore[attr-defined]
+            elif len(str(error.args[-1])) > ERROR_TEXT_MAX:
+                raise type(error)(error.args[0], str(error.args[-1])[:ERROR_TEXT_MAX]) from None
+            raise
 
     def _read_bytes(self, num_bytes: int) -> bytes:
         assert self._reader is not None
+        self._limits.answers.expect(num_bytes)
         try:
             data = self._reader.read(num_bytes)
         except OSError as error:
             self._force_close()  # type: ignore[attr-defined]
             raise pymysql.err.OperationalError(CR.CR_SERVER_LOST, f"{error}") from error
+        self._limits.answers.arrived(len(data))
         if len(data) < num_bytes:
             self._force_close()  # type: ignore[attr-defined]
             raise pymysql.err.OperationalError(CR.CR_SERVER_LOST, "it closed the connection")
@@ -229,6 +254,16 @@ class _Connection(pymysql.connections.Connection):
         return _without_authorities()
 
 
+def _asks_for_rows(sql: str | bytes) -> bool:
+    words = sql[:40] if isinstance(sql, str) else sql[:40].decode("latin1")
+    return words.lstrip(" (").upper().startswith(("SELECT ", "SHOW ", "EXPLAIN ", "XA RECOVER"))
+
+
+def address(connection: Any) -> str:
+    """The server of a connection, for messages."""
+    return f"{connection.host}:{connection.port}"
+
+
 def is_encrypted(connection: Any) -> bool:
     return isinstance(connection._sock, ssl.SSLSocket)
 
@@ -249,7 +284,7 @@ def is_at_work(config: MySqlOptions, thread: int) -> bool:
         finally:
             other._force_close()
     except (PenstockError, pymysql.Error, OSError) as error:
-        return explain(error, config).details.get("code") in _TOO_MANY
+        return explain(error, config).details.get("code") in TOO_MANY
     for row in rows:
         if int(row[0]) == thread:
             return row[4] not in ("Sleep", "Killed") and str(row[6] or "").lower() not in _NETWORK_STATES
@@ -290,111 +325,14 @@ def _tls(config: MySqlOptions) -> dict[str, Any]:
     return {"ssl": context}
 
 
-def code_of(error: BaseException) -> int:
-    """The code of a server's or client's error; 0 if it has none."""
-    if isinstance(error, PenstockError):
-        return int(error.details.get("code") or 0)
-    known = isinstance(error, pymysql.Error) and error.args and isinstance(error.args[0], int)
-    return int(error.args[0]) if known else 0
-
-
-def is_refusal(error: BaseException) -> bool:
-    """Whether the server has refused a statement. Other errors, such as a lost connection or a shutdown, say
-    nothing about the statement."""
-    code = code_of(error)
-    return (1000 <= code < 2000 or code >= 3000) and code not in _GOING_DOWN | _TOO_MANY
-
-
-def is_denied(error: BaseException) -> bool:
-    """Whether the server has refused because the account lacks a privilege."""
-    return code_of(error) in _NO_PRIVILEGE | {1044, 1045}
-
-
-def explain(error: BaseException, config: MySqlOptions) -> PenstockError:
-    """Turns PyMySQL's errors and socket errors into Penstock's."""
-    if isinstance(error, PenstockError):
-        return error
-    where = f"{config.host}:{config.port}"
-    code = code_of(error)
-    text = str(error.args[1]) if len(error.args) > 1 else str(error)
-    cause = error if isinstance(error, OSError) else getattr(error, "original_exception", error.__cause__)
-    if code in _UNREACHABLE or isinstance(error, OSError):
-        return _unreachable(cause, text, config, code)
-    if isinstance(error, pymysql.InterfaceError) and not code:
-        return _unreachable(None, "the connection is closed", config, code)
-    if code in (CR.CR_SSL_CONNECTION_ERROR, _NEEDS_TLS):
-        return _tls_failed(text, config, code)
-    if code in _ACCESS_DENIED:
-        return ConfigError(
-            f"The source {where} refuses user {config.user!r}: {text}.",
-            hint="Check source.user and source.password, and that the account may connect from this host.",
-            code=code,
-        )
-    if code == _HOST_NOT_ALLOWED:
-        return ConfigError(
-            f"The source {where} lets no account in from this host: {text}.",
-            hint=f"Create the account {config.user!r} for this host, for example as '{config.user}'@'%'.",
-            code=code,
-        )
-    if code == _HOST_BLOCKED:
-        return ConfigError(
-            f"The source {where} has blocked this host after many broken connections: {text}.",
-            hint="TRUNCATE TABLE performance_schema.host_cache; or FLUSH HOSTS; at the source.",
-            code=code,
-        )
-    if code in _TOO_MANY:
-        return TransientError(
-            f"The source {where} has no connection to spare: {text}.",
-            hint="Raise max_connections (or the account's limit), or lower snapshot.parallel.",
-            code=code,
-        )
-    if code in _NO_PRIVILEGE:
-        return ConfigError(f"The source {where} refuses user {config.user!r}: {text}.", code=code)
-    if code in (1049, CR.CR_AUTH_PLUGIN_CANNOT_LOAD) or (
-        isinstance(error, RuntimeError) and not isinstance(error, pymysql.Error)
-    ):
-        return ConfigError(f"The source {where} cannot be used: {text}.", code=code)
-    return TransientError(f"The source {where} answered: {text}.", code=code)
-
-
-def _tls_failed(text: str, config: MySqlOptions, code: int) -> ConfigError:
-    return ConfigError(
-        f"TLS with the source {config.host}:{config.port} failed: {text}.",
-        hint=f"source.tls is {config.tls}; check source.tls_ca, or choose `required` or `preferred`.",
-        code=code,
-    )
-
-
-def _unreachable(cause: BaseException | None, text: str, config: MySqlOptions, code: int) -> PenstockError:
-    """The error for a server that was not reached, with what answered at its address."""
-    where = f"{config.host}:{config.port}"
-    hint = "Check source.host and source.port, and that the server runs and lets this host in."
-    if isinstance(cause, _TlsRefused):
-        return _tls_failed(str(cause), config, code)
-    if isinstance(cause, socket.gaierror):
-        message = f"The source's host name {config.host!r} cannot be resolved: {cause.strerror}."
-        hint = "Check source.host, and the name servers of this machine."
-    elif isinstance(cause, ConnectionRefusedError):
-        message = f"The source {where} cannot be reached: it refuses connections, so nothing listens there."
-    elif isinstance(cause, TimeoutError):
-        message = f"The source {where} cannot be reached: it does not answer ({cause})."
-        hint = (
-            "Check source.host and source.port, and firewalls and proxies in between. The limits are "
-            f"source.connect_timeout ({config.connect_timeout} ms) and source.read_timeout "
-            f"({config.read_timeout} ms)."
-        )
-    else:
-        message = f"The source {where} cannot be reached: {text}."
-    return SourceUnreachable(message, hint=hint, code=code)
-
-
 def hang_up(connection: Any) -> None:
     """Says goodbye to the server and waits some seconds for it to close the connection. So the next
     connection does not count beside this one."""
     try:
         connection._limits.hurry(_GOODBYE_S)
         connection._execute_command(_COM_QUIT, b"")
-        while connection._rfile.read1(4096):
+        until = time.monotonic() + _GOODBYE_S
+        while connection._rfile.read1(4096) and time.monotonic() < until:
             pass
     except (pymysql.Error, OSError):
         pass  # the connection is closed already

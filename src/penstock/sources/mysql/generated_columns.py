@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,7 @@ from penstock.model.schema import Column, TableId, TableSchema, TypeOptions
 from penstock.printable import argument
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.connection import connect, query
+from penstock.sources.mysql.faults import answers_of
 from penstock.sources.mysql.identifiers import quote, quoted
 from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot.reader import execute, guarded, prepare_session
@@ -75,8 +77,7 @@ class MySqlComputation:
 def computation(source: MySqlOptions, schema: TableSchema) -> MySqlComputation:
     """How to compute the generated columns, by the table's current definition. Raises `TableError` if that is
     no longer the definition that the log has."""
-    connection = connect(source)
-    try:
+    with answers_of(source), closing(connect(source)) as connection:
         prepare_session(connection)
         present = read_table(connection, schema.table)
         if present is None or not same_definition(present, schema):
@@ -93,9 +94,7 @@ def computation(source: MySqlOptions, schema: TableSchema) -> MySqlComputation:
             " WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s",
             (schema.table.database, schema.table.table),
         )
-    finally:
-        connection.close()
-    expressions = {_text(name): _text(text) for name, text in rows if text}
+        expressions = {_text(name): _text(text) for name, text in rows if text}
     return computed_by(source, schema, expressions)
 
 
@@ -189,7 +188,8 @@ class MySqlComputer:
         backoff = Backoff(_RETRY)
         while True:
             try:
-                with guarded(f"the computation of generated columns of {self._work.generated.table}"):
+                what = f"the computation of generated columns of {self._work.generated.table}"
+                with guarded(what, f"{self._work.source.host}:{self._work.source.port}"):
                     return self._compute_once(rows)
             except TransientError:
                 self._close()

@@ -20,7 +20,8 @@ from penstock.config import PipelineConfig
 from penstock.errors import START_OVER, ConfigError, PenstockError, SourceUnreachable
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.mysql import followed_host, password_policy, preflight_hosts, preflight_tables
-from penstock.sources.mysql.connection import Replication, connect, explain, is_denied, is_refusal
+from penstock.sources.mysql.connection import Replication, connect
+from penstock.sources.mysql.faults import explain, is_denied, is_refusal
 from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.preflight_source import GTID_SQL, Source, account_sql, look
 from penstock.sources.mysql.snapshot.watermark import watermarks_of

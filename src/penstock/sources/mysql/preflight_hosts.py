@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.errors import PenstockError
-from penstock.sources.mysql.connection import is_denied
+from penstock.sources.mysql.faults import is_denied
 from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.preflight_source import GTID_SQL, Source, account_sql
 from penstock.sources.mysql.snapshot import replicas, server_load

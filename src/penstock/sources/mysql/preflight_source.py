@@ -9,8 +9,9 @@ import pymysql
 
 from penstock.config import PipelineConfig
 from penstock.sources.mysql import catalog
-from penstock.sources.mysql.connection import is_denied, query, query_named
+from penstock.sources.mysql.connection import query, query_named
 from penstock.sources.mysql.dialect import Dialect
+from penstock.sources.mysql.faults import is_denied
 from penstock.sources.mysql.options import options_of
 
 GTID_SQL = (

@@ -11,7 +11,8 @@ from penstock.cascades.keys import parent_missing
 from penstock.model.pattern import named_database, named_table
 from penstock.model.schema import PASSIVE_RULES, CascadingKey, TableId, TableSchema
 from penstock.sources.mysql import catalog
-from penstock.sources.mysql.connection import is_refusal, query
+from penstock.sources.mysql.connection import query
+from penstock.sources.mysql.faults import is_refusal
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
 from penstock.sources.mysql.identifiers import add_key_sql, quote, quoted
 from penstock.sources.mysql.preflight_source import Source, account_sql

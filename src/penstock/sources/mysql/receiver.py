@@ -46,13 +46,8 @@ from penstock.relaylog.status import StatusFile
 from penstock.relaylog.upkeep import Upkeep
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
 from penstock.sources.mysql import followed_host, server_errors, start_position
-from penstock.sources.mysql.connection import (
-    Replication,
-    connect,
-    explain,
-    query,
-    query_named,
-)
+from penstock.sources.mysql.connection import Replication, connect, query, query_named
+from penstock.sources.mysql.faults import answers_of, explain
 from penstock.sources.mysql.heartbeat import is_heartbeat
 from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.server_identity import Server, describe
@@ -229,15 +224,16 @@ class Receiver:
         connection = connect(self.source)
         try:
             self._connected_once = True
-            server = describe(connection)
             is_begun = RelayLog.exists(self.folder)
             received = start_position.received_log(RelayLog.open(self.place) if is_begun else None)
-            by_gtid = self._by_gtid(server)
-            stream = start_position.plan(self.source, server, received, by_gtid=by_gtid)
+            with answers_of(self.source):
+                server = describe(connection)
+                by_gtid = self._by_gtid(server)
+                stream = start_position.plan(self.source, server, received, by_gtid=by_gtid)
+                server_id = self._server_id(connection, server)
+                self._prepare(connection, server)
+                replication = self._ask(connection, server, stream, server_id)
             self._by_position = received is not None and stream.gtids is None
-            server_id = self._server_id(connection, server)
-            self._prepare(connection, server)
-            replication = self._ask(connection, server, stream, server_id)
             self._create(server, by_gtid=by_gtid)
             session = _Session(server, stream, replication, self._framer(server, stream, received))
             self._refused_since = None

@@ -9,8 +9,9 @@ import pymysql
 
 from penstock._core import GtidSet
 from penstock.errors import ConfigError
-from penstock.sources.mysql.connection import is_refusal, query, query_named
+from penstock.sources.mysql.connection import query, query_named
 from penstock.sources.mysql.dialect import Dialect
+from penstock.sources.mysql.faults import is_refusal
 
 _DENIED = (1045, 1142, 1227)
 

@@ -27,7 +27,8 @@ from penstock.sources.catalog import Reason
 from penstock.sources.chunks import ALL_ROWS, ChunkOutdated
 from penstock.sources.mysql import catalog, followed_host, statements
 from penstock.sources.mysql.condition import check_plain
-from penstock.sources.mysql.connection import connect, explain, hang_up, is_refusal
+from penstock.sources.mysql.connection import connect, hang_up
+from penstock.sources.mysql.faults import NOT_AN_ANSWER, explain, fitting, is_refusal
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
 from penstock.sources.mysql.identifiers import add_key_sql, quoted
 from penstock.sources.mysql.merge_tables import merge_reason, read_merge_tables
@@ -136,7 +137,8 @@ class SourceSession:
                         self._traits = None
                     if self._connection is None:
                         self._connection, self._connected_to = connect(config), config
-                    return question(self._connection)
+                    with fitting():
+                        return question(self._connection)
                 except (pymysql.OperationalError, pymysql.InterfaceError, OSError) as error:
                     self.close()
                     if attempt == 2:
@@ -263,7 +265,7 @@ class SourceSession:
             connection = None
         except pymysql.ProgrammingError as error:  # no such table, no such column
             raise ChunkOutdated(f"{schema.table} changed while its chunks were sought: {error}.") from error
-        except (pymysql.OperationalError, pymysql.InterfaceError, OSError) as error:
+        except (pymysql.OperationalError, pymysql.InterfaceError, OSError, *NOT_AN_ANSWER) as error:
             why = explain(error, config).message
             raise TransientError(f"The chunks of {schema.table} could not be planned. {why}") from error
         finally:

@@ -17,7 +17,8 @@ from penstock.relaylog.reader import RelayLog, Statement
 from penstock.relaylog.unprotected import unprotected_statements
 from penstock.sources.mysql import followed_host, preflight, start_position, timeouts
 from penstock.sources.mysql.collations import MySqlComparisons
-from penstock.sources.mysql.connection import connect, explain
+from penstock.sources.mysql.connection import connect
+from penstock.sources.mysql.faults import explain
 from penstock.sources.mysql.generated_columns import MySqlComputation, computation
 from penstock.sources.mysql.omitted_columns import omitted_values
 from penstock.sources.mysql.options import MySqlOptions, options_of
@@ -82,7 +83,7 @@ class MySqlSource:
     @contextmanager
     def read_view(self) -> Iterator[MySqlReadView]:
         source = self._followed()
-        connection = connect(source, role="verify")
+        connection = connect(source, role="verify", slow_rows=True)
         try:
             with read_view(connection, source.watermark_table) as view:
                 yield view

@@ -20,8 +20,6 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
-import pymysql
-
 from penstock._core import DecodeError, GtidSet, digest_span
 from penstock.config import PipelineConfig
 from penstock.errors import (
@@ -41,12 +39,8 @@ from penstock.relaylog.index import Prepared
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import DAMAGED_HINT
 from penstock.sources.mysql.binlog_position import BinlogPosition, LastTransaction
-from penstock.sources.mysql.connection import (
-    Replication,
-    connect,
-    explain,
-    query,
-)
+from penstock.sources.mysql.connection import READ_BYTES, Replication, connect, query
+from penstock.sources.mysql.faults import answers_of
 from penstock.sources.mysql.followed_host import in_order
 from penstock.sources.mysql.options import MySqlOptions, options_of
 from penstock.sources.mysql.server_identity import Server, describe
@@ -162,7 +156,7 @@ def check(config: PipelineConfig) -> None:
 def _check_host(
     config: PipelineConfig, source: MySqlOptions, log: RelayLog | None, received: ReceivedLog | None
 ) -> None:
-    try:
+    with answers_of(source):
         connection = connect(source)
         try:
             server = describe(connection)
@@ -170,8 +164,6 @@ def _check_host(
             connection.close()
         by_gtid = server.has_gtids if log is None else log.facts.get("mode") == "gtid"
         plan(source, server, received, by_gtid=by_gtid)
-    except (pymysql.Error, OSError) as error:
-        raise explain(error, source) from error
 
 
 def plan(config: MySqlOptions, server: Server, received: ReceivedLog | None, *, by_gtid: bool) -> Stream:
@@ -287,7 +279,7 @@ def _start_time(config: MySqlOptions, server: Server, file: str) -> int:
         stream = Replication(connection)
         stream.dump(server.server_id ^ 0x5A5A5A5A, file, 4, block=False)
         data = b""
-        while stream.wait(config.connect_timeout / 1000):
+        while len(data) < READ_BYTES and stream.wait(config.connect_timeout / 1000):
             data += stream.read() or b""
             at = 0
             while len(data) >= at + 24:

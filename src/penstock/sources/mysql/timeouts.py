@@ -1,6 +1,6 @@
 """Limits of the time that a connection waits for its server, and ways to end waits from outside.
 
-Three limits make every wait end:
+Four limits make every wait end:
 
 - *While connecting*, everything together has `source.connect_timeout`.
 - *Afterwards*, each read may be silent for `source.read_timeout`. Then either the server is slow or the
@@ -8,6 +8,7 @@ Three limits make every wait end:
   row, and a proxy that forwards nothing still acknowledges packets and TCP keepalives. So a second connection
   asks the server what it does with the first one (`connection.is_at_work`). While the server executes the
   statement, the wait continues.
+- *An answer that has begun* also has to end (`answers.py`).
 - *At any time*, `interrupt` ends all waits of this process, so that it can stop.
 
 A write waits for `source.read_timeout`, too. A server that reads nothing for so long is not asked.
@@ -26,6 +27,8 @@ import time
 import weakref
 from collections.abc import Callable
 from typing import Any
+
+from penstock.sources.mysql.answers import AnswerLimits
 
 ARRIVES_S = 1.0
 """Rows that the server says it is sending arrive within this time, or not at all."""
@@ -57,6 +60,7 @@ class WaitLimits:
         self._interrupted = ""
         self._socket: Any = None
         self.is_at_work: Callable[[], bool] | None = None
+        self.answers = AnswerLimits()
         self.phase = "accept the connection"
         """The step that the server still has to do while connecting."""
         with _LOCK:
@@ -97,6 +101,7 @@ class WaitLimits:
     def check(self) -> None:
         if self._interrupted:
             raise Interrupted(self._interrupted)
+        self.answers.check_time()
 
     def late(self) -> TimeoutError:
         return TimeoutError(f"it did not {self.phase} within {self._connect_s:g} s")

@@ -29,7 +29,8 @@ from penstock.model.offset import Offset
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
 from penstock.printable import argument
 from penstock.sources.chunks import ChunkOutdated, ReadResult, ViewChoice
-from penstock.sources.mysql.connection import hang_up
+from penstock.sources.mysql.connection import address, hang_up
+from penstock.sources.mysql.faults import NOT_AN_ANSWER
 from penstock.sources.mysql.identifiers import quote, quoted
 from penstock.sources.mysql.snapshot.keys import key_condition
 from penstock.sources.mysql.snapshot.replica_watermark import ReplicaWatermarks
@@ -68,7 +69,7 @@ _OUTDATED = {
 }
 _ACCESS_DENIED = {1044, 1142, 1143, 1227}
 _PASSING = {
-    1040, 1053, 1079, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1226, 1317, 2006, 2013, 2014, 3024,
+    1040, 1053, 1079, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1226, 1317, 2006, 2013, 2014, 2027, 3024,
 }  # fmt: skip
 """Error codes of temporary problems: connection lost, too many connections, shutdown, kill, lock waits,
 read-only, time-outs."""
@@ -90,7 +91,7 @@ class MySqlChunkReader:
         self._connection = connection
         self._types = types
         self._view = view
-        with guarded("the session of a chunk reader"):
+        with guarded("the session of a chunk reader", address(connection)):
             prepare_session(connection)
             self._watermarks: SessionWatermarks = (
                 watermarks_of(connection, watermark_table)
@@ -100,7 +101,7 @@ class MySqlChunkReader:
 
     def require(self, executed: str) -> None:
         """See `ChunkReader.require`. `executed` is a set of GTIDs."""
-        with guarded("the wait for the table's start"):
+        with guarded("the wait for the table's start", address(self._connection)):
             self._watermarks.require(executed, timeout_s=_GTID_WAIT_S)
 
     def read(self, schema: TableSchema, chunk: Chunk) -> MySqlChunkRead:
@@ -145,7 +146,8 @@ class MySqlChunkRead:
         return self._result
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        with guarded(f"the read of chunk {self._chunk.number} of {self._chunk.table}", self._chunk):
+        what = f"the read of chunk {self._chunk.number} of {self._chunk.table}"
+        with guarded(what, address(self._connection), self._chunk):
             at: Offset | None = None
             if self._view is None:
                 self._watermarks.begin()
@@ -251,28 +253,32 @@ def _read_prepared(wire: Any) -> bytes:
 class guarded:
     """Turns errors of PyMySQL, the socket and the core into errors that say who acts."""
 
-    def __init__(self, what: str, chunk: Chunk | None = None) -> None:
+    def __init__(self, what: str, server: str, chunk: Chunk | None = None) -> None:
         self._what = what
+        self._server = server
         self._chunk = chunk
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, (pymysql.MySQLError, OSError, _core.DecodeError, _core.ServerError)):
+        known = (pymysql.MySQLError, OSError, _core.DecodeError, _core.ServerError, *NOT_AN_ANSWER)
+        if isinstance(error, known):
             raise self._translate(error) from error
 
     def _translate(self, error: Exception) -> PenstockError:
         if isinstance(error, _core.SchemaMismatch):
             return self._outdated("the result does not fit the columns it was planned with")
         if isinstance(error, _core.DecodeError):
-            return TransientError(f"The answer to {self._what} is malformed: {error}.")
+            return self._malformed(str(error))
+        if isinstance(error, NOT_AN_ANSWER):  # whose text may contain what the server sent
+            return self._malformed(type(error).__name__)
         code, message = _code(error)
         if code in _OUTDATED and self._chunk is not None:
             return self._outdated(_OUTDATED[code])
         if isinstance(error, OSError) or code in _PASSING or code == 0:
             return TransientError(
-                f"The source failed during {self._what}: {message} (error {code}).", code=code
+                f"The source {self._server} failed during {self._what}: {message} (error {code}).", code=code
             )
         details = {} if self._chunk is None else {"table": str(self._chunk.table)}
         hint = ""
@@ -280,8 +286,14 @@ class guarded:
             table = self._chunk.table
             hint = f"GRANT SELECT ON {quoted(table)} TO the account, then {_unpark(table)}"
         return TableError(
-            f"The source refused {self._what}: {message} (error {code}).", hint=hint, code=code, **details
+            f"The source {self._server} refused {self._what}: {message} (error {code}).",
+            hint=hint,
+            code=code,
+            **details,
         )
+
+    def _malformed(self, why: str) -> TransientError:
+        return TransientError(f"The source {self._server} sent a malformed answer to {self._what}: {why}.")
 
     def _outdated(self, why: str) -> ChunkOutdated:
         table = "a table" if self._chunk is None else str(self._chunk.table)

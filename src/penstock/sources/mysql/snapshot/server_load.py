@@ -20,8 +20,9 @@ from typing import Any
 import pymysql
 
 from penstock.errors import PenstockError
-from penstock.sources.mysql.connection import connect, explain, query, query_named
+from penstock.sources.mysql.connection import connect, query, query_named
 from penstock.sources.mysql.dialect import Dialect
+from penstock.sources.mysql.faults import explain, fitting
 from penstock.sources.mysql.options import MySqlOptions
 
 _ANSWER_S = 5.0
@@ -118,7 +119,8 @@ class WatchedServers:
                 soon = min(config.connect_timeout, _CONNECT_MS_MAX)
                 quick = config.model_copy(update={"connect_timeout": soon})
                 self._connections[address] = connect(quick, read_timeout_s=_ANSWER_S, role="load")
-            return question(self._connections[address])
+            with fitting():
+                return question(self._connections[address])
         except (PenstockError, pymysql.Error, OSError) as error:
             self.close(address)
             raise explain(error, config) from error

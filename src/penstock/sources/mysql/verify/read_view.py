@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
-from pymysql.cursors import SSCursor
 
 from penstock import _core
 from penstock.errors import TableError
 from penstock.model.buckets import Buckets, BucketSum, KeyExtent, integer_key
 from penstock.model.chunk import Chunk
 from penstock.model.schema import TableId, TableSchema, TypeOptions
+from penstock.sources.mysql.faults import fitting
 from penstock.sources.mysql.identifiers import quote, quoted
 from penstock.sources.mysql.snapshot.reader import execute, select_sql
 from penstock.sources.mysql.snapshot.watermark import watermarks_of
@@ -33,7 +33,7 @@ _SESSION = (
 )
 _ER_PACKET_OVERFLOW = 1301
 _ER_NO_SUCH_TABLE = 1146
-_LOST = (1053, 1317, 1927, 2006, 2013, 2014, 2055, 3024, 4031)
+_LOST = (1053, 1317, 1927, 2006, 2013, 2014, 2027, 2055, 3024, 4031)
 """Error codes for a shutdown, a killed or overlong query, and a lost connection."""
 
 
@@ -48,8 +48,9 @@ class MySqlReadView:
     def extent(self, schema: TableSchema) -> KeyExtent:
         name = integer_key(schema)
         bounds = f"MIN({quote(name)}), MAX({quote(name)})" if name is not None else "0, 0"
-        row = self._rows(f"SELECT {bounds}, COUNT(*) FROM {quoted(schema.table)}", schema)[0]
-        return KeyExtent(int(row[0] or 0), int(row[1] or 0), int(row[2]))
+        with fitting():
+            row = self._rows(f"SELECT {bounds}, COUNT(*) FROM {quoted(schema.table)}", schema)[0]
+            return KeyExtent(int(row[0] or 0), int(row[1] or 0), int(row[2]))
 
     def sums(self, schema: TableSchema, buckets: Buckets, types: TypeOptions) -> dict[int, BucketSum]:
         """Rows and hash sums per bucket; computed by the server in one pass over the table."""
@@ -67,7 +68,8 @@ class MySqlReadView:
                 hint="MySQL 5.7 built without TLS has no SHA2(). Use a build with TLS.",
                 table=str(schema.table),
             )
-        return {int(bucket): BucketSum(int(count), int(total)) for bucket, count, total in rows}
+        with fitting():
+            return {int(bucket): BucketSum(int(count), int(total)) for bucket, count, total in rows}
 
     def rows(
         self, schema: TableSchema, buckets: Buckets, numbers: Collection[int], types: TypeOptions
@@ -80,7 +82,8 @@ class MySqlReadView:
         )
         rows = self._rows(query, schema)
         self._refuse_cut_text(schema)
-        return {_string(key): int(value) for key, value in rows}
+        with fitting():
+            return {_string(key): int(value) for key, value in rows}
 
     def batches(self, schema: TableSchema, types: TypeOptions) -> Iterator[pa.RecordBatch]:
         whole = Chunk(schema.table, 0, None, None)
@@ -102,7 +105,7 @@ class MySqlReadView:
             cursor.execute("SET SESSION character_set_results = utf8mb4")
 
     def _rows(self, query: str, schema: TableSchema) -> Sequence[tuple[Any, ...]]:
-        with self.connection.cursor(SSCursor) as cursor:
+        with self.connection.cursor() as cursor:
             try:
                 cursor.execute(query)
                 return list(cursor.fetchall())
