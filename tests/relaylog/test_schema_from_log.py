@@ -30,7 +30,10 @@ CREATE = """CREATE TABLE d.t (
 
 def facts(schema: TableSchema | None) -> list[Column]:
     assert schema is not None
-    unknown = {"default": None, "default_is_expression": False, "collation": None, "column_type": ""}
+    unknown = {
+        "default": None, "default_is_expression": False, "collation": None, "column_type": "",
+        "auto_increment": None,
+    }  # fmt: skip
     return [replace(column, **unknown) for column in schema.columns]  # type: ignore[arg-type]
 
 

@@ -60,6 +60,8 @@ class Column:
     generated: str | None = None
     """`virtual` or `stored` for generated columns."""
     invisible: bool = False
+    auto_increment: bool | None = None
+    """Whether the source numbers rows in it. None: not known."""
     default: str | None = None
     """The default as the source's catalog prints it; None: no default (or NULL)."""
     default_is_expression: bool = False

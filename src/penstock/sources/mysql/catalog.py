@@ -320,6 +320,7 @@ def _column(server: ServerTraits, row: Sequence[Any]) -> Column:
         labels=labels,
         generated=generated,
         invisible="invisible" in re.split(r"[\s,]+", extra),
+        auto_increment="auto_increment" in extra,
         default=default,
         default_is_expression=is_expression,
         column_type=full,

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing_extensions import assert_never
 
 from penstock.sources.mysql.added_defaults import Value
-from penstock.sources.mysql.ddl.conversion import silent_change
+from penstock.sources.mysql.ddl.conversion import silent_changes
 from penstock.sources.mysql.ddl.definition import TableDefinition
 from penstock.sources.mysql.ddl.server import Server
 
@@ -43,21 +43,10 @@ class Evolution:
     def compared(cls, before: TableDefinition, after: TableDefinition, server: Server) -> Evolution:
         """Returns the evolution between two definitions, by the names of columns alone, for statements that
         are not known."""
-        origins = []
-        silent = []
-        for column in after.columns:
-            old = before.find(column.name)
-            origins.append(None if old is None else old.name)
-            if old is not None and old.column != column.column:
-                reason = silent_change(old, column, server)
-                silent += [reason] if reason is not None else []
-            elif old is None and column.column.generated:
-                silent.append(f"the added column {column.name} is generated")
-            elif old is None and column.column.default_is_expression:
-                silent.append(f"the added column {column.name} has an expression as its default")
-            elif old is None and column.column.default is not None and column.from_catalog:
-                silent.append(f"the added column {column.name} has a default that was not seen in the log")
-        return cls(after, tuple(origins), tuple(silent))
+        pairs = [(before.find(column.name), column) for column in after.columns]
+        catalog = any(column.from_catalog for column in after.columns)
+        silent = silent_changes(pairs, server, statement=not catalog)
+        return cls(after, tuple(None if old is None else old.name for old, _ in pairs), tuple(silent))
 
 
 def what_changed(before: TableDefinition, evolution: Evolution) -> str:

@@ -461,19 +461,17 @@ def _comparable(schema: TableSchema) -> list[Column]:
     """A column without what servers print in different ways. Old servers print no default of a TEXT or BLOB,
     which can only be an expression."""
     return [
-        replace(column, default=None, default_is_expression=False)
+        replace(column, default=None, default_is_expression=False, auto_increment=None)
         if column.default_is_expression or column.type.endswith(("text", "blob"))
-        else column
+        else replace(column, auto_increment=None)
         for column in schema.columns
     ]
 
 
 def _layout(schema: TableSchema) -> object:
     """The parts of a definition that matter for decoding rows and for identifying them."""
-    columns = [
-        replace(column, default=None, default_is_expression=False, invisible=False, collation=None)
-        for column in schema.columns
-    ]
+    unread = {"default": None, "default_is_expression": False, "invisible": False, "auto_increment": None}
+    columns = [replace(column, collation=None, **unread) for column in schema.columns]  # type: ignore[arg-type]
     return columns, schema.key
 
 

@@ -19,6 +19,7 @@ from penstock.sources.mysql.column_origins import Evolution
 from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.catalog import Catalog
 from penstock.sources.mysql.ddl.change import Altered, Change, Created, Doubtful, Dropped, Moved
+from penstock.sources.mysql.ddl.conversion import silent_changes
 from penstock.sources.mysql.ddl.definition import TableDefinition
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server, sql_mode
@@ -268,7 +269,12 @@ class UncapturedTables:
         uncaptured = tables_before.uncaptured(change.table)
         evolution = uncaptured.evolution if uncaptured is not None else None
         if evolution is not None:
-            silent = change.silent
+            pairs = [
+                (change.before.find(origin.before) if origin.before else None, column)
+                for origin, column in zip(change.origins, change.after.columns, strict=True)
+            ]
+            # Tools copy rows with INSERT IGNORE, which changes values that do not fit, strict or not.
+            silent = (*change.silent, *silent_changes(pairs, self._server(), statement=True))
             keys = {key.parts for key in change.before.keys if key.unique}
             if any(key.unique and key.parts not in keys for key in change.after.keys):
                 silent = (*silent, "rows that offend a new unique index are left out of the copy")

@@ -53,10 +53,15 @@ def make_column(spec: ColumnSpec, *, inherited: tuple[str, str], server: Server)
     if spec.primary:
         nullable = False
     made = ColumnDefinition(
-        column=replace(column, nullable=nullable, generated=spec.generated, invisible=spec.invisible),
+        column=replace(
+            column,
+            nullable=nullable,
+            generated=spec.generated,
+            invisible=spec.invisible,
+            auto_increment=spec.auto_increment,
+        ),
         data_type=data_type,
         on_update=spec.on_update,
-        auto_increment=spec.auto_increment,
         expression=spec.expression,
         comment=spec.comment[:_COMMENT_CHARACTERS_MAX],
     )

@@ -24,6 +24,14 @@ _UNICODE = frozenset({"utf8", "utf8mb3", "ucs2", "utf8mb4", "utf16", "utf16le", 
 _UCA1400 = frozenset({"utf8mb3", "ucs2", "utf8mb4", "utf16", "utf32"})
 _EVERYTHING = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
 _BASIC_PLANE = frozenset({"utf8", "utf8mb3", "ucs2"})
+_WHOLE = frozenset({
+    "armscii8", "cp850", "cp852", "cp866", "gb18030", "keybcs2", "koi8r", "koi8u", "latin1", "latin2",
+    "latin5", "latin7", "macce", "macroman", "tis620", "utf8", "utf8mb3", "utf8mb4", "utf16", "utf16le",
+})  # fmt: skip
+"""Character sets in which each text that a server stores has a character of Unicode for each of its own.
+Others have unassigned codes, which are stored and become `?`."""
+_HALVES = frozenset({"ucs2", "utf32"})
+"""Character sets with halves of surrogate pairs. In others these are no text, without a warning."""
 
 
 def canonical(server: Server, charset: str) -> str:
@@ -89,13 +97,18 @@ def bytes_max(charset: str) -> int:
 
 
 def covers(wider: str | None, narrower: str | None) -> bool:
-    """Whether every text of `narrower` is the same text in `wider`."""
+    """Whether everything that a column of `narrower` can hold is the same text in `wider`."""
     if wider == narrower:
         return True
-    if wider is None or narrower is None or "binary" in (wider, narrower):
+    if wider is None or narrower not in _WHOLE or wider == "binary":
         return False
     if wider in _EVERYTHING:
         return True
     if wider in _BASIC_PLANE:
         return narrower not in _EVERYTHING
-    return narrower == "ascii" and wider not in ("swe7", "utf16", "utf32", "ucs2")
+    return False
+
+
+def checks(new: str | None, old: str | None) -> bool:
+    """Whether a strict server refuses a text that the new character set does not have."""
+    return new == old or ("binary" not in (old, new) and old not in _HALVES)

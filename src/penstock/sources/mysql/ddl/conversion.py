@@ -7,9 +7,13 @@ a value makes the statement fail, so a statement in the log has changed none.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
 from penstock.model.schema import Column, TypeOptions
 from penstock.sources.mysql.ddl import charsets
-from penstock.sources.mysql.ddl.definition import ColumnDefinition
+from penstock.sources.mysql.ddl.definition import ColumnDefinition, DefaultExpression
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.ddl.types import text_bytes
 
@@ -23,7 +27,49 @@ DECIMAL_DIGITS_MAX = 38
 """Most digits of a decimal in Arrow and Spark."""
 
 
-def silent_change(before: ColumnDefinition, after: ColumnDefinition, server: Server) -> str | None:
+def silent_changes(
+    columns: Sequence[tuple[ColumnDefinition | None, ColumnDefinition]], server: Server, *, statement: bool
+) -> list[str]:
+    """Returns why values may have changed without row events. `columns`: each with its earlier definition;
+    None: it is new. `statement`: the definitions are those before and after a statement, so what it does not
+    say is as before. Otherwise both were read from the catalog."""
+    reasons = []
+    converts = any(before and _values(before.column) != _values(after.column) for before, after in columns)
+    for before, after in columns:
+        if before is None:
+            reason = _added(after)
+        elif statement and _is_untouched(before, after):
+            reason = f"column {after.name} is computed again" if converts else None
+        else:
+            reason = _silent_change(before, after, server)
+        reasons += [] if reason is None else [reason]
+    return reasons
+
+
+def _added(column: ColumnDefinition) -> str | None:
+    """Returns why only the server knows the values of existing rows in an added column, or None."""
+    name = f"the added column {column.name}"
+    if column.column.generated:
+        return f"{name} is generated"
+    if column.auto_increment:
+        return f"{name} numbers the rows"
+    if isinstance(column.default, DefaultExpression) or (
+        column.from_catalog and column.column.default_is_expression
+    ):
+        return f"{name} has an expression as its default"
+    if column.from_catalog and column.column.default is not None:
+        return f"{name} has a default that was not seen in the log"
+    return None
+
+
+def _is_untouched(before: ColumnDefinition, after: ColumnDefinition) -> bool:
+    """Whether it is a generated column that the statement does not define. It has other values only if it is
+    computed from a column that has."""
+    generated = after.column.generated
+    return bool(generated) and generated == before.column.generated and after.expression == before.expression
+
+
+def _silent_change(before: ColumnDefinition, after: ColumnDefinition, server: Server) -> str | None:
     """Returns why values of the column may have changed. None: they have not."""
     old, new = before.column, after.column
     name = f"column {new.name}"
@@ -35,11 +81,26 @@ def silent_change(before: ColumnDefinition, after: ColumnDefinition, server: Ser
         return f"NULL in {name} becomes another value"
     if old.nullable and not new.nullable and new.type == "timestamp" and not server.explicit_defaults:
         return f"NULL in {name} becomes another value"
-    if after.auto_increment and not before.auto_increment and not before.from_catalog:
+    if new.auto_increment and not _numbers_rows(old):
         return f"{name} numbers rows that hold 0 or NULL"
     if _plain(old, new, server):
         return None
     return f"values of {name} are converted from {_type(old)} to {_type(new)}"
+
+
+def _values(column: Column) -> Column:
+    """The column without what changes no value that it has: its name, default and the like."""
+    return replace(
+        column, name="", nullable=True, invisible=False, auto_increment=None, default=None,
+        default_is_expression=False,
+    )  # fmt: skip
+
+
+def _numbers_rows(column: Column) -> bool:
+    """Whether the column has AUTO_INCREMENT. If that is not known, it has if it can have."""
+    if column.auto_increment is not None:
+        return column.auto_increment
+    return not column.nullable and column.default is None
 
 
 def form(column: Column, types: TypeOptions, *, in_key: bool) -> tuple[str, int] | None:
@@ -91,7 +152,7 @@ def _plain(old: Column, new: Column, server: Server) -> bool:
     if old.type == "decimal":
         return _from_decimal(old, new, server)
     if old.type in ("float", "double"):
-        return (new.type == old.type and _scale(new) is None) or (old.type, new.type) == ("float", "double")
+        return _from_float(old, new, server)
     if old.type == "bit":
         return new.type == "bit" and (new.length or 1) >= (old.length or 1)
     if old.type == "year":
@@ -122,9 +183,10 @@ def _is_short_year(column: Column) -> bool:
     return column.column_type.startswith("year(2)")
 
 
-def _scale(column: Column) -> str | None:
-    """The number of digits after the point, to which FLOAT(7,4) rounds."""
-    return column.column_type if "," in column.column_type else None
+def _digits(column: Column) -> tuple[int, int] | None:
+    """The digits before and after the point to which FLOAT(7,4) rounds. None: it does not round."""
+    match = re.search(r"\((\d+),(\d+)\)", column.column_type)
+    return None if match is None else (int(match[1]) - int(match[2]), int(match[2]))
 
 
 def _from_integer(old: Column, new: Column, server: Server) -> bool:
@@ -135,7 +197,7 @@ def _from_integer(old: Column, new: Column, server: Server) -> bool:
     if new.type == "decimal":
         digits_fit = (new.precision or 0) - (new.scale or 0) >= _INTEGER_DIGITS[old.type]
         return (digits_fit and not (new.unsigned and not old.unsigned)) or server.strict
-    if new.type == "double" and _scale(new) is None:
+    if new.type == "double" and _digits(new) is None:
         return bits <= 53 and not (new.unsigned and not old.unsigned)
     return False
 
@@ -145,6 +207,18 @@ def _from_decimal(old: Column, new: Column, server: Server) -> bool:
         return False
     room = (new.precision or 0) - (new.scale or 0) >= (old.precision or 0) - (old.scale or 0)
     return (room and not (new.unsigned and not old.unsigned)) or server.strict
+
+
+def _from_float(old: Column, new: Column, server: Server) -> bool:
+    if old.type != new.type and new.type != "double":
+        return False
+    before, after = _digits(old), _digits(new)
+    if after is not None:  # it rounds, and strict or not, that is silent
+        if before is None or old.type != new.type or after[1] < before[1]:
+            return False
+        if after[0] < before[0] and not server.strict:
+            return False
+    return old.unsigned or not new.unsigned or server.strict
 
 
 def _from_labels(old: Column, new: Column, server: Server) -> bool:
@@ -178,7 +252,7 @@ def _from_text(old: Column, new: Column, server: Server) -> bool:
         return False  # CHAR drops the spaces at the end
     if not (
         charsets.covers(new.charset, old.charset)
-        or (server.strict and "binary" not in (old.charset, new.charset))
+        or (server.strict and charsets.checks(new.charset, old.charset))
     ):
         return False
     if old.type == "char" and new.type != "char" and server.mode("PAD_CHAR_TO_FULL_LENGTH"):

@@ -54,17 +54,19 @@ class ColumnDefinition:
     """The exact DATA_TYPE: `point` where `column.type` is geometry."""
     default: Default | None = None
     on_update: str | None = None
-    auto_increment: bool = False
     expression: str | None = None
     """The expression of a generated column, as written."""
     comment: str = ""
     from_catalog: bool = False
-    """Whether it was read from the catalog. Then `on_update`, `auto_increment` and `expression` are not
-    known."""
+    """Whether it was read from the catalog. Then `on_update` and `expression` are not known."""
 
     @property
     def name(self) -> str:
         return self.column.name
+
+    @property
+    def auto_increment(self) -> bool:
+        return bool(self.column.auto_increment)
 
 
 @dataclass(frozen=True)

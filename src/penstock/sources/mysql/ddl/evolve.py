@@ -22,8 +22,8 @@ from penstock.sources.mysql.ddl.build import (
 )
 from penstock.sources.mysql.ddl.change import Origin
 from penstock.sources.mysql.ddl.column import ColumnSpec, PeriodSpec
-from penstock.sources.mysql.ddl.conversion import silent_change
-from penstock.sources.mysql.ddl.definition import ColumnDefinition, DefaultExpression, Key, TableDefinition
+from penstock.sources.mysql.ddl.conversion import silent_changes
+from penstock.sources.mysql.ddl.definition import ColumnDefinition, Key, TableDefinition
 from penstock.sources.mysql.ddl.options import ENGINES_WITH_ROWS, SHOWN, TableOptions
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.ddl.statement import (
@@ -467,30 +467,15 @@ def _silent(
     todo: _Sorted,
     server: Server,
 ) -> list[str]:
-    reasons = []
-    for column, origin in zip(columns, origins, strict=True):
-        before = table.find(origin.before) if origin.before is not None else None
-        if before is not None:
-            reason = silent_change(before, column, server)
-        else:
-            reason = _added(column)
-            if reason is None and table.find(column.name) is not None and column.name.lower() in todo.dropped:
-                reason = f"column {column.name} is dropped and added again"
-        if reason is not None:
-            reasons.append(reason)
+    pairs = [
+        (None if origin.before is None else table.find(origin.before), column)
+        for column, origin in zip(columns, origins, strict=True)
+    ]
+    reasons = silent_changes(pairs, server, statement=True)
+    for before, column in pairs:
+        if before is None and table.find(column.name) is not None and column.name.lower() in todo.dropped:
+            reasons.append(f"column {column.name} is dropped and added again")
     return reasons
-
-
-def _added(column: ColumnDefinition) -> str | None:
-    """Returns why only the server knows the values of existing rows in an added column, or None."""
-    name = f"the added column {column.name}"
-    if column.column.generated:
-        return f"{name} is generated"
-    if column.auto_increment:
-        return f"{name} numbers the rows"
-    if isinstance(column.default, DefaultExpression):
-        return f"{name} has an expression as its default"
-    return None
 
 
 def _merged(table: TableDefinition, changes: list[TableOptions]) -> tuple[tuple[str, str], ...]:

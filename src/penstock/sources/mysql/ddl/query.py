@@ -94,12 +94,12 @@ def selected(query: PlainQuery, source: TableDefinition) -> list[ColumnDefinitio
         column = source.find(name)
         if column is None:
             return None
-        plain = replace(column.column, name=new, generated=None, invisible=False)
+        plain = replace(column.column, name=new, generated=None, invisible=False, auto_increment=False)
         if column.auto_increment:
             plain = replace(plain, default="0")
         made.append(
             replace(
-                column, column=plain, auto_increment=False, expression=None, comment=column.comment,
+                column, column=plain, expression=None, comment=column.comment,
                 default=DefaultLiteral("number", "0") if column.auto_increment else column.default,
             )
         )  # fmt: skip
