@@ -470,8 +470,13 @@ def _comparable(schema: TableSchema) -> list[Column]:
 
 def _layout(schema: TableSchema) -> object:
     """The parts of a definition that matter for decoding rows and for identifying them."""
-    unread = {"default": None, "default_is_expression": False, "invisible": False, "auto_increment": None}
-    columns = [replace(column, collation=None, **unread) for column in schema.columns]  # type: ignore[arg-type]
+    columns = [
+        replace(
+            column, default=None, default_is_expression=False, invisible=False, collation=None,
+            auto_increment=None,
+        )
+        for column in schema.columns
+    ]  # fmt: skip
     return columns, schema.key
 
 
