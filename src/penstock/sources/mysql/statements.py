@@ -471,11 +471,8 @@ def _comparable(schema: TableSchema) -> list[Column]:
 def _layout(schema: TableSchema) -> object:
     """The parts of a definition that matter for decoding rows and for identifying them."""
     columns = [
-        replace(
-            column, default=None, default_is_expression=False, invisible=False, collation=None,
-            auto_increment=None,
-        )
-        for column in schema.columns
+        replace(one, default=None, default_is_expression=False, invisible=False, collation=None,
+                auto_increment=None) for one in schema.columns
     ]  # fmt: skip
     return columns, schema.key
 
