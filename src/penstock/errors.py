@@ -62,6 +62,11 @@ class SourceUnreachable(TransientError):
     """No server answers at the source's address."""
 
 
+class LoginRefused(SourceUnreachable):
+    """The source lets the account not in: its password was changed or has expired, or it is locked. Somebody
+    may mend that while a pipeline runs, so a running one waits."""
+
+
 class SourceBehind(SourceUnreachable):
     """A replica answers, but has not yet applied all transactions that the relay log contains."""
 
@@ -115,7 +120,8 @@ class InternalError(PenstockError):
 CLASSES: dict[str, type[PenstockError]] = {
     one.__name__: one
     for one in (
-        PenstockError, TransientError, SourceUnreachable, SourceBehind, TableError, TablesParked, ConfigError,
+        PenstockError, TransientError, SourceUnreachable, LoginRefused, SourceBehind, TableError,
+        TablesParked, ConfigError,
         SourceError, LogPurged, LogDiverged, LeaseHeld, DriverReplaced, RelayLogCorrupt,
         SparkFailed, InternalError,
     )

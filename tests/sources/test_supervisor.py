@@ -20,6 +20,7 @@ from penstock.errors import LogDiverged
 from penstock.model.offset import Offset
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.supervisor import Supervisor
+from penstock.testing import small_disk
 from penstock.testing.scenario import wait_for
 from penstock.testing.servers import MySqlServer
 
@@ -114,6 +115,31 @@ def test_the_receiver_ends_when_its_supervisor_is_killed(mysql_factory: Any, tmp
         child.wait(60)
     except psutil.TimeoutExpired:
         pytest.fail("the receiver outlived its supervisor")
+
+
+@pytest.mark.skipif(bool(small_disk.missing()), reason=small_disk.missing())
+def test_a_full_disk_and_its_end_are_told_in_the_log_of_the_pipeline(
+    mysql_factory: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server: MySqlServer = mysql_factory()
+    server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+    with small_disk.SmallDisk(tmp_path / "disk", mib=24) as disk:
+        receiver = Receiving(server, tmp_path / "state", path=str(disk.folder / "relay"), disk_free_min="2MB")
+        receiver.log_path = disk.folder / "relay"
+        supervisor = Supervisor(receiver.file)
+        supervisor.start()
+        try:
+            wait_for(lambda: receiver.status().get("state") == "streaming", "the stream")
+            disk.fill()
+            server.execute("INSERT INTO d.t VALUES (1)")
+            full = "the receiver waits: The file system of the relay log"
+            wait_for(lambda: full in caplog.text, "the word of the full disk")
+            assert " MiB are left" in caplog.text
+            disk.free()
+            wait_for(lambda: "the receiver goes on after" in caplog.text, "the word of its end")
+            assert caplog.text.count(full) == 1
+        finally:
+            supervisor.stop()
 
 
 def test_a_receiver_that_cannot_be_started_for_want_of_room_is_started_when_there_is_some(

@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import logging
 import math
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +21,30 @@ from penstock.disk.replace import replace_file
 from penstock.errors import PenstockError
 from penstock.relaylog.segment import STATUS_FILE
 
+log = logging.getLogger(__name__)
+
 State = Literal["starting", "connecting", "streaming", "reconnecting", "disk_full", "stopped", "failed"]
+
+
+class TroubleLog:
+    """Log lines about a receiver that waits: once when it begins, when the reason changes, and at the end."""
+
+    def __init__(self) -> None:
+        self._told = ""
+        self._since = 0.0
+
+    def look(self, report: Mapping[str, Any]) -> None:
+        state, message = report.get("state"), str(report.get("message") or "")
+        if state in ("reconnecting", "disk_full"):
+            self._since = self._since or time.monotonic()
+            # How much space is left changes all the time.
+            reason = message if state == "reconnecting" else str(state)
+            if reason != self._told:
+                self._told = reason
+                log.warning("the receiver waits: %s", message)
+        elif state == "streaming" and self._told:
+            log.warning("the receiver goes on after %.0f s", time.monotonic() - self._since)
+            self._told, self._since = "", 0.0
 
 
 class StatusFile:
@@ -27,6 +52,7 @@ class StatusFile:
         self._path = folder / STATUS_FILE
         self.facts: dict[str, Any] = {"pid": os.getpid(), "generation": generation, "state": "starting"}
         self._written = 0.0
+        self._trouble = TroubleLog()
 
     def enter(self, state: State, message: str = "", error: PenstockError | None = None) -> None:
         """Changes the state and writes the file at once."""
@@ -36,6 +62,7 @@ class StatusFile:
             "message": message,
             "error": None if error is None else error.to_json(),
         }
+        self._trouble.look(self.facts)
         self.write()
 
     @property
@@ -46,9 +73,13 @@ class StatusFile:
         self._written = time.monotonic()
         self.facts |= stamp()
         data = json.dumps(self.facts, ensure_ascii=False, default=str).encode()
-        # A full disk must not stop the receiver from waiting for room.
-        with contextlib.suppress(OSError):
+        try:
             replace_file(self._path, data, durable=False)
+        except OSError:
+            # A full disk must not stop the receiver from waiting for room, nor from saying so: the block that
+            # the last report occupies can be written again.
+            with contextlib.suppress(OSError), open(self._path, "r+b", buffering=0) as file:
+                file.write(data.ljust(os.fstat(file.fileno()).st_size))
 
 
 def read_status(folder: str | Path) -> dict[str, Any]:

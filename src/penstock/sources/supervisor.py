@@ -27,7 +27,7 @@ from penstock import config as configuration
 from penstock.backoff import Backoff, Schedule
 from penstock.errors import PenstockError, SourceError, TransientError
 from penstock.relaylog import lease
-from penstock.relaylog.status import read_status, rebuild_error, silence
+from penstock.relaylog.status import TroubleLog, read_status, rebuild_error, silence
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,8 @@ CRASH_WITHIN_S = 30.0
 """Seconds. A receiver that ran for longer has done its work, so its crash begins a new count."""
 LEASE_CHECK_S = 0.5
 """How often it checks whether the receiver of another pipeline still writes the log."""
+REPORT_S = 1.0
+"""How often the child's report is read. The child writes it so often."""
 TICK_S = 0.02
 """How often a condition is checked that the receiver will fulfil. It adds to the time that a pipeline takes
 to start."""
@@ -75,6 +77,7 @@ class Supervisor:
         self._fatal: PenstockError | None = None
         self._trouble = ""
         """Why no child can be started now."""
+        self._log = TroubleLog()
         self.restarts = 0
 
     def start(self) -> None:
@@ -168,7 +171,7 @@ class Supervisor:
             self._report("")
             if child is None:
                 return
-            code = child.wait()
+            code = self._wait(child)
             if self._stopping.is_set():
                 return
             if code == 1 and (error := self._reason(child.pid)) is not None:
@@ -190,6 +193,14 @@ class Supervisor:
             self.restarts += 1
             restart.failed()
             restart.wait(self._stopping)
+
+    def _wait(self, child: subprocess.Popen[bytes]) -> int:
+        """The child's exit code. Meanwhile its trouble is logged."""
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return child.wait(REPORT_S)
+            if (report := read_status(self._folder)).get("pid") == child.pid:
+                self._log.look(report)
 
     def _report(self, trouble: str) -> None:
         if trouble and trouble != self._trouble:

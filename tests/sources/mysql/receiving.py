@@ -43,6 +43,8 @@ class Receiving:
             "start": start,
             **options.pop("source", {}),
         }
+        if "password_file" in source:
+            del source["password"]
         document = {
             "name": "test",
             "source": source,

@@ -297,6 +297,8 @@ def test_a_full_disk_is_waited_out_and_nothing_is_lost(mysql_factory: Any, tmp_p
             grow(server, 30_000)
             receiver.wait_for(lambda: receiver.status().get("state") == "disk_full", "disk_full")
             assert "disk_free_min" in receiver.status()["message"]
+            said = receiver.errors.read_text()
+            assert "the receiver waits: The file system of the relay log" in said and "MiB are left" in said
             subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
             write(server, 5)
             receiver.wait_until_level()
@@ -304,6 +306,49 @@ def test_a_full_disk_is_waited_out_and_nothing_is_lost(mysql_factory: Any, tmp_p
             assert log_events(receiver.log_path) == source_events(server)
     finally:
         subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+@pytest.mark.parametrize("refusal", ["password", "locked", "expired"])
+def test_a_refused_login_is_waited_out_and_the_password_is_read_again(
+    mysql_factory: Any, tmp_path: Path, refusal: str
+) -> None:
+    server = mysql_factory()
+    server.execute(*SCHEMA, "CREATE USER cdc IDENTIFIED BY 'old'", "GRANT ALL ON *.* TO cdc")
+    file = tmp_path / "password"
+    file.write_text("old\n")
+    Path(tmp_path / "state").mkdir()
+    source = {"user": "cdc", "password_file": str(file), "reconnect_max": "1s"}
+    with receiving(server, tmp_path / "state", source=source) as receiver:
+        receiver.wait_until_level()
+        bad = {"password": "IDENTIFIED BY 'new'", "locked": "ACCOUNT LOCK", "expired": "PASSWORD EXPIRE"}
+        code = {"password": 1045, "locked": 3118, "expired": 1862}
+        server.execute(f"ALTER USER cdc {bad[refusal]}")
+        connections = server.query("SELECT ID FROM information_schema.PROCESSLIST WHERE USER = 'cdc'")
+        assert connections
+        server.execute(*(f"KILL {row[0]}" for row in connections))
+        receiver.wait_for(lambda: "refuses the login since" in str(receiver.status().get("message")), "word")
+        assert receiver.status()["state"] == "reconnecting"
+        assert receiver.status()["error"]["code"] in (code[refusal], 1820)
+        write(server, 5)
+        if refusal == "password":
+            file.write_text("new\n")
+        else:
+            server.execute(
+                f"ALTER USER cdc {'ACCOUNT UNLOCK' if refusal == 'locked' else 'PASSWORD EXPIRE NEVER'}"
+            )
+            server.execute("ALTER USER cdc IDENTIFIED BY 'old'")
+        receiver.wait_until_level()
+        said = receiver.errors.read_text()
+        assert said.count("refuses the login since") == 1 and "the receiver goes on after" in said
+        assert receiver.stop() == 0
+        assert log_events(receiver.log_path) == source_events(server)
+
+
+def test_a_wrong_password_is_refused_at_the_first_start(mysql_server: Any, tmp_path: Path) -> None:
+    receiver = Receiving(mysql_server, tmp_path / "state", source={"password": "wrong"})
+    assert receiver.start().wait(60) == 1
+    assert "refuses user" in receiver.errors.read_text()
+    assert receiver.status()["error"]["error"] == "ConfigError"
 
 
 def runs(receiver: Receiving) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from penstock.errors import ConfigError, SourceUnreachable
+from penstock.errors import ConfigError, LoginRefused, SourceUnreachable
 from penstock.sources.mysql.connection import connect, hang_up, query
 from penstock.sources.mysql.faults import explain
 from penstock.sources.mysql.options import MySqlOptions
@@ -87,7 +87,7 @@ def test_errors_of_connecting_say_what_failed(proxy: Proxy, source: Callable[...
     proxy.refuse()
     took(lambda: connect(source()), SourceUnreachable, "it refuses connections, so nothing listens there")
     proxy.pass_on()
-    took(lambda: connect(source(password="wrong")), ConfigError, "refuses user 'root': Access denied")
+    took(lambda: connect(source(password="wrong")), LoginRefused, "refuses user 'root': Access denied")
     took(lambda: connect(source(host="nobody.invalid")), SourceUnreachable, "name 'nobody.invalid' cannot be")
     took(lambda: connect(source(tls="verify_ca")), ConfigError, "TLS with the source .* failed")
 
@@ -184,11 +184,11 @@ def test_taking_leave_of_a_silent_server_is_short(proxy: Proxy, source: Callable
 
 def test_what_the_server_refuses_is_told_apart(source: Callable[..., MySqlOptions]) -> None:
     for code, kind, word in (
-        (1130, ConfigError, "lets no account in from this host"),
-        (1129, ConfigError, "has blocked this host"),
+        (1130, LoginRefused, "refuses user"),
+        (1129, LoginRefused, "refuses user"),
         (1040, Exception, "has no connection to spare"),
         (3159, ConfigError, "TLS with the source"),
-        (1045, ConfigError, "refuses user"),
+        (1045, LoginRefused, "refuses user"),
     ):
         found = explain(pymysql.OperationalError(code, "text of the server"), source())
         assert isinstance(found, kind) and word in found.message and found.hint

@@ -88,7 +88,7 @@ def connect(
             host=config.host,
             port=config.port,
             user=config.user,
-            password=config.password.reveal().encode(),
+            password=config.current_password(),
             charset="utf8mb4",
             autocommit=True,
             program_name=f"penstock {role}".strip(),

@@ -12,15 +12,26 @@ from contextlib import contextmanager
 import pymysql
 from pymysql.constants import CR
 
-from penstock.errors import ConfigError, PenstockError, SourceUnreachable, TransientError
+from penstock.errors import ConfigError, LoginRefused, PenstockError, SourceUnreachable, TransientError
 from penstock.sources.mysql.answers import ERROR_TEXT_MAX, malformed
 from penstock.sources.mysql.options import MySqlOptions
 
-_ACCESS_DENIED = {1045, 1698, 1044, 1820, 1862, 3118, 3955}
+_LOGIN_REFUSED = {1045, 1129, 1130, 1698, 1820, 1862, 3118, 3955, 4151}
+"""Wrong password; host blocked, or not allowed; wrong plugin; password to be changed, or expired; account
+locked, locked for a time, locked at MariaDB."""
 _NO_PRIVILEGE = {1227, 1142, 1143, 1370}
+_LOGIN_HINT = "Check source.user and source.password, and that the account may connect from this host."
+_LOGIN_HINTS = {
+    1129: "TRUNCATE TABLE performance_schema.host_cache; or FLUSH HOSTS; at the source.",
+    1130: "Create the account for this host, for example as 'user'@'%'.",
+    1820: "Give the account a new password, and give it to Penstock.",
+    1862: "Give the account a new password, and give it to Penstock.",
+    3118: "ALTER USER … ACCOUNT UNLOCK; at the source.",
+    4151: "ALTER USER … ACCOUNT UNLOCK; at the source.",
+}
 TOO_MANY = {1040, 1203, 1226}
 _GOING_DOWN = {1053, 1077, 1079, 1927, 3168, 3169}
-_HOST_BLOCKED, _HOST_NOT_ALLOWED, _NEEDS_TLS = 1129, 1130, 3159
+_NEEDS_TLS = 3159
 _UNREACHABLE = {CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST}
 
 
@@ -96,22 +107,10 @@ def explain(error: BaseException, config: MySqlOptions) -> PenstockError:
         return _no_server(str(error.args[0])[:ERROR_TEXT_MAX] if error.args else "", config)
     if code in (CR.CR_SSL_CONNECTION_ERROR, _NEEDS_TLS):
         return _tls_failed(text, config, code)
-    if code in _ACCESS_DENIED:
-        return ConfigError(
+    if code in _LOGIN_REFUSED:
+        return LoginRefused(
             f"The source {where} refuses user {config.user!r}: {text}.",
-            hint="Check source.user and source.password, and that the account may connect from this host.",
-            code=code,
-        )
-    if code == _HOST_NOT_ALLOWED:
-        return ConfigError(
-            f"The source {where} lets no account in from this host: {text}.",
-            hint=f"Create the account {config.user!r} for this host, for example as '{config.user}'@'%'.",
-            code=code,
-        )
-    if code == _HOST_BLOCKED:
-        return ConfigError(
-            f"The source {where} has blocked this host after many broken connections: {text}.",
-            hint="TRUNCATE TABLE performance_schema.host_cache; or FLUSH HOSTS; at the source.",
+            hint=_LOGIN_HINTS.get(code, _LOGIN_HINT),
             code=code,
         )
     if code in TOO_MANY:
@@ -120,7 +119,7 @@ def explain(error: BaseException, config: MySqlOptions) -> PenstockError:
             hint="Raise max_connections (or the account's limit), or lower snapshot.parallel.",
             code=code,
         )
-    if code in _NO_PRIVILEGE:
+    if code in _NO_PRIVILEGE | {1044}:
         return ConfigError(f"The source {where} refuses user {config.user!r}: {text}.", code=code)
     if code in (1049, CR.CR_AUTH_PLUGIN_CANNOT_LOAD) or (
         isinstance(error, RuntimeError) and not isinstance(error, pymysql.Error)

@@ -10,7 +10,7 @@ from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from penstock.config import PipelineConfig, Secret
 from penstock.config.sections import check_addresses
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, LoginRefused
 from penstock.model.section import Section, TableName
 from penstock.model.units import Milliseconds
 from penstock.sources.kind import SourceOptions
@@ -71,6 +71,9 @@ class MySqlOptions(SourceOptions):
     CLIENT."""
     password: Secret = Secret()
     """Password of the account. Use `${NAME}` to take it from the environment."""
+    password_file: Path | None = None
+    """File with the password, in place of `password`. It is read again at each login, so the password can be
+    changed while the pipeline runs. On a cluster it must be at this path on each machine."""
     allow_cleartext_password: bool = False
     """Allows passwords in clear text for accounts that need it (`mysql_clear_password`, `dialog`: PAM,
     LDAP). Without this option they are sent only over TLS with a verified certificate (`tls: verify_ca` or
@@ -122,6 +125,24 @@ class MySqlOptions(SourceOptions):
     @property
     def begins_at_end(self) -> bool:
         return self.start.at == "latest"
+
+    @model_validator(mode="after")
+    def _one_password(self) -> MySqlOptions:
+        if self.password_file is not None and "password" in self.model_fields_set:
+            raise ValueError("give `password` or `password_file`, not both")
+        return self
+
+    def current_password(self) -> bytes:
+        """The password for the next login."""
+        if self.password_file is None:
+            return self.password.reveal().encode()
+        try:
+            return self.password_file.read_bytes().rstrip(b"\r\n")
+        except OSError as error:
+            raise LoginRefused(
+                f"source.password_file is {self.password_file}, which cannot be read: {error.strerror}.",
+                hint="Write the account's password there, readable for the account that runs Penstock.",
+            ) from error
 
     @model_validator(mode="after")
     def _addresses(self) -> MySqlOptions:

@@ -32,6 +32,7 @@ from penstock.disk.replace import replace_file
 from penstock.errors import (
     ConfigError,
     LogDiverged,
+    LoginRefused,
     PenstockError,
     RelayLogCorrupt,
     SourceError,
@@ -95,6 +96,7 @@ class Receiver:
         self._hosts = followed_host.candidates(options_of(config))
         self.source = followed_host.followed(options_of(config), self.folder)
         self._refused_since: float | None = None
+        self._login_refused_since = ""
         self._bytes = 0
         self._connected_once = False
         self._by_position = False
@@ -151,7 +153,7 @@ class Receiver:
                     self._next_host()
                 elif not self._connected_once and not RelayLog.exists(self.folder):
                     raise ConfigError(error.message, hint=error.hint, **error.details) from error
-                trouble = error
+                trouble = self._refused_since_when(error) if isinstance(error, LoginRefused) else error
             except TransientError as error:
                 trouble = error
             except (pymysql.Error, OSError) as error:
@@ -176,6 +178,12 @@ class Receiver:
             self.status.facts["reconnects"] = reconnects
             self.status.enter("reconnecting", str(trouble), trouble)
             self.stopping.sleep(reconnect.failed())
+
+    def _refused_since_when(self, error: LoginRefused) -> LoginRefused:
+        """The error with the time of the first refusal, which stays the same until we are let in."""
+        since = self._login_refused_since = self._login_refused_since or time.strftime("%Y-%m-%d %H:%M:%S %z")
+        message = f"{error.message} It refuses the login since {since}. The receiver tries again."
+        return LoginRefused(message, hint=error.hint, **error.details)
 
     def _given_up(self, trouble: PenstockError) -> SourceError:
         if self._by_position:
@@ -224,6 +232,7 @@ class Receiver:
         connection = connect(self.source)
         try:
             self._connected_once = True
+            self._login_refused_since = ""
             is_begun = RelayLog.exists(self.folder)
             received = start_position.received_log(RelayLog.open(self.place) if is_begun else None)
             with answers_of(self.source):

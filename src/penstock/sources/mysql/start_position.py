@@ -26,6 +26,7 @@ from penstock.errors import (
     START_OVER,
     ConfigError,
     LogDiverged,
+    LoginRefused,
     LogPurged,
     PenstockError,
     RelayLogCorrupt,
@@ -147,6 +148,8 @@ def check(config: PipelineConfig) -> None:
         except SourceBehind:
             return  # the receiver waits for it, or finds another one
         except (SourceUnreachable, SourceError, ConfigError) as error:
+            if log is None and isinstance(error, LoginRefused):
+                raise ConfigError(error.message, hint=error.hint, **error.details) from error
             if log is None and not isinstance(error, SourceUnreachable):
                 raise
             refusals.append(error)
