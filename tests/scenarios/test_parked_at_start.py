@@ -133,3 +133,32 @@ def test_of_two_tables_with_one_target_doctor_and_run_park_the_same_one(scenario
         case.assert_equal("t")
     finally:
         case.server.execute(f"DROP DATABASE {other}")
+
+
+@pytest.mark.slow  # tests/planning/test_parked_reasons.py is quick
+def test_status_verify_and_doctor_say_that_a_cause_is_mended_and_unpark_brings_the_table_back(
+    scenario: Make,
+) -> None:
+    case = scenario()
+    at = case.database
+    case.server.execute(
+        f"CREATE TABLE {at}.keyless (a INT NOT NULL)", f"INSERT INTO {at}.keyless VALUES (1), (2)",
+        f"CREATE TABLE {at}.good (id INT PRIMARY KEY)", f"INSERT INTO {at}.good VALUES (1)",
+    )  # fmt: skip
+
+    def hint(document: dict[str, Any]) -> str:
+        [one] = [table for table in document["tables"] if table["table"] == f"{at}.keyless"]
+        return str(one["parked"]["hint"]) if one["parked"] else ""
+
+    with case.running() as pipeline:
+        pipeline.wait_until(lambda s: "PRIMARY KEY" in hint(s), "the table to be parked", seconds=300)
+        case.server.execute(f"ALTER TABLE {at}.keyless ADD PRIMARY KEY (a)")
+        mended = f"Run `penstock unpark FILE {at}.keyless`"
+        pipeline.wait_until(lambda s: mended in hint(s), "the cause to be seen as mended", seconds=180)
+        verified = case.command("verify", "--json")
+        assert verified.returncode == PARKED and mended in verified.stdout
+        assert mended in foretold(case)[f"{at}.keyless"]
+        assert case.command("unpark", f"{at}.keyless").returncode == 0
+        case.drain(pipeline)
+        assert pipeline.stop() == 0
+    case.assert_equal("keyless", "good")

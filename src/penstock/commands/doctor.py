@@ -19,6 +19,7 @@ from penstock.config import PipelineConfig
 from penstock.errors import PenstockError
 from penstock.model.schema import TableId
 from penstock.model.table import TableState
+from penstock.planning.parked_reasons import FOUND, checked, present_reasons
 from penstock.planning.parking import at_start
 from penstock.printable import printable
 from penstock.signals.settings import tables_by_signal, with_signals
@@ -64,18 +65,20 @@ def findings_of(config: PipelineConfig) -> list[Finding]:
     pipeline runs."""
     found = list[Finding]()
     known: dict[TableId, TableState] = {}
+    found_before: dict[str, str] = {}
     removed: list[TableId] = []
     if StateStore.exists(config.state):
         try:
             with closing(StateStore(config.state, read_only=True)) as state:
                 config, known = with_signals(config, state), state.tables()
+                found_before = state.metas(FOUND)
                 removed = list(map(TableId.parse, tables_by_signal(state)["removed"]))
         except PenstockError as error:
             found.append(Finding("warning", "state", str(config.state), f"{error.message} {error.hint}"))
     with closing(open_source(config, foreign_keys=config.cascades == "apply")) as source:
         found += source.preflight.check(config)
         if not any(finding.level == "error" for finding in found):
-            found = with_parked(found, known, _at_start(config, source, known, removed))
+            found = with_parked(found, known, _at_start(config, source, known, removed, found_before))
     return sorted(found, key=lambda finding: _ORDER[finding.level])
 
 
@@ -84,15 +87,19 @@ def _at_start(
     source: Source,
     known: Mapping[TableId, TableState],
     removed: Collection[TableId],
+    found_before: Mapping[str, str],
 ) -> dict[TableId, TableState]:
-    """Returns the tables in the state in which `penstock run` would start to follow them."""
+    """Returns the tables in the state in which `penstock run` would start to follow them. Those that are
+    parked say whether the cause is still there (`planning/parked_reasons.py`)."""
     catalog = source.catalog
     captured = TableFilter(config.tables, fold_case=catalog.fold_case)
     captured.set(config.tables, removed)
     schemas = catalog.read_tables(captured)
     unfollowable = catalog.unfollowable(schemas, cascades=config.cascades == "park")
+    now = present_reasons(known, schemas, unfollowable, config, catalog)
+    said = {name: checked(known[name], why, found_before.get(str(name))) for name, why in now.items()}
     return at_start(
-        known, schemas, unfollowable, config, catalog.cascade_reason,
+        {**known, **said}, schemas, unfollowable, config, catalog.cascade_reason,
         logs_cascades=catalog.logs_cascades, add_key=catalog.add_key,
     )  # fmt: skip
 

@@ -163,6 +163,7 @@ class Run:
                 self.state, self.log, self.source, config, self.sink,
                 wait=self._wait_for, renew=self.renewal.ask,
             )  # fmt: skip
+            self.parked = targets.parked_reasons(self.sink, self.state, self.source, self.captured, config)
             self.requests = Requests(self.state, self.log, self.sink)
             self.signals = self._make_signals()
             query.result()
@@ -418,6 +419,7 @@ class Run:
             if may_plan:
                 self.drift.work(self.chunks.misfits())
                 self.resnapshots.work()
+                self.parked.work()
             if (may_plan or cuts) and self.planning.next(cuts):
                 self.runner.wake()
                 self.last_plan = time.monotonic()
@@ -453,9 +455,7 @@ class Run:
             return False
         if is_unfinished(self.state.tables(), settings.partials_to_read(self.state)):
             return False
-        if self.state.has_pending() or self.state.signals("accepted"):
-            return False
-        if not self.runner.views_follow:
+        if self.state.has_pending() or self.state.signals("accepted") or not self.runner.views_follow:
             return False
         if only and not self.once:
             return True
@@ -487,8 +487,8 @@ class Run:
 
     def _may_read(self) -> bool:
         """Whether little enough log waits to be applied, so that chunks may be read."""
-        behind = self.chunk_log.bytes_behind(self.state.applied_offset())
-        return behind <= self.config.snapshot.pause_when_behind
+        most = self.config.snapshot.pause_when_behind
+        return self.chunk_log.bytes_behind(self.state.applied_offset()) <= most
 
     def _snapshot_failed(self, read: TableState, error: TableError) -> None:
         """Parks a table that could not be read."""

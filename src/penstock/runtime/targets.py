@@ -20,6 +20,7 @@ from penstock.failures.messages import one_sentence
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState
+from penstock.planning.parked_reasons import ParkedReasons
 from penstock.printable import argument
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.index import recovered_end
@@ -29,6 +30,8 @@ from penstock.runtime.driver_lease import DriverLease
 from penstock.signals.settings import apply_patterns
 from penstock.sinks.base import Fencing, Foreign, Missing, Ours, Sink, TargetState, adopting, table_sink
 from penstock.sinks.refusals import check_directory, unfit_target
+from penstock.sources.base import Source
+from penstock.sources.catalog import Reason
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
@@ -277,6 +280,30 @@ def check_not_rolled_back(table: TableState, target: TargetState, state: StateSt
             hint=f"Bring its newest version back, or {resnapshot}",
             table=str(table.table),
         )
+
+
+def parked_reasons(
+    sink: Sink, state: StateStore, source: Source, captured: TableFilter, config: PipelineConfig
+) -> ParkedReasons:
+    def target_reason(table: TableState) -> Reason | None:
+        return present_reason(sink, state, table) if config.sink_kind.durable else None
+
+    return ParkedReasons(state, source.catalog, captured, config, target_reason)
+
+
+def present_reason(sink: Sink, state: StateStore, table: TableState) -> Reason | None:
+    """Why the table could not continue with its target as it is now. None: it could, as far as a look at the
+    target tells."""
+    target = sink.open(table.table)
+    if isinstance(target, Foreign) and not target.adoptable:
+        error = target.error(table.table)
+        return error.message, error.hint
+    if table.last_epoch > 0:
+        try:
+            check_not_rolled_back(table, target, state)
+        except ConfigError as error:
+            return error.message, error.hint
+    return None
 
 
 def _has_committed(table: TableState, state: StateStore) -> bool:

@@ -191,8 +191,8 @@ def _keys(source: Source, schemas: dict[TableId, TableSchema]) -> Iterator[Findi
         yield Finding(
             "warning", "key", str(table),
             f"{table} has neither a primary key nor a unique index over columns that are NOT NULL, so its "
-            f"rows cannot be identified in a target of type {source.config.sink.type}. It stays parked "
-            "until it has one. Other tables are not affected.",
+            f"rows cannot be identified in a target of type {source.config.sink.type}. It is parked, and "
+            "stays so when it has one, until `penstock unpark`. Other tables are not affected.",
             f"{add_key_sql(table, names)};",
         )  # fmt: skip
     if not without:
