@@ -151,7 +151,8 @@ CLIENTS = {"nats": nats, "redis": redis, "redis-streams": redis_streams, "rabbit
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(one, marks=pytest.mark.slow_for("redis-streams", "rabbitmq-streams")) for one in CLIENTS
+        pytest.param(one, marks=pytest.mark.slow_for("nats", "redis-streams", "rabbitmq-streams"))
+        for one in CLIENTS
     ],
 )
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:

@@ -24,7 +24,7 @@ from penstock.sinks.rows import Newer, Rows
 from penstock.testing import servers
 from penstock.testing.faulty_peer import ANY_PROTOCOL, HTTP, Fault, FaultyPeer, Moment
 
-TABLE = TableId("shop", "orders")
+_serial = itertools.count()
 
 
 @dataclass
@@ -47,19 +47,20 @@ def rows(number: int, **own: Any) -> Rows:
 
 def writer(options: Any) -> Callable[[], object]:
     """Writes one more epoch each time, to a table of its own."""
+    table = TableId("shop", f"orders{next(_serial)}")
     patient = options.model_copy(update={"timeout": 60_000})  # to create a table may take long
     maker: Any = registry.open_sink(patient, None, "p")  # type: ignore[arg-type]
     maker.check()
-    maker.create(TableSchema(TABLE, (Column("id", "int"),), ("id",)), pa.schema([("id", pa.int64())]))
+    maker.create(TableSchema(table, (Column("id", "int"),), ("id",)), pa.schema([("id", pa.int64())]))
     sink: Any = registry.open_sink(options, None, "p")  # type: ignore[arg-type]
     epochs = itertools.count(1)
 
     def attempt() -> None:
         epoch = next(epochs)
         if hasattr(sink, "write_changes"):
-            assert sink.write_changes(TABLE, rows(epoch, _change_type=["insert"]), Commit("p", epoch))
+            assert sink.write_changes(table, rows(epoch, _change_type=["insert"]), Commit("p", epoch))
         else:
-            assert sink.merge(TABLE, rows(epoch, _deleted=[False]), ("id",), Commit("p", epoch))
+            assert sink.merge(table, rows(epoch, _deleted=[False]), ("id",), Commit("p", epoch))
 
     return attempt
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.connections.answers import NoAnswer
+from penstock.connections.verdicts import Codes, Verdict
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
@@ -10,10 +11,20 @@ from penstock.sinks.clickhouse.client import Refused
 
 UNKNOWN_TABLE = 60
 UNKNOWN_DATABASE = 81
-_ACCOUNT = frozenset({192, 193, 194, 195, 291, 497, 516})
-"""Unknown user, wrong password, no access."""
-_PASSING = frozenset({159, 160, 202, 203, 209, 210, 236, 241, 242, 243, 252, 319, 425, 473, 999})
-"""Timeouts, too many queries, memory, no space, too many parts, read only for a time, locks."""
+CODES = Codes(
+    "https://github.com/ClickHouse/ClickHouse/blob/master/src/Common/ErrorCodes.cpp",
+    outage=frozenset({
+        95, 96, 100, 101, 102, 198, 209, 210, 236, 279,  # the network, also between servers
+        159, 160, 202, 203, 394, 439, 473,  # time, number of queries, threads, cancelled queries, locks
+        242,  # a table that is read only, since its ZooKeeper is away
+        173, 241, 243, 252, 425, 74, 75, 76,  # memory, disks, too many parts, files
+        225, 244, 254, 319, 341, 415, 416, 999,  # ZooKeeper, and replication that waits for it
+        700, 745,  # too many sessions, too much load
+    }),
+    # user, password, rights, a read-only account
+    configuration=frozenset({164, 192, 193, 194, 195, 291, 497, 516}),
+)  # fmt: skip
+"""By the number of the server's exception."""
 _TOO_LARGE_TO_DROP = 359
 
 
@@ -23,13 +34,14 @@ def explained(error: Exception, what: str, table: TableId | None) -> PenstockErr
         return TransientError(f"{what}: {error}.", hint="It is tried again until the server answers.")
     assert isinstance(error, Refused)
     said = f"code {error.code}" if error.code else f"status {error.status}"
-    if error.code in _ACCOUNT or error.status in (401, 403):
+    verdict = CODES.verdict(error.code)
+    if verdict is Verdict.CONFIGURATION or not error.code:  # 401 or 403, perhaps of a proxy
         return ConfigError(
             f"{what}: the server refuses this account ({said}).",
             hint="Check `sink.user` and `sink.password`. The account needs to create, drop, alter, read and "
             "write databases, tables and views.",
         )
-    if error.code in _PASSING or (not error.code and error.status >= 500):
+    if verdict is Verdict.OUTAGE:
         return TransientError(f"{what}: the server answers {said}.", hint="It is tried again.")
     if error.code == _TOO_LARGE_TO_DROP:
         return TransientError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.connections.verdicts import Codes, Verdict
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
@@ -14,6 +15,14 @@ _CLOSED = {"TableNotEnabledException", "TableNotDisabledException"}
 _REFUSED = {"DoNotRetryIOException", "IllegalArgumentException", "InvalidFamilyOperationException",
             "DoNotRetryRegionException", "ConstraintException", "FailedSanityCheckException",
             "NamespaceNotFoundException"}  # fmt: skip
+CODES = Codes(
+    "https://hbase.apache.org/apidocs/org/apache/hadoop/hbase/DoNotRetryIOException.html and its subclasses",
+    outage=frozenset(_CLOSED),
+    configuration=frozenset({*_DENIED, "ClassNotFoundException", "NoClassDefFoundError"}),
+    poison=frozenset({*_REFUSED, *_GONE}),
+    other=Verdict.OUTAGE,
+)
+"""By the simple names of Java's classes, of an error and its causes. Others say that something is away."""
 
 
 def means_gone(error: ClusterError) -> bool:
@@ -25,6 +34,7 @@ def explained(error: ClusterError, what: str, table: TableId | None) -> Penstock
     """The error of the cluster as Penstock's, without values of rows. `what` begins the message."""
     names = error.kinds
     kinds = set(names)
+    poison = Verdict.POISON in map(CODES.verdict, names)
     telling = next((one for one in reversed(names) if not one.endswith("RemoteException")), names[0])
     said = f"{what}: {telling}."
     if kinds & _DENIED:
@@ -40,13 +50,13 @@ def explained(error: ClusterError, what: str, table: TableId | None) -> Penstock
         )
     if "ClassNotFoundException" in kinds or "NoClassDefFoundError" in kinds:
         return ConfigError(said, hint="The Spark session lacks HBase's client: `penstock docs sinks-hbase`.")
-    if table is not None and kinds & (_REFUSED | _GONE):
+    if table is not None and poison:
         return TableError(
             said,
             hint="Look for the reason in the region server's log. A cell that is too large needs a greater "
             f"`hbase.server.keyvalue.maxsize`. Then run `penstock unpark FILE {argument(table)}`.",
             table=str(table),
         )
-    if kinds & (_REFUSED | _GONE):
+    if poison:
         return ConfigError(said, hint="Check the section `sink`.")
     return TransientError(said, hint="It is tried again until the cluster answers.")

@@ -6,6 +6,7 @@ import re
 
 from confluent_kafka import KafkaError, KafkaException
 
+from penstock.connections.verdicts import Codes, Verdict
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
@@ -23,11 +24,28 @@ _FORBIDDEN = {
     "`penstock-…` (a prefixed ACL)",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "Read on the group `penstock-…` (a prefixed ACL)",
 }
-_VALUE = re.compile(r'Invalid value ".*?"(?= for )', re.DOTALL)
-"""Values of settings may be secrets."""
 _TOO_LARGE = frozenset({
     KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE,
 })  # fmt: skip
+CODES = Codes(
+    "https://kafka.apache.org/41/design/protocol/#error-codes, and RD_KAFKA_RESP_ERR in librdkafka's "
+    "rdkafka.h",
+    outage=frozenset(),
+    configuration=frozenset({
+        KafkaError._INVALID_ARG, KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM, KafkaError._UNSUPPORTED_FEATURE,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT, *_FORBIDDEN,
+    }),
+    poison=frozenset({
+        *_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.INVALID_RECORD,
+        KafkaError.POLICY_VIOLATION,
+    }),
+    other=Verdict.OUTAGE,
+)  # fmt: skip
+"""Brokers and librdkafka have some two hundred codes. Those that are not listed say that something is away,
+overloaded, changes its leader, or has expired."""
+_VALUE = re.compile(r'Invalid value ".*?"(?= for )', re.DOTALL)
+"""Values of settings may be secrets."""
 
 
 def kafka_error(error: KafkaException) -> KafkaError:
@@ -45,13 +63,13 @@ def explained(error: KafkaError, what: str) -> PenstockError:
         return ConfigError(f"{what}: {why}.", hint="Correct `sink.client`.")
     if code in _FORBIDDEN:
         return ConfigError(f"{what}: {error.str()}.", hint=f"Grant this account {_FORBIDDEN[code]}.")
-    if code == KafkaError._AUTHENTICATION or code == KafkaError.SASL_AUTHENTICATION_FAILED:
-        return ConfigError(f"{what}: {error.str()}.", hint="Check the settings in `sink.client`.")
     if code == KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT or code == KafkaError._UNSUPPORTED_FEATURE:
         return ConfigError(
             f"{what}: {error.str()}.",
             hint="Brokers before 0.11 have no transactions: set `sink.delivery: at_least_once`.",
         )
+    if CODES.verdict(code) is Verdict.CONFIGURATION:
+        return ConfigError(f"{what}: {error.str()}.", hint="Check the settings in `sink.client`.")
     return TransientError(f"{what}: {error.str()}.", hint="It is tried again until brokers answer.")
 
 

@@ -6,14 +6,27 @@ import contextlib
 from collections.abc import Iterator
 
 from penstock.connections.answers import NoAnswer
+from penstock.connections.verdicts import Codes, Verdict
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.nats.connection import NoResponder, Refused
 from penstock.sinks.nats.jetstream import WRONG_LAST, ApiError
 
-_NOT_ENABLED = (10039, 10076)
-_FULL = (10023, 10026, 10028, 10047, 10077, 10122)
+_NOT_ENABLED = frozenset({10039, 10076})
+_FULL = frozenset({10002, 10023, 10026, 10028, 10047, 10077, 10122, 10167})
+CODES = Codes(
+    "https://github.com/nats-io/nats-server/blob/main/server/errors.json",
+    outage=frozenset({
+        *_FULL,  # streams, storage, memory, limits of an account
+        *WRONG_LAST,  # the newest message is another one
+        10004, 10005, 10006, 10007, 10008, 10009, 10041,  # the cluster, its leader
+        408, 429, *range(500, 600),
+    }),
+    configuration=_NOT_ENABLED,
+    other=Verdict.CONFIGURATION,
+)  # fmt: skip
+"""By JetStream's number of an error, and by its status. No error of JetStream is about one row only."""
 _AGAIN = "It is tried again."
 
 
@@ -48,7 +61,8 @@ def of(error: Exception, what: str) -> PenstockError:
             f"{what}: the server has no JetStream for this account.",
             hint="Start it with `-js`, or switch JetStream on in its configuration.",
         )
-    if error.code in _FULL or "maximum" in str(error):
+    full = "maximum" in str(error)  # of a limit that has no number of its own
+    if error.code in _FULL or full:
         return TransientError(
             f"{what}: the stream or its storage is full ({error}).",
             hint=f"Make room, or raise the limits of the stream or of JetStream. {_AGAIN}",
@@ -58,7 +72,7 @@ def of(error: Exception, what: str) -> PenstockError:
             f"{what}: others publish into the stream all the time, and come in between.",
             hint=f"Give the pipeline a stream of its own (`sink.stream`). {_AGAIN}",
         )
-    if error.status >= 500:
+    if CODES.verdict(error.code, error.status) is Verdict.OUTAGE:
         return TransientError(f"{what}: {error}.", hint=_AGAIN)
     return ConfigError(f"{what}: {error}.", hint="Check the section `sink`.")
 

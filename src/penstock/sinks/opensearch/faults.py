@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.connections.answers import NoAnswer
-from penstock.connections.http import is_outage
+from penstock.connections.verdicts import Codes, Verdict
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
@@ -12,11 +12,28 @@ from penstock.sinks.opensearch.client import Refused
 TOO_LARGE = 413
 BLOCKED = "cluster_block_exception"
 """An index or the cluster takes no writes: its disk is nearly full, or it starts."""
+CODES = Codes(
+    "https://docs.opensearch.org/latest/api-reference/document-apis/bulk/, and the classes of exceptions in "
+    "https://github.com/opensearch-project/OpenSearch (OpenSearchException)",
+    outage=frozenset({
+        BLOCKED, 408, 425, 429, *range(100, 200), *range(300, 400), *range(500, 600),
+        "process_cluster_event_timeout_exception", "cluster_manager_not_discovered_exception",
+        "master_not_discovered_exception", "no_shard_available_action_exception", "node_closed_exception",
+        "unavailable_shards_exception", "rejected_execution_exception",
+        "opensearch_rejected_execution_exception",
+        "es_rejected_execution_exception", "circuit_breaking_exception", "index_closed_exception",
+        "node_not_connected_exception", "receive_timeout_transport_exception",
+        "snapshot_in_progress_exception",
+        "concurrent_snapshot_execution_exception", "search_context_missing_exception",
+    }),
+    configuration=frozenset({401, 403, 407, "security_exception"}),
+)  # fmt: skip
+"""By the name of the exception, and by the status."""
 NO_INDEX = "index_not_found_exception"
 
 
 def passes(status: int, kind: str) -> bool:
-    return is_outage(status) or kind == BLOCKED
+    return CODES.verdict(kind, status) is Verdict.OUTAGE
 
 
 def explained(error: Exception, what: str, table: TableId | None) -> PenstockError:
@@ -35,13 +52,14 @@ def refused(status: int, kind: str, what: str, table: TableId | None) -> Penstoc
             hint="Is its disk nearly full? It is tried again. Remove `index.blocks.read_only_allow_delete` "
             "if the server does not do that by itself.",
         )
-    if status in (401, 403):
+    verdict = CODES.verdict(kind, status)
+    if verdict is Verdict.CONFIGURATION:
         return ConfigError(
             f"{what}: the server refuses this account ({said}).",
             hint="Check `sink.user` and `sink.password`, or `sink.api_key`. The account needs to create, "
             "read, write and delete its tables' indexes and the index `sink.control`, and to change aliases.",
         )
-    if passes(status, kind):
+    if verdict is Verdict.OUTAGE:
         return TransientError(f"{what}: the server answers {said}.", hint="It is tried again.")
     if table is not None:
         return TableError(

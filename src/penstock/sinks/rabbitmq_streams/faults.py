@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from penstock.connections.answers import NoAnswer
+from penstock.connections.verdicts import Codes, Verdict
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
@@ -22,7 +23,16 @@ _IN_WORDS = {
     wire.ACCESS_REFUSED: "the account has not the rights for this",
     wire.PRECONDITION_FAILED: "there is a queue, or a stream with other settings, of this name",
 }
-_PASSING = (wire.NO_STREAM, wire.STREAM_NOT_AVAILABLE, wire.INTERNAL_ERROR)
+CODES = Codes(
+    "https://github.com/rabbitmq/rabbitmq-server/blob/main/deps/rabbitmq_stream/docs/PROTOCOL.adoc"
+    "#response-codes",
+    outage=frozenset({
+        wire.NO_STREAM, wire.STREAM_NOT_AVAILABLE, wire.INTERNAL_ERROR,
+        13, 14, 18,  # a frame too large, an unknown frame, a publisher that is gone: of this connection
+    }),
+    other=Verdict.CONFIGURATION,
+)  # fmt: skip
+"""By the code of an answer. The sink parks the table if it is about its stream only."""
 
 
 @contextlib.contextmanager
@@ -44,7 +54,7 @@ def of(error: Exception, what: str) -> PenstockError:
         )
     assert isinstance(error, Failed)
     text = f"{what}: {in_words(error)}."
-    if error.code in _PASSING:
+    if CODES.verdict(error.code) is Verdict.OUTAGE:
         return TransientError(text, hint="It is tried again.")
     return ConfigError(
         text,

@@ -47,7 +47,7 @@ MYSQL = Codes(
         1047,  # a node of a Galera cluster that is not ready, or an unknown command
         1053, 1077, 1078, 1079, 1105, 1317, 1927, 1928, 3168, 3169,  # shut down, killed, away
         1180, 1181, 1297, 1412, 3100, 3101,  # a commit, or its replication, that failed; a changed definition
-        1290, 1792, 1836,  # read only
+        1290, 1792, 1836, 3032,  # read only, or offline
         1969, 3024,  # a limit of time
         2000, 2001, 2002, 2003, 2004, 2005, 2006, 2007, 2008, 2009, 2011, 2012, 2013, 2014, 2026, 2027,
         2048, 2050, 2055,  # the client: not connected, lost, out of order
