@@ -212,6 +212,7 @@ SOCKET_CALLS = {
     "pymysql.connect",
     "pymysql.connections.Connection",
     "_Connection",
+    "MySqlConnection",
 }
 
 

@@ -30,6 +30,7 @@ from penstock.cascades.comparison import Comparisons
 from penstock.config import EpochConfig, PipelineConfig, RetriesConfig
 from penstock.errors import PenstockError, TableError, TransientError
 from penstock.failures.messages import one_sentence
+from penstock.failures.outages import passes
 from penstock.model.plan import AdoptTarget, CreateTarget, DropTarget, EpochPlan, RecreateTarget, TablePlan
 from penstock.model.schema import TableId, TypeOptions
 from penstock.relaylog.files import LogPlace
@@ -337,7 +338,7 @@ class EpochRunner:
         found = returned(error)
         backoff.failed()
         attempt, attempts_max = backoff.failures, self._settings.retries.attempts_max
-        passing = isinstance(found, TransientError)
+        passing = passes(found)
         lasting = not passing and (isinstance(found, PenstockError) or attempt >= attempts_max)
         if lasting or self._ended:
             if found is error:

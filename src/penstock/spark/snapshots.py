@@ -27,6 +27,7 @@ from typing import Any
 from penstock.backoff import Backoff
 from penstock.config import RetriesConfig
 from penstock.errors import PenstockError, TableError, TransientError
+from penstock.failures.outages import passes
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import PartialSnapshot
@@ -439,7 +440,7 @@ class SnapshotReader:
                     return
                 backoff.failed()
                 attempt = backoff.failures
-                if attempt >= self._attempts_max and not isinstance(found, TransientError):
+                if attempt >= self._attempts_max and not passes(found):
                     raise found from error
                 log.warning("%s chunk %d: attempt %d failed: %s", state.table, chunk.number, attempt,
                             str(found).splitlines()[0])  # fmt: skip

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from obstore.exceptions import AlreadyExistsError, NotModifiedError, PreconditionError
 
+from penstock.connections.verdicts import Codes, Verdict
 from penstock.errors import InternalError, PenstockError
 from penstock.store.errors import (
     ObjectChanged,
@@ -26,11 +27,20 @@ from penstock.store.errors import (
 
 _STATUS = re.compile(r"status code: (\d{3})\b")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>|\"code\": ?\"?([A-Za-z0-9.]{1,64})")
-_PASSING_STATUS = {408, 425, 429, 500, 502, 503, 504}
-_PASSING_CODES = {
-    "ConditionalRequestConflict", "OperationAborted", "RequestTimeout", "SlowDown", "ThrottlingException",
-    "Throttling", "RequestLimitExceeded", "ServerBusy",
-}  # fmt: skip
+_PAGE = re.compile(r"<!doctype html|<html", re.IGNORECASE)
+CODES = Codes(
+    "https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html, "
+    "https://learn.microsoft.com/rest/api/storageservices/blob-service-error-codes",
+    outage=frozenset({
+        408, 425, 429, 500, 502, 503, 504, 507, *range(520, 531), 302, 303, 307, 308,
+        "ConditionalRequestConflict", "OperationAborted", "RequestTimeout", "SlowDown", "ThrottlingException",
+        "Throttling", "RequestLimitExceeded", "ServerBusy", "InternalError", "ServiceUnavailable",
+        "OperationTimedOut", "Busy",
+    }),
+    configuration=frozenset({"PermanentRedirect", "TemporaryRedirect", "NotImplemented"}),
+    other=Verdict.CONFIGURATION,
+)  # fmt: skip
+"""By the code of an error, and by its status. No error of a store is about one row."""
 _ENDED = {"ExpiredToken", "TokenRefreshRequired", "ExpiredTokenException"}
 _METADATA_SERVERS = (
     "//169.254.169.254",
@@ -91,7 +101,12 @@ def fault_of(error: BaseException, *, what: str, url: str) -> Fault:
     if code in _ENDED:
         refused = failed(StoreRefused, reason, "The credentials have ended. Renew them.")
         return Fault(refused, passing=True, attempts_max=3, keys_ended=True)
-    if status in _PASSING_STATUS or code in _PASSING_CODES:
+    if _PAGE.search(text):  # whatever its status: no store answers pages for people, and this one is no 404
+        why = "a page of HTML was answered, as by a proxy or a login"
+        return Fault(
+            failed(StoreUnavailable, why, "Check proxies on the way, and the endpoint."), passing=True
+        )
+    if CODES.verdict(code, status) is Verdict.OUTAGE:
         hint = "The store is overloaded or broken. If it lasts, ask who runs it."
         return Fault(failed(StoreUnavailable, reason, hint), passing=True)
     if code in ("NoSuchBucket", "ContainerNotFound"):

@@ -280,7 +280,10 @@ class ObjectStore:
 
     def _version(self, meta: Any) -> Version:
         generation = meta.get("version") if self.location.kind == "gcs" else None
-        return Version(meta.get("e_tag") or "", str(generation or ""))
+        if not (etag := meta.get("e_tag")):
+            raise StoreUnavailable(f"Something else than a store answers for {self.location.url('')}.",
+                                   hint="Check proxies on the way, and the endpoint.")  # fmt: skip
+        return Version(etag, str(generation or ""))
 
 
 @functools.lru_cache(maxsize=STORES_MAX)

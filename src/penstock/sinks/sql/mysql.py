@@ -41,7 +41,7 @@ from penstock.sinks.rows import Incomplete, pieces
 from penstock.sinks.sql import arrow_text
 from penstock.sinks.sql.codes import MYSQL
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session, shortened
-from penstock.sinks.sql.mysql_session import Connection
+from penstock.sinks.sql.mysql_session import MySqlConnection
 from penstock.sinks.sql.options import JdbcOptions
 from penstock.sinks.texts import ROWS_AT_ONCE, row_batch
 
@@ -109,7 +109,7 @@ class MySql(Dialect):
 
     def connect(self) -> Session:
         options = self._options
-        session = Connection(
+        session = MySqlConnection(
             host=self._address.host,
             port=self._address.port,
             user=options.user,

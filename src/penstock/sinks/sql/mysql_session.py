@@ -22,7 +22,7 @@ _STRANGE = (AssertionError, ValueError, LookupError, TypeError, AttributeError, 
             MemoryError, struct.error)  # fmt: skip
 
 
-class Connection(pymysql.connections.Connection):
+class MySqlConnection(pymysql.connections.Connection):
     """`connect_timeout` limits each answer until the login is done, too. All errors are PyMySQL's."""
 
     _read_timeout: float | None

@@ -1,0 +1,45 @@
+"""Which errors of Spark say that a catalog or a store is away, and not that something is wrong. Pure.
+
+What Java's clients raise has few classes, and a text. Only the class of a cause and the begin of its message
+are looked at: what follows may be a row's value.
+"""
+
+from __future__ import annotations
+
+import re
+
+from penstock.errors import TransientError
+from penstock.failures.messages import is_sparks, text_of
+from penstock.failures.trace import causes
+
+_OUTAGE = re.compile(
+    # Iceberg's client of REST catalogs: no answer, or one that is not as its protocol says
+    r"RESTException: Error occurred while processing|"
+    r"RESTException: Unable to process \(code: (?:1\d\d|3\d\d|408|425|429|5\d\d)|"
+    r"RESTException: Unable to process \(code: \d+, type: null\): <(?:!doctype )?html|"
+    r"ServiceUnavailableException: |ServiceFailureException: |"
+    # S3: https://docs.aws.amazon.com/sdk-for-java/latest/developer-guide/handling-exceptions.html
+    r"SdkClientException: (?:Unable to execute HTTP request|Unable to unmarshall|Data read has a different|"
+    r"Acquire operation took longer)|RetryableException: |ApiCall(?:Attempt)?TimeoutException: |"
+    r"(?:S3Exception|AwsServiceException): [^\n]{0,400}Status Code: (?:408|429|5\d\d)|"
+    # databases and Hive
+    r"(?:CommunicationsException|SQLTransientConnectionException|SQLNonTransientConnectionException|"
+    r"SQLRecoverableException|TTransportException): |"
+    # the network, while a connection is made
+    r"(?:ConnectException|UnknownHostException|NoRouteToHostException|HttpHostConnectException|"
+    r"ConnectTimeoutException): ",
+    re.IGNORECASE,
+)
+_NOT_THE_NETWORK = re.compile(
+    r"SSLHandshakeException: |SSLPeerUnverifiedException: |ValidatorException: |CertificateException: |"
+    r"NotAuthorizedException: |ForbiddenException: |ClassNotFoundException: "
+)
+"""Causes that no wait mends, of errors that begin as if it was an outage."""
+
+
+def passes(error: BaseException) -> bool:
+    """Whether the same step may succeed later, though nobody changes anything here."""
+    if not is_sparks(error):
+        return isinstance(error, TransientError)
+    said = [f"{one.kind.rpartition('.')[2]}: {one.message}" for one in causes(text_of(error))]
+    return any(map(_OUTAGE.match, said)) and not any(map(_NOT_THE_NETWORK.match, said))
