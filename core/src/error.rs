@@ -33,13 +33,15 @@ impl PartialEq for Cause {
 
 impl Eq for Cause {}
 
-/// What a row image lacks. A caller that can get it in another way can go on.
+/// What the log lacks. A caller that can get it in another way can go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lacks {
     /// Columns that are in every image with `binlog_row_image = FULL`.
     Columns,
     /// Generated columns, which MariaDB 11 leaves out of updates and deletions.
     Generated,
+    /// The names of a table's columns.
+    Names,
 }
 
 impl Lacks {
@@ -47,6 +49,7 @@ impl Lacks {
         match self {
             Self::Columns => "columns",
             Self::Generated => "generated",
+            Self::Names => "names",
         }
     }
 }
@@ -73,6 +76,14 @@ impl DecodeError {
     pub fn of_table(table: impl Into<String>, reason: impl Into<String>, offset: u64) -> Self {
         let mut error = Self::new(reason, offset);
         error.0.table = Some(table.into());
+        error
+    }
+
+    /// The error for a table of which no definition is known, and which the log does not describe.
+    #[cold]
+    pub fn of_names(table: impl Into<String>, reason: impl Into<String>, offset: u64) -> Self {
+        let mut error = Self::of_table(table, reason, offset);
+        error.0.lacks = Some(Lacks::Names);
         error
     }
 

@@ -5,12 +5,14 @@
 //! only. MariaDB's GTID event is a BEGIN (or XA START) by itself, unless it announces a lone statement. Row
 //! events outside BEGIN (5.1, non-transactional tables) end with the statement's last event.
 
+use crate::control::{control, Control, XaStatement};
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::event::{EventHeader, EventKind};
 use crate::gtid_event::{alters_later, MARIADB_STANDALONE};
-use crate::query::{ends_with_start_transaction, load_query, query_statement, Statement};
+use crate::query::{load_query, query_statement, Statement};
 use crate::rewritten::is_rewritten;
+use crate::savepoints::Savepoints;
 
 /// Known types that never change rows by themselves: the index does not record them.
 fn is_harmless(kind: EventKind) -> bool {
@@ -56,23 +58,17 @@ pub struct Step<'a> {
     pub uncounted: bool,
     /// The log has other bytes than the source sent.
     pub rewritten: bool,
-    pub savepoint: Option<Savepoint<'a>>,
+    /// A savepoint was set.
+    pub saved: bool,
+    /// Row events since this place do not count: that of a savepoint, or 0 for the whole transaction.
+    pub taken_back: Option<u64>,
     pub statement: Option<Statement<'a>>,
-}
-
-/// A savepoint is in the log if its rows could not be removed from the transaction. The rows between the
-/// savepoint and the rollback are then in the log, but do not count.
-#[derive(Debug, Clone, Copy)]
-pub enum Savepoint<'a> {
-    Set(&'a [u8]),
-    RolledBackTo(&'a [u8]),
-    /// The whole transaction.
-    RolledBack,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Group {
     state: State,
+    savepoints: Savepoints,
     /// The ALTER TABLE that follows has only begun, or is rolled back: see `alters_later`.
     only_begun: bool,
 }
@@ -83,13 +79,14 @@ impl Group {
         self.state == State::Idle
     }
 
-    /// Processes an event. `body` is what is between header and checksum, `base` its offset. `step`: an empty
-    /// one, which is filled.
+    /// Processes an event. `body` is what is between header and checksum, `base` its offset. `place`: the
+    /// event's end, as the caller counts. `step`: an empty one, which is filled.
     pub fn step<'a>(
         &mut self,
         header: &EventHeader,
         body: &'a [u8],
         base: u64,
+        place: u64,
         step: &mut Step<'a>,
     ) -> Result<()> {
         match header.kind {
@@ -103,7 +100,7 @@ impl Group {
                     self.announced_by_mariadb(body, base)?;
                 }
             }
-            EventKind::QUERY => self.query(body, base, step)?,
+            EventKind::QUERY => self.query(body, base, place, step)?,
             EventKind::XID => step.ends = true,
             EventKind::XA_PREPARE => {
                 // One byte: 1 for XA COMMIT … ONE PHASE, which counts at once.
@@ -165,76 +162,42 @@ impl Group {
         }
     }
 
-    fn query<'a>(&mut self, body: &'a [u8], base: u64, step: &mut Step<'a>) -> Result<()> {
+    fn query<'a>(&mut self, body: &'a [u8], base: u64, place: u64, step: &mut Step<'a>) -> Result<()> {
         let statement = query_statement(body, base)?;
         let sql = statement.sql;
+        let inside = self.state == State::InTransaction;
         match control(sql) {
-            Control::Begin => self.state = State::InTransaction,
-            Control::End => (step.ends, step.rewritten) = (true, is_rewritten(sql)),
-            Control::Rollback => (step.ends, step.savepoint) = (true, Some(Savepoint::RolledBack)),
-            Control::Savepoint(savepoint) => {
-                step.savepoint = Some(savepoint);
-                step.ends = self.state != State::InTransaction;
+            Control::Begin | Control::Xa(XaStatement::Start) => self.state = State::InTransaction,
+            Control::Commit | Control::Xa(XaStatement::Rollback) => {
+                (step.ends, step.rewritten) = (true, is_rewritten(sql));
             }
-            Control::XaCommit => {
+            Control::Rollback => (step.ends, step.taken_back) = (true, Some(0)),
+            Control::Savepoint(name) => {
+                self.savepoints.set(name, place);
+                (step.ends, step.saved) = (!inside, true);
+            }
+            Control::RollbackTo(name) => {
+                step.taken_back = Some(self.savepoints.roll_back_to(name).unwrap_or(0));
+                step.ends = !inside;
+            }
+            Control::Xa(XaStatement::Commit) => {
                 // In a relay log, a known XA transaction has its rows in place of its XA COMMIT. A remaining
                 // XA COMMIT commits unknown rows.
                 step.ends = true;
                 step.statement = Some(Statement { kind: Some(EventKind::XA_PREPARE), ..statement });
             }
-            Control::Inside => step.ends = self.state != State::InTransaction,
-            Control::No if self.only_begun => step.ends = true,
-            Control::No => {
+            Control::Release | Control::Xa(XaStatement::End) => step.ends = !inside,
+            Control::Other | Control::CreatesWithRows if self.only_begun => step.ends = true,
+            Control::CreatesWithRows => {
                 step.statement = Some(statement);
-                if self.state != State::InTransaction {
-                    // CREATE TABLE … SELECT of 8.0.21+: the row events and an XID follow.
-                    if ends_with_start_transaction(sql) {
-                        self.state = State::InTransaction;
-                    } else {
-                        step.ends = true;
-                    }
-                }
+                self.state = State::InTransaction;
+            }
+            Control::Other => {
+                step.statement = Some(statement);
+                step.ends = !inside;
             }
         }
         Ok(())
-    }
-}
-
-enum Control<'a> {
-    Begin,
-    /// COMMIT, XA ROLLBACK.
-    End,
-    Rollback,
-    XaCommit,
-    Savepoint(Savepoint<'a>),
-    /// RELEASE, XA END: says nothing about the transaction's end.
-    Inside,
-    No,
-}
-
-fn control(sql: &[u8]) -> Control<'_> {
-    let starts = |word: &str| {
-        sql.len() >= word.len()
-            && sql[..word.len()].eq_ignore_ascii_case(word.as_bytes())
-            && !sql.get(word.len()).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
-    };
-    match sql.first().map(u8::to_ascii_uppercase) {
-        Some(b'B') if starts("BEGIN") => Control::Begin,
-        Some(b'C') if starts("COMMIT") => Control::End,
-        Some(b'R') if starts("ROLLBACK TO") => {
-            let rest = sql[11..].trim_ascii();
-            let known = rest.get(..10).is_some_and(|word| word.eq_ignore_ascii_case(b"SAVEPOINT "));
-            Control::Savepoint(Savepoint::RolledBackTo(if known { &rest[10..] } else { rest }))
-        }
-        Some(b'R') if starts("RELEASE SAVEPOINT") => Control::Inside,
-        Some(b'R') if starts("ROLLBACK") => Control::Rollback,
-        Some(b'S') if starts("SAVEPOINT") => Control::Savepoint(Savepoint::Set(&sql[9..])),
-        Some(b'S') if starts("START TRANSACTION") => Control::Begin,
-        Some(b'X') if starts("XA START") || starts("XA BEGIN") => Control::Begin,
-        Some(b'X') if starts("XA END") => Control::Inside,
-        Some(b'X') if starts("XA COMMIT") => Control::XaCommit,
-        Some(b'X') if starts("XA ROLLBACK") => Control::End,
-        _ => Control::No,
     }
 }
 
@@ -246,11 +209,11 @@ mod tests {
         let mut group = Group::default();
         let header =
             |kind| EventHeader { kind, timestamp: 0, server_id: 1, size: 0, end_position: 0, flags: 0 };
-        group.step(&header(EventKind::MARIADB_GTID), gtid, 0, &mut Step::default()).unwrap();
+        group.step(&header(EventKind::MARIADB_GTID), gtid, 0, 0, &mut Step::default()).unwrap();
         let mut query = vec![0; 13];
         query.extend_from_slice(b"\0ALTER TABLE d.t RENAME COLUMN a TO b");
         let mut step = Step::default();
-        group.step(&header(EventKind::QUERY), &query, 0, &mut step).unwrap();
+        group.step(&header(EventKind::QUERY), &query, 0, 0, &mut step).unwrap();
         (step.statement.is_some(), step.ends && group.is_idle())
     }
 

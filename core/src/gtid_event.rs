@@ -12,7 +12,8 @@ use crate::varint::{take_signed_varint, take_varint};
 pub const MARIADB_STANDALONE: u8 = 1;
 
 const MARIADB_GROUP_COMMIT: u8 = 2;
-const MARIADB_XA: u8 = 64 | 128;
+const MARIADB_XA_PREPARED: u8 = 64;
+const MARIADB_XA: u8 = MARIADB_XA_PREPARED | 128;
 const MARIADB_START_ALTER: u8 = 2;
 const MARIADB_ROLLBACK_ALTER: u8 = 8;
 
@@ -31,6 +32,11 @@ pub fn alters_later(body: &[u8]) -> bool {
         && more & (MARIADB_START_ALTER | MARIADB_ROLLBACK_ALTER) != 0
 }
 
+/// Whether an XA transaction follows this GTID event of MariaDB, up to its XA_PREPARE. There is no XA START.
+pub fn prepares_xa(body: &[u8]) -> bool {
+    body.get(12).is_some_and(|flags| flags & MARIADB_XA_PREPARED != 0)
+}
+
 /// What a GTID event says about the transaction that follows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GtidEvent {
@@ -40,6 +46,15 @@ pub struct GtidEvent {
     pub original_commit_us: Option<u64>,
     /// The commit time at the server that sent it.
     pub immediate_commit_us: Option<u64>,
+}
+
+impl GtidEvent {
+    /// When it was committed: at the server that first ran it, or if that did not say (0), at the one that
+    /// sent it.
+    pub fn commit_us(&self) -> Option<u64> {
+        let known = |micros: &u64| *micros > 0;
+        self.original_commit_us.filter(known).or(self.immediate_commit_us.filter(known))
+    }
 }
 
 const IMMEDIATE_HAS_ORIGINAL: u64 = 1 << 55;

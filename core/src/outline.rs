@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use crate::control::{control, Control, XaStatement};
 use crate::error::Result;
 use crate::event::{EventHeader, EventKind, FormatDescription};
 use crate::log_file::{Direction, LogFile};
@@ -103,7 +104,7 @@ impl Outline {
             }
             EventKind::QUERY => {
                 let event = file.event(position, header, Direction::Forward)?;
-                if statement(&event)?.starts_with(b"XA START") {
+                if control(statement(&event)?) == Control::Xa(XaStatement::Start) {
                     walk.opening.push(position);
                 }
             }

@@ -7,13 +7,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::control::{control, Control, XaStatement};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventHeader, EventKind, FormatDescription};
 use crate::gtid::GtidSet;
-use crate::gtid_event::GtidEvent;
+use crate::gtid_event::{prepares_xa, GtidEvent};
 use crate::log_file::{Direction, LogFile};
 use crate::plan;
+use crate::query::query;
 use crate::rows::RowsEvent;
 use crate::schema::TableSchema;
 use crate::segment_file::SegmentFile;
@@ -234,11 +236,10 @@ impl RangeScan {
 
     fn note_query(&mut self, position: u64, header: EventHeader) -> Result<()> {
         let event = self.file.event(position, header, Direction::Forward)?;
-        let sql = statement(&event)?;
-        if sql.starts_with(b"XA START") {
-            self.transaction.xa = Xa::Open;
-        } else if sql == b"COMMIT" || sql == b"ROLLBACK" {
-            self.transaction = Transaction::default();
+        match control(statement(&event)?) {
+            Control::Xa(XaStatement::Start) => self.transaction.xa = Xa::Open,
+            Control::Commit | Control::Rollback => self.transaction = Transaction::default(),
+            _ => {}
         }
         Ok(())
     }
@@ -283,13 +284,7 @@ pub fn table_id(
 
 /// The SQL of a QUERY event.
 pub fn statement<'a>(event: &Event<'a>) -> Result<&'a [u8]> {
-    let mut cursor = event.cursor();
-    cursor.skip(8, "thread id and time")?;
-    let database = cursor.u8("database name length")?;
-    cursor.skip(2, "error code")?;
-    let variables = cursor.u16("status variables length")?;
-    cursor.skip(usize::from(variables) + usize::from(database) + 1, "status variables and database")?;
-    Ok(cursor.rest())
+    Ok(query(event.body, event.cursor().offset())?.1)
 }
 
 /// Whether this is the table id of a row event without rows, which only ends a statement.
@@ -343,16 +338,13 @@ fn open_transaction(event: &Event<'_>, exclude: Option<&GtidSet>) -> Result<Tran
         EventKind::ANONYMOUS_GTID => GtidEvent::parse_plain(event.body, base, true)?,
         EventKind::GTID_TAGGED => GtidEvent::parse_tagged(event.body, base)?,
         _ => {
-            // MariaDB: sequence (8), domain (4), flags; 64 is FL_PREPARED_XA.
-            if event.body.get(12).is_some_and(|flags| flags & 64 != 0) {
+            if prepares_xa(event.body) {
                 transaction.xa = Xa::Open;
             }
             GtidEvent::parse_mariadb(event.body, base, event.header.server_id)?
         }
     };
-    // 0: the server that first ran it did not say.
-    let commit_us = gtid.original_commit_us.filter(|us| *us > 0).or(gtid.immediate_commit_us);
-    if let Some(commit_us) = commit_us.and_then(|us| i64::try_from(us).ok()) {
+    if let Some(commit_us) = gtid.commit_us().and_then(|us| i64::try_from(us).ok()) {
         transaction.commit_us = Some(commit_us);
     }
     if let (Some(exclude), Some(gtid)) = (exclude, &gtid.gtid) {

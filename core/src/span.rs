@@ -11,11 +11,12 @@ use std::fmt::Write as _;
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{EventHeader, EventKind, HEADER_SIZE};
-use crate::group::{Group, Savepoint, Step};
+use crate::group::{Group, Step};
 use crate::gtid::{Gtid, GtidSet};
 use crate::gtid_event::GtidEvent;
 use crate::json_text::quoted;
 use crate::query::Statement;
+use crate::scan::is_dummy;
 use crate::status::{Status, Updated};
 use crate::xa::Change;
 
@@ -57,7 +58,6 @@ impl Place {
 /// Most bytes of a statement in an index entry. The whole statement can be read at its offset.
 const SQL_DDL_MAX: usize = 256 * 1024;
 const SQL_DML_MAX: usize = 1024;
-const DUMMY_TABLE_ID: u64 = 0x00ff_ffff;
 
 /// The transaction whose events are being read.
 #[derive(Default, Clone)]
@@ -69,8 +69,7 @@ struct Transaction {
     source_start: u64,
     maps: Vec<(usize, u64)>,
     maps_stale: bool,
-    /// Savepoints: name, and the offset after the event.
-    savepoints: Vec<(Vec<u8>, u64)>,
+    /// The offset of the last row event that counts, or an upper bound of it.
     last_rows: u64,
     undone: bool,
 }
@@ -127,6 +126,8 @@ pub struct Tracker {
     pub transactions: u64,
     pub events: u64,
     pub last_commit_us: Option<u64>,
+    /// INCIDENT events: each says that the source lost events.
+    pub incidents: u64,
     /// Must be set before the last event of a transaction.
     pub ending: Option<Ending>,
     /// `(start, end]` of row events that the transaction has rolled back (ROLLBACK TO SAVEPOINT).
@@ -153,6 +154,7 @@ impl Tracker {
             transactions: 0,
             events: 0,
             last_commit_us: None,
+            incidents: 0,
             ending: None,
             taken_back: None,
             names: TableNames::default(),
@@ -186,20 +188,21 @@ impl Tracker {
         } else if header.kind.is_gtid() {
             let event = GtidEvent::parse(header, body, base)?;
             self.transaction.gtid_event = Some(offset);
-            self.transaction.commit_us = event.original_commit_us;
+            self.transaction.commit_us = event.commit_us();
             self.transaction.gtid = event.gtid;
         }
         let mut step = Step::default();
-        self.group.step(header, body, base, &mut step)?;
         self.end = offset + length as u64;
+        self.group.step(header, body, base, self.end, &mut step)?;
         if header.end_position != 0 {
             self.source.advance(header.end_position);
         }
         if let Some(statement) = step.statement {
+            self.incidents += u64::from(statement.kind == Some(EventKind::INCIDENT));
             self.statement(&statement, header, offset, step.ends);
         }
-        if let Some(savepoint) = step.savepoint {
-            self.savepoint(savepoint);
+        if let Some(since) = step.taken_back {
+            self.take_back(since);
         }
         if step.ends {
             self.finish(header, &step);
@@ -252,7 +255,7 @@ impl Tracker {
             self.transaction.maps_stale = true;
         }
         let Some(slot) = self.names.slot_of(id) else {
-            if id == DUMMY_TABLE_ID {
+            if is_dummy(id) {
                 return Ok(());
             }
             return Err(DecodeError::new(
@@ -308,24 +311,13 @@ impl Tracker {
     }
 
     #[cold]
-    fn savepoint(&mut self, savepoint: Savepoint<'_>) {
-        let (transaction, end) = (&mut self.transaction, self.end);
-        let start = match savepoint {
-            Savepoint::Set(name) => {
-                transaction.savepoints.push((savepoint_name(name), end));
-                return;
-            }
-            Savepoint::RolledBack => transaction.start,
-            Savepoint::RolledBackTo(name) => {
-                let name = savepoint_name(name);
-                let found = transaction.savepoints.iter().rposition(|(known, _)| *known == name);
-                found.map_or(transaction.start, |at| transaction.savepoints[at].1)
-            }
-        };
+    fn take_back(&mut self, since: u64) {
+        let transaction = &mut self.transaction;
+        let start = since.max(transaction.start);
         transaction.undone = true;
         if transaction.last_rows >= start {
-            transaction.last_rows = 0;
-            self.taken_back = Some((start, end));
+            transaction.last_rows = start.saturating_sub(1);
+            self.taken_back = Some((start, self.end));
         }
     }
 
@@ -415,12 +407,6 @@ impl Tracker {
         self.span = Span { start: self.end, open: self.open(), ..Span::default() };
         Some(entry)
     }
-}
-
-fn savepoint_name(sql: &[u8]) -> Vec<u8> {
-    let name = sql.trim_ascii();
-    let quoted = name.strip_prefix(b"`").and_then(|rest| rest.strip_suffix(b"`"));
-    quoted.unwrap_or(name).to_ascii_lowercase()
 }
 
 fn is_dml(sql: &[u8]) -> bool {

@@ -8,19 +8,12 @@
 use std::fmt::Write as _;
 
 use crate::checksum::Checksum;
+use crate::control::xa_statement;
+pub use crate::control::XaStatement;
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::event::{EventHeader, EventKind, HEADER_SIZE};
 use crate::json_text::quoted;
-
-/// What an XA statement in the log does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum XaStatement {
-    Start,
-    End,
-    Commit,
-    Rollback,
-}
 
 /// A prepared transaction's events: `(start, start + length]` of a file of `relaylog/prepared`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,20 +49,10 @@ impl Change {
     }
 }
 
-/// The statement and its xid, which the server always writes as `X'6162',X'',1`.
+/// The statement and its xid.
 pub fn statement(sql: &[u8]) -> Option<(XaStatement, String)> {
-    let (b'X' | b'x') = sql.first()? else { return None };
-    let words = [
-        ("XA START ", XaStatement::Start),
-        ("XA END ", XaStatement::End),
-        ("XA COMMIT ", XaStatement::Commit),
-        ("XA ROLLBACK ", XaStatement::Rollback),
-    ];
-    words.iter().find_map(|(word, statement)| {
-        let (head, xid) = sql.split_at_checked(word.len())?;
-        let found = head.eq_ignore_ascii_case(word.as_bytes()).then_some(*statement)?;
-        Some((found, String::from_utf8_lossy(xid.trim_ascii()).into_owned()))
-    })
+    let (statement, xid) = xa_statement(sql)?;
+    Some((statement, String::from_utf8_lossy(xid).into_owned()))
 }
 
 /// The xid in the body of an XA_PREPARE event, written as in statements.

@@ -31,8 +31,8 @@ class SchemaMismatch(DecodeError):
 
     table: str
     lacks: str
-    """What the row image lacks: `columns` (binlog_row_image is not FULL), `generated` (columns that MariaDB
-    11 leaves out of updates and deletions), or nothing (empty)."""
+    """What the log lacks: `columns` of row images (binlog_row_image is not FULL), `generated` columns (which
+    MariaDB 11 leaves out of updates and deletions), `names` of columns, or nothing (empty)."""
 
 # segment_file.rs ----------------------------------------------------------------------------------
 
@@ -159,6 +159,9 @@ class Framer:
     def events(self) -> int: ...
     @property
     def dropped(self) -> int: ...
+    @property
+    def incidents(self) -> int:
+        """How often the source has said that it lost events."""
     @property
     def last_commit_us(self) -> int | None: ...
     @property
@@ -571,8 +574,9 @@ class LogEncoder:
         Rows behind a statement are not encoded before the next call. `DecodeError` is raised once, after
         everything before it."""
 
-    def define(self, database: str, table: str, schema: str | None) -> None:
-        """The table's definition from here on. None: it is not known."""
+    def define(self, database: str, table: str, schema: str | None, *, certain: bool = True) -> None:
+        """The table's definition from here on. None: it is not known. Not `certain`: it is used only where
+        the log has the names of columns, and they agree."""
     @property
     def tables(self) -> list[tuple[str, str]]:
         """Database and name of each table, by its number in messages."""
@@ -690,6 +694,9 @@ def repeated_field(field: int, sequences: Sequence[Sequence[bytes]]) -> bytes:
     """A field of Protobuf with bytes, once for each value of these sequences."""
 
 # inspect/ -----------------------------------------------------------------------------------------
+
+def server_version(path: File) -> str:
+    """The version of the server that wrote a binlog file."""
 
 def read_statement(path: File, position: int) -> dict[str, Any]:
     """The QUERY event at a byte position of a binlog file: `{sql, database, timestamp, thread_id, error_code,

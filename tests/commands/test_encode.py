@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.relaylog.taken_back import statements_of
 from tests.sources.mysql.receiving import receiving
 
 from penstock.commands.encode import encode
 from penstock.errors import ConfigError
-from penstock.testing.servers import MySql57Server, MySqlServer
+from penstock.testing.servers import FLAVORS, MySql57Server, MySqlServer
 
 TABLE = "CREATE TABLE shop.orders (id INT PRIMARY KEY, note VARCHAR(40), state ENUM('new','sent'))"
 
@@ -233,13 +234,90 @@ def test_missing_names_are_one_error_with_a_cure(
     )
     assert lines(server.binlog_files()[-1:], code=1) == []
     assert "names of the columns of shop.orders" in lines.errors and "--ddl" in lines.errors
-    # The catalog knows what the table is now. It was created in this log, so the catalog does not prove what
-    # it was then.
+    # The catalog knows what the table is now, and the log what it creates.
     monkeypatch.setenv("PENSTOCK_PASSWORD", server.password)
     url = f"mysql://{server.user}@{server.host}:{server.port}"
-    [found] = values(lines(server.binlog_files()[-1:], server=url, code=1))
-    assert found["after"] == {"id": 1, "note": "a", "state": "sent"}
-    assert "names of the columns of shop.t" in lines.errors
+    found = values(lines(server.binlog_files()[-1:], server=url))
+    assert [one["after"] for one in found] == [{"id": 1, "note": "a", "state": "sent"}, {"k": 3}]
+    server.execute("ALTER TABLE shop.orders ADD COLUMN later INT")
+    assert lines(server.binlog_files()[-1:], server=url, code=1) == []
+    for said in (
+        "names of the columns of shop.orders", "server's definition is not used", "ALTER TABLE shop.orders",
+    ):  # fmt: skip
+        assert said in lines.errors
+    assert "or --server" not in lines.errors
+
+
+def test_definitions_in_the_log_are_used(
+    emptied_mysql: Callable[..., MySqlServer], lines: Encode, tmp_path: Path
+) -> None:
+    server = begun(emptied_mysql, binlog_row_metadata="MINIMAL")
+    server.execute(
+        "CREATE TABLE shop.t (k INT UNSIGNED PRIMARY KEY, e ENUM('x', 'y'))",
+        "INSERT INTO shop.t VALUES (4000000000, 'y')",
+        "ALTER TABLE shop.t CHANGE k id INT UNSIGNED, ADD COLUMN n INT FIRST",
+        "INSERT INTO shop.t VALUES (5, 6, 'x')",
+        "RENAME TABLE shop.t TO shop.u",
+        "CREATE TABLE shop.t LIKE shop.u",
+        "INSERT INTO shop.u VALUES (7, 8, NULL)",
+        "INSERT INTO shop.t VALUES (9, 10, 'y')",
+    )
+    found = values(lines(server.binlog_files()[-1:]))
+    assert [(one["table"], one["after"]) for one in found] == [
+        ("t", {"k": 4000000000, "e": "y"}),
+        ("t", {"n": 5, "id": 6, "e": "x"}),
+        ("u", {"n": 7, "id": 8, "e": None}),
+        ("t", {"n": 9, "id": 10, "e": "y"}),
+    ]
+
+
+def test_a_definition_in_the_log_is_not_used_where_it_may_have_done_nothing(
+    emptied_mysql: Callable[..., MySqlServer], lines: Encode
+) -> None:
+    server = begun(emptied_mysql, binlog_row_metadata="MINIMAL")
+    other = TABLE.replace("TABLE", "TABLE IF NOT EXISTS").replace("note", "other")
+    server.execute(other, "INSERT INTO shop.orders VALUES (1, 'a', 'sent')")
+    assert lines(server.binlog_files()[-1:], code=1) == []
+    assert "names of the columns of shop.orders" in lines.errors
+    server.execute(
+        "FLUSH BINARY LOGS",
+        "DROP TABLE shop.orders",
+        other,
+        "INSERT INTO shop.orders VALUES (1, 'a', 'sent')",
+    )
+    [found] = values(lines(server.binlog_files()[-1:]))
+    assert found["after"] == {"id": 1, "other": "a", "state": "sent"}
+
+
+@pytest.mark.slow_for("mariadb1011-True", "mariadb118-False", "mariadb118-True")
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("flavor", ["mariadb1011", "mariadb118"])
+def test_types_that_only_a_definition_tells_come_from_the_log(flavor: str, full: bool, lines: Encode) -> None:
+    with FLAVORS[flavor]({"binlog_row_metadata": "FULL" if full else "NO_LOG"}) as server:
+        server.execute(
+            "CREATE DATABASE shop CHARACTER SET latin1",
+            "FLUSH BINARY LOGS",
+            "CREATE TABLE shop.t (id INT PRIMARY KEY, u UUID, f INET4, s INET6, y YEAR(2))",
+            "INSERT INTO shop.t VALUES (1, '123e4567-e89b-12d3-a456-426614174000', '1.2.3.4', '::5', 99)",
+            "CREATE TABLE shop.inherits (id INT PRIMARY KEY, v VARCHAR(9))",
+        )
+        if not full:
+            # What a table inherits from a database that is older than the log is not known.
+            assert lines(server.binlog_files()[-1:], code=1) == []
+            assert "names of the columns of shop.t" in lines.errors
+            server.execute(
+                "FLUSH BINARY LOGS",
+                "CREATE OR REPLACE TABLE shop.t (id INT PRIMARY KEY, u UUID, f INET4, s INET6, y YEAR(2))"
+                " CHARACTER SET utf8mb4",
+                "INSERT INTO shop.t VALUES (1, '123e4567-e89b-12d3-a456-426614174000', '1.2.3.4', '::5', 99)",
+            )
+        [found] = values(lines(server.binlog_files()[-1:]))
+        [row] = server.query("SELECT * FROM shop.t")
+        assert list(found["after"].values()) == [*row[:4], int(row[4])]
+        server.execute("FLUSH BINARY LOGS", "INSERT INTO shop.inherits VALUES (1, 'é')")
+        if full:
+            [found] = values(lines(server.binlog_files()[-2:]))[1:]
+            assert found["after"]["v"] == "é"
 
 
 def test_rows_of_an_xa_transaction_come_at_its_commit(
@@ -267,24 +345,26 @@ def test_rows_of_an_xa_transaction_come_at_its_commit(
 @pytest.mark.slow
 def test_rows_that_were_taken_back_have_no_messages(lines: Encode, tmp_path: Path) -> None:
     with MySql57Server({"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}) as server:
-        server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(40))")
-        server.execute("FLUSH BINARY LOGS")
+        server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)", "FLUSH BINARY LOGS")
         # A temporary table cannot be taken back, so the transaction is logged, and that it was undone.
+        begin, forced = ("CREATE TEMPORARY TABLE d.tmp (id INT)", "BEGIN"), "DROP TEMPORARY TABLE d.tmp"
         server.execute(
-            "SET SESSION binlog_format = MIXED",
-            "BEGIN", *(f"INSERT INTO d.t VALUES ({n}, UUID())" for n in range(60)),
-            "CREATE TEMPORARY TABLE d.one (id INT)", "ROLLBACK",
-            "BEGIN", "INSERT INTO d.t VALUES (101, UUID())", "SAVEPOINT `A b`",
-            "INSERT INTO d.t VALUES (102, UUID())", "CREATE TEMPORARY TABLE d.two (id INT)",
-            "ROLLBACK TO `A b`", "INSERT INTO d.t VALUES (103, UUID())", "COMMIT",
-            "BEGIN", "INSERT INTO d.t VALUES (104, UUID())", "SAVEPOINT c",
-            "INSERT INTO d.t VALUES (105, UUID())", "CREATE TEMPORARY TABLE d.three (id INT)",
-            "ROLLBACK TO c", "COMMIT",
+            *begin, *(f"INSERT INTO d.t VALUES ({n})" for n in range(60)), forced, "ROLLBACK",
+            *begin, "INSERT INTO d.t VALUES (101)", forced, "SAVEPOINT `A b`",
+            "INSERT INTO d.t VALUES (102)", "ROLLBACK TO `A b`", "INSERT INTO d.t VALUES (103)", "COMMIT",
+            *begin, "INSERT INTO d.t VALUES (104)", forced, "SAVEPOINT c",
+            "INSERT INTO d.t VALUES (105)", "ROLLBACK TO c", "COMMIT",
         )  # fmt: skip
+        logged = [sql for sql in statements_of(server) if sql.startswith("ROLLBACK")]
+        assert logged == ["ROLLBACK", "ROLLBACK TO `A b`", "ROLLBACK TO `c`"]
         ddl = tmp_path / "tables.sql"
-        ddl.write_text("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(40));")
+        ddl.write_text("CREATE DATABASE d; CREATE TABLE d.t (id INT PRIMARY KEY);")
         found = values(lines(server.binlog_files()[-1:], "maxwell", ddl=[ddl], ddl_version="5.7.22"))
-        assert [one["data"]["id"] for one in found] == [101, 103, 104]
+        assert (
+            [one["data"]["id"] for one in found]
+            == [101, 103, 104]
+            == [id for (id,) in server.query("SELECT id FROM d.t ORDER BY id")]
+        )
         # The last row that counts ends the transaction.
         assert [one.get("commit") for one in found] == [None, True, True]
 

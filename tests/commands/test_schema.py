@@ -122,3 +122,18 @@ def test_a_version_that_is_none_is_refused(tmp_path: Path) -> None:
         schema([tmp_path / "a.sql"], version="newest", database="test", as_json=True)
     with pytest.raises(ConfigError, match="could not be read"):
         schema([tmp_path / "none.sql"], version="8.0", database="test", as_json=True)
+
+
+def test_a_missing_table_that_may_be_missing_is_no_problem(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "tables.sql"
+    file.write_text(
+        "ALTER TABLE IF EXISTS missing ADD COLUMN a INT; ALTER SEQUENCE IF EXISTS gone AS SMALLINT;"
+        "CREATE TABLE t (a INT); ALTER TABLE IF EXISTS t ADD COLUMN b INT; ALTER TABLE missing ADD a INT;"
+    )
+    schema([file], version="mariadb-11.8", database="d", as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert [column["name"] for column in found["tables"][0]["columns"]] == ["a", "b"]
+    [problem] = found["problems"]
+    assert problem["statement"].startswith("ALTER TABLE MISSING ADD")

@@ -257,8 +257,9 @@ impl Canal {
         self.old.push(b'{');
         let mut separator = false;
         for (index, column) in table.columns.iter().enumerate() {
-            self.changed[index] |= !before.same(after, index);
-            if !self.changed[index] || before.place(index) == Place::Absent {
+            let known = after.place(index) != Place::Absent;
+            self.changed[index] |= known && !before.same(after, index);
+            if !self.changed[index] || !known || before.place(index) == Place::Absent {
                 continue;
             }
             if separator {

@@ -121,10 +121,9 @@ fn described(map: &TableMap, offset: u64) -> Result<TableSchema> {
     let name = map.name();
     if map.columns.iter().any(|column| column.name.is_none()) {
         let reason = format!(
-            "the log does not have the names of the columns of {name} (binlog_row_metadata is not FULL); \
-             give its definition by --ddl or --server"
+            "the log does not have the names of the columns of {name} (binlog_row_metadata is not FULL)"
         );
-        return Err(DecodeError::of_table(name, reason, offset));
+        return Err(DecodeError::of_names(name, reason, offset));
     }
     let visible =
         map.columns.iter().take_while(|column| !column.name.as_deref().is_some_and(plan::is_hidden_name));

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use super::columns::Chosen;
-use super::format::{is_whole, Change, EventFacts, Format};
+use super::format::{check_images, Change, EventFacts, Format};
 use super::image::Row;
-use super::json_form::whole_images_needed;
 use super::messages::Messages;
 use super::pieces::{CollectedRows, Pieces};
 use super::route::Route;
@@ -123,9 +122,14 @@ impl Encoder {
         &self.tables.names
     }
 
-    /// The table's definition from here on. None: there is no such table.
-    pub fn define(&mut self, database: &str, table: &str, schema: Option<TableSchema>) {
+    /// The table's definition from here on. None: there is no such table. Not `certain`: it is used only
+    /// where the log has names to compare with.
+    pub fn define(&mut self, database: &str, table: &str, schema: Option<TableSchema>, certain: bool) {
         let name = (database.to_owned(), table.to_owned());
+        match certain {
+            true => drop(self.tables.uncertain.remove(&name)),
+            false => drop(self.tables.uncertain.insert(name.clone())),
+        }
         match schema {
             Some(schema) => drop(self.tables.known.insert(name, Arc::new(schema))),
             None => drop(self.tables.known.remove(&name)),
@@ -307,9 +311,7 @@ fn rows(
     let Some(wanted) = tables.of(rows.table_id, event.offset)? else { return Ok(()) };
     let table = &wanted.table;
     rows.check(&table.map)?;
-    if format.needs_whole_images() && !is_whole(&rows, table) {
-        return Err(whole_images_needed(table, event.offset));
-    }
+    check_images(&rows, table, format.needs_whole_images(), event.offset)?;
     let facts = EventFacts {
         kind: rows.kind,
         timestamp: event.header.timestamp,

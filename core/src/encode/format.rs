@@ -1,6 +1,6 @@
 //! What a format of messages does, and what it is given.
 
-use crate::error::Result;
+use crate::error::{DecodeError, Result};
 use crate::event::RowsKind;
 use crate::json::Style;
 use crate::log_order::Transaction;
@@ -101,14 +101,30 @@ pub trait Format: Send + Sync {
     }
 }
 
-/// Whether the row event's images have the table's columns, so that a format that needs them can go on. An
-/// image after an update may lack those that the image before it has.
-pub fn is_whole(rows: &RowsEvent<'_>, table: &Table) -> bool {
-    let has = |index: usize| match rows.kind {
-        RowsKind::Update => {
-            rows.present.has(index) && (rows.present_after.has(index) || rows.absent_is_unchanged)
-        }
-        _ => rows.present.has(index),
+/// Refuses a row event whose images lack columns that messages need: those of the key, or if the format
+/// needs `whole` images, all. An image after an update may lack those that the image before it has.
+pub fn check_images(rows: &RowsEvent<'_>, table: &Table, whole: bool, offset: u64) -> Result<()> {
+    if rows.present.is_full() && rows.present_after.is_full() {
+        return Ok(());
+    }
+    let after = |index: &usize| {
+        rows.present_after.has(*index) || rows.absent_is_unchanged && rows.present.has(*index)
     };
-    rows.present.is_full() && rows.present_after.is_full() || (0..table.columns.len()).all(has)
+    if whole && !(0..table.columns.len()).all(|index| rows.present.has(index) && after(&index)) {
+        return Err(images_lack(table, "columns; this format needs", offset));
+    }
+    if !table.key.iter().all(after) {
+        return Err(images_lack(table, "columns of its key; messages need", offset));
+    }
+    Ok(())
+}
+
+#[cold]
+fn images_lack(table: &Table, what: &str, offset: u64) -> DecodeError {
+    let name = table.schema.name();
+    let reason = format!(
+        "row images of {name} lack {what} binlog_row_image = FULL, and no generated columns in MariaDB, \
+         which leaves them out of updates"
+    );
+    DecodeError::of_table(name, reason, offset)
 }

@@ -9,7 +9,7 @@ use super::json_text::{write_base64, write_string, write_utf8};
 use crate::cursor::Cursor;
 use crate::decimal::DecimalImage;
 use crate::digits::{write_i64, write_u64};
-use crate::error::{DecodeError, Result, ValueError};
+use crate::error::{Result, ValueError};
 use crate::json::{self, Shapes, Style};
 use crate::rows::{missing_column, read_value, Taken, ValueSink};
 use crate::schema::ColumnType;
@@ -385,7 +385,7 @@ pub fn write_fields<F: Form>(
 }
 
 /// Appends `"name":value` for the columns that an update changed, as they were before it, with commas between
-/// them. Returns whether there are any. Columns of which the log has only one image count as changed.
+/// them. Returns whether there are any. Of a column that one image lacks nobody knows whether it changed.
 pub fn write_old<F: Form>(
     form: &F,
     table: &Table,
@@ -395,7 +395,8 @@ pub fn write_old<F: Form>(
 ) -> Result<bool> {
     let start = out.len();
     for (index, column) in table.columns.iter().enumerate() {
-        if before.place(index) == Place::Absent || before.same(after, index) {
+        let (old, new) = (before.place(index), after.place(index));
+        if old == Place::Absent || new == Place::Absent || before.same(after, index) {
             continue;
         }
         let begin = out.len();
@@ -405,7 +406,7 @@ pub fn write_old<F: Form>(
         out.extend_from_slice(&column.head);
         let from = out.len();
         write_value(form, table, index, before, tools, out)?;
-        if matches!(column.kind, ColumnType::Json) && after.place(index) != Place::Absent {
+        if matches!(column.kind, ColumnType::Json) {
             // One document can have many forms in the log.
             let middle = out.len();
             write_value(form, table, index, after, tools, out)?;
@@ -414,15 +415,4 @@ pub fn write_old<F: Form>(
         }
     }
     Ok(out.len() > start)
-}
-
-/// An error for a format whose messages need all columns.
-#[cold]
-pub fn whole_images_needed(table: &Table, offset: u64) -> DecodeError {
-    let name = table.schema.name();
-    let reason = format!(
-        "row images of {name} lack columns; this format needs binlog_row_image = FULL, and no generated \
-         columns in MariaDB, which leaves them out of updates"
-    );
-    DecodeError::of_table(name, reason, offset)
 }

@@ -14,9 +14,8 @@ use std::collections::{BTreeMap, VecDeque};
 use arrow_array::RecordBatch;
 
 use super::columns::Table;
-use super::format::{is_whole, Change, EventFacts, Format};
+use super::format::{check_images, Change, EventFacts, Format};
 use super::image::{Image, Row};
-use super::json_form::whole_images_needed;
 use super::made::{left, Images, Made};
 use super::messages::Messages;
 use super::routing::{self, Hashing};
@@ -283,9 +282,7 @@ impl Pieces {
         let Some(wanted) = tables.of(rows.table_id, event.offset)? else { return Ok(Rows::Unwanted) };
         let (table, Some(ruled)) = (&wanted.table, &wanted.ruled) else { return Ok(Rows::Unruled) };
         rows.check(&table.map)?;
-        if needs_whole && !is_whole(&rows, table) {
-            return Err(whole_images_needed(table, event.offset));
-        }
+        check_images(&rows, table, needs_whole, event.offset)?;
         let of_table = self.of_table(table, ruled)?;
         let collector = &mut of_table.collector;
         collector.set_style(Style::of(description));

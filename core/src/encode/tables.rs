@@ -1,6 +1,6 @@
 //! The tables whose rows are encoded, by the table maps of the log.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::columns::{Chosen, Table};
@@ -23,6 +23,8 @@ pub type LastRow = (u64, Option<u32>);
 pub struct Tables {
     pub selection: Selection,
     pub known: HashMap<(String, String), Arc<TableSchema>>,
+    /// Tables whose definitions are only used if the log's names agree.
+    pub uncertain: HashSet<(String, String)>,
     /// Database and name, by the number of the table.
     pub names: Vec<(String, String)>,
     pub numbers: HashMap<(String, String), u32>,
@@ -74,8 +76,8 @@ impl Tables {
             self.names.push(name.clone());
             self.names.len() as u32 - 1
         });
-        let known = self.known.get(&name);
         let named = map.columns.iter().all(|column| column.name.is_some());
+        let known = self.known.get(&name).filter(|_| named || !self.uncertain.contains(&name));
         if known.is_some() && named {
             // A map with names describes its table. The definition says more, if it fits. Rules were compiled
             // for the definition.

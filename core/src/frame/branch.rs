@@ -35,6 +35,7 @@ use super::{Framer, OUTPUT_MAX};
 use crate::error::Result;
 use crate::event::{EventHeader, EventKind, HEADER_SIZE, MAGIC};
 use crate::group::{Group, Step};
+use crate::gtid_event::prepares_xa;
 use crate::log_file::{Direction, LogFile};
 use crate::query::query;
 use crate::rewritten::rewritten;
@@ -53,10 +54,8 @@ impl Framer {
     /// Takes an event of a transaction whose place is not known yet.
     pub(super) fn take_undecided(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
         if self.unstored.is_idle() {
-            // MariaDB: sequence (8), domain (4), flags; 64 is FL_PREPARED_XA, and no XA START follows.
-            let xa =
-                header.kind == EventKind::MARIADB_GTID && body.get(12).is_some_and(|flags| flags & 64 != 0);
-            self.unstored.step(header, body, self.tracker.end, &mut Step::default())?;
+            let xa = header.kind == EventKind::MARIADB_GTID && prepares_xa(body);
+            self.unstored.step(header, body, self.tracker.end, 0, &mut Step::default())?;
             let undecided = &mut self.undecided;
             undecided.is_xa = xa;
             undecided.source.position = self.tracker.source.position;
@@ -91,7 +90,7 @@ impl Framer {
             self.tracker.source.advance(header.end_position);
         }
         let mut step = Step::default();
-        self.unstored.step(header, body, self.tracker.end, &mut step)?;
+        self.unstored.step(header, body, self.tracker.end, 0, &mut step)?;
         self.undecided.bytes.extend_from_slice(event);
         if header.kind == EventKind::XA_PREPARE && self.undecided.xid.is_none() {
             self.undecided.xid = Some(xid_of_event(body, self.tracker.end)?);

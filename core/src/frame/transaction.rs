@@ -91,7 +91,7 @@ impl Framer {
             self.unstored_digest.update(event);
         }
         let mut step = Step::default();
-        self.unstored.step(header, body, self.tracker.end, &mut step)?;
+        self.unstored.step(header, body, self.tracker.end, 0, &mut step)?;
         if header.end_position != 0 {
             self.tracker.source.advance(header.end_position);
         }

@@ -13,12 +13,13 @@ mod value;
 use std::collections::{HashMap, VecDeque};
 
 use self::file::{FileEvents, RawEvent};
+use self::statement::utf8;
 pub use self::statement::{read_statement, Statement};
-use self::statement::{utf8, Control};
 use self::summary::{Domain, Summary};
 use self::timestamp::iso;
 use self::value::{write_json_string, JsonRow};
 use crate::checksum::Checksum;
+use crate::control::{control, Control, XaStatement};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventHeader, EventKind, RowsKind};
@@ -175,6 +176,9 @@ impl Inspector {
 
     fn take_event(&mut self, event: &Event<'_>, file: &FileEvents) -> Result<()> {
         let kind = event.header.kind;
+        if self.summary.is_empty() && kind != EventKind::FORMAT_DESCRIPTION {
+            self.summary.problem(NO_FORMAT, event.offset);
+        }
         self.summary.count_event(kind);
         match kind {
             EventKind::GTID
@@ -197,6 +201,7 @@ impl Inspector {
                 self.summary
                     .note("row events of MySQL before 5.1.16 (types 20 to 22) are counted, not decoded");
             }
+            EventKind::INCIDENT => self.summary.problem(LOST_EVENTS, event.offset),
             EventKind::MARIADB_START_ENCRYPTION => {
                 return Err(DecodeError::new(
                     "the rest of the file is encrypted (MariaDB); it cannot be read",
@@ -234,13 +239,19 @@ impl Inspector {
     }
 
     fn take_statement(&mut self, statement: &Statement, event: &Event<'_>) {
-        match statement.control() {
-            Control::Begin => self.transaction.open = true,
-            Control::End => self.end_transaction(event),
-            Control::Inside => {}
+        match control(statement.sql.as_bytes()) {
+            Control::Begin | Control::CreatesWithRows | Control::Xa(XaStatement::Start) => {
+                self.transaction.open = true;
+            }
+            Control::Commit => self.end_transaction(event),
+            Control::Rollback => {
+                self.summary.note(TAKEN_BACK);
+                self.end_transaction(event);
+            }
+            Control::RollbackTo(_) => self.summary.note(TAKEN_BACK),
+            Control::Xa(XaStatement::Commit | XaStatement::Rollback) => self.end_transaction(event),
+            Control::Savepoint(_) | Control::Release | Control::Xa(XaStatement::End) => {}
             Control::Other if self.transaction.open => {}
-            // CREATE TABLE … SELECT of MySQL 8.0.21: its row events and an XID follow.
-            Control::Other if statement.starts_transaction() => self.transaction.open = true,
             Control::Other => self.end_transaction(event),
         }
     }
@@ -254,8 +265,8 @@ impl Inspector {
 
     /// The commit time in the GTID event (8.0 and later), else when the statement began.
     fn commit_us(&self, gtid: Option<&GtidEvent>, event: &Event<'_>) -> u64 {
-        let of_commit = gtid.and_then(|parsed| parsed.original_commit_us.or(parsed.immediate_commit_us));
-        of_commit.filter(|micros| *micros > 0).unwrap_or(u64::from(event.header.timestamp) * 1_000_000)
+        let of_commit = gtid.and_then(GtidEvent::commit_us);
+        of_commit.unwrap_or(u64::from(event.header.timestamp) * 1_000_000)
     }
 
     fn take_table_map(&mut self, event: &Event<'_>, file: &FileEvents) -> Result<()> {
@@ -423,6 +434,13 @@ fn line(
     utf8(&out)
 }
 
+const LOST_EVENTS: &str = "the source lost events here (INCIDENT): rows may have changed that are in no log";
+const NO_FORMAT: &str =
+    "the file does not begin with a format description, so that it is not a whole binlog \
+                         file; it was read as one of MySQL 5.1 to 5.5";
+const TAKEN_BACK: &str =
+    "changes that a ROLLBACK or ROLLBACK TO took back are in the file, and are counted and \
+                          listed like all others";
 const ONLY_CHANGES: &str = "JSON columns of which the log has only changes (partial JSON without the image \
                             before) are left out of `after`";
 

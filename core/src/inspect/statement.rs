@@ -6,7 +6,6 @@ use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventKind, FormatDescription};
 use crate::mariadb::unpack;
-use crate::query::ends_with_start_transaction;
 use crate::segment_file::SegmentFile;
 
 /// A QUERY event.
@@ -87,34 +86,6 @@ impl Statement {
         }
         Ok(())
     }
-
-    /// Whether the events of a transaction follow the statement.
-    pub fn starts_transaction(&self) -> bool {
-        ends_with_start_transaction(self.sql.as_bytes())
-    }
-
-    /// What the statement does to its transaction.
-    pub fn control(&self) -> Control {
-        let mut words = self.sql.split([' ', '\t', '\n', '\r', ';']).filter(|word| !word.is_empty());
-        let first = words.next().unwrap_or("").to_ascii_uppercase();
-        let second = words.next().unwrap_or("").to_ascii_uppercase();
-        match (first.as_str(), second.as_str()) {
-            ("BEGIN", "" | "WORK") | ("START", "TRANSACTION") | ("XA", "START" | "BEGIN") => Control::Begin,
-            ("COMMIT", _) | ("XA", "COMMIT" | "ROLLBACK") => Control::End,
-            ("ROLLBACK", "" | "WORK") => Control::End,
-            ("SAVEPOINT", _) | ("ROLLBACK", _) | ("RELEASE", _) | ("XA", "END") => Control::Inside,
-            _ => Control::Other,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Control {
-    Begin,
-    End,
-    Inside,
-    /// The statement is a transaction of its own, unless it is inside one.
-    Other,
 }
 
 /// The statement at a position of a binlog file.

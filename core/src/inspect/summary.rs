@@ -35,11 +35,18 @@ pub struct Summary {
     /// MariaDB: the last GTID of each domain.
     domains: BTreeMap<u32, Domain>,
     notes: BTreeSet<&'static str>,
+    /// What is wrong with the log, although everything in it can be read, and where.
+    problems: Vec<(&'static str, u64)>,
 }
 
 impl Summary {
     pub fn count_event(&mut self, kind: EventKind) {
         *self.events.entry(kind.0).or_default() += 1;
+    }
+
+    /// Whether no event has been counted yet.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
     }
 
     pub fn count_row(&mut self, kind: RowsKind, table: &str) {
@@ -71,6 +78,10 @@ impl Summary {
         self.notes.insert(text);
     }
 
+    pub fn problem(&mut self, text: &'static str, position: u64) {
+        self.problems.push((text, position));
+    }
+
     pub fn to_json(&self, file: &str, failed: Option<&DecodeError>) -> String {
         let events: Map<String, Value> = self
             .events
@@ -84,8 +95,11 @@ impl Summary {
             .collect();
         let domains: Vec<String> = self.domains.values().map(ToString::to_string).collect();
         let gtids = if domains.is_empty() { self.gtids.to_string() } else { domains.join(",") };
-        let error =
-            failed.map(|error| json!({"message": error.reason(), "file": file, "position": error.offset()}));
+        let problem =
+            |message: &str, position: u64| json!({"message": message, "file": file, "position": position});
+        let problems: Vec<Value> =
+            self.problems.iter().map(|(text, position)| problem(text, *position)).collect();
+        let error = failed.map(|error| problem(error.reason(), error.offset()));
         json!({
             "events": events,
             "rows": rows,
@@ -94,6 +108,7 @@ impl Summary {
             "last_ts": self.last_us.map(iso),
             "gtids": gtids,
             "notes": self.notes,
+            "problems": problems,
             "error": error,
         })
         .to_string()

@@ -8,7 +8,7 @@ use super::{EventPlace, Open, Part, Selection, Take, Transaction, Walked};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{EventHeader, EventKind, FormatDescription};
-use crate::group::{Group, Savepoint, Step};
+use crate::group::{Group, Step};
 use crate::gtid_event::GtidEvent;
 use crate::log_file::LogFile;
 use crate::query::Statement;
@@ -51,16 +51,14 @@ pub struct Survey {
     pub(super) rolls_back: Option<String>,
 }
 
-/// A savepoint: its name, the number of the event, and the last row event before it.
-type Saved = (Vec<u8>, u64, Option<u64>);
-
 /// The state of one survey.
 struct Surveyor<'a> {
     group: Group,
     found: Survey,
     began: bool,
     prepared: bool,
-    savepoints: Vec<Saved>,
+    /// Each savepoint: the number of its event, and the last row event before it.
+    saved: Vec<(u64, Option<u64>)>,
     /// Whether a table is wanted, by table id.
     wanted: HashMap<u64, bool>,
     selection: &'a Selection,
@@ -142,7 +140,7 @@ impl<'a> Surveyor<'a> {
             found,
             began: false,
             prepared: false,
-            savepoints: Vec::new(),
+            saved: Vec::new(),
             wanted: HashMap::new(),
             selection,
             format,
@@ -168,15 +166,13 @@ impl<'a> Surveyor<'a> {
         let number = seen.number - self.before;
         self.note_place(seen);
         let mut step = Step::default();
-        self.group.step(header, body, base, &mut step)?;
+        self.group.step(header, body, base, number, &mut step)?;
         self.note(seen, base, number)?;
-        match step.savepoint {
-            Some(Savepoint::Set(name)) => {
-                self.savepoints.push((name.to_vec(), number, self.found.last_rows));
-            }
-            Some(Savepoint::RolledBackTo(name)) => self.roll_back(Some(name), number),
-            Some(Savepoint::RolledBack) => self.roll_back(None, number),
-            None => {}
+        if step.saved {
+            self.saved.push((number, self.found.last_rows));
+        }
+        if let Some(since) = step.taken_back {
+            self.take_back(since, number);
         }
         if let Some(statement) = step.statement {
             self.statement(&statement, seen);
@@ -221,8 +217,7 @@ impl<'a> Surveyor<'a> {
             kind if kind.is_gtid() => {
                 let gtid = GtidEvent::parse(header, body, base)?;
                 let transaction = &mut self.found.transaction;
-                let commit_us =
-                    gtid.original_commit_us.or(gtid.immediate_commit_us).filter(|micros| *micros > 0);
+                let commit_us = gtid.commit_us();
                 (transaction.commit_us, transaction.commit_is_exact) =
                     (commit_us.unwrap_or(0), commit_us.is_some());
                 transaction.gtid = gtid.gtid.map(|gtid| gtid.to_string());
@@ -268,26 +263,11 @@ impl<'a> Surveyor<'a> {
         Ok(())
     }
 
-    /// Takes back the rows since a savepoint; None: all of them.
-    fn roll_back(&mut self, name: Option<&[u8]>, number: u64) {
-        let at = name.map(|name| self.savepoints.iter().rposition(|(known, ..)| known == name));
-        match at {
-            None => {
-                self.found.taken_back.push((0, number));
-                self.found.last_rows = None;
-            }
-            Some(Some(index)) => {
-                let (_, since, last_rows) = &self.savepoints[index];
-                self.found.taken_back.push((*since, number));
-                self.found.last_rows = *last_rows;
-                self.savepoints.truncate(index + 1);
-            }
-            // The server knew the savepoint: it was set before the first row.
-            Some(None) => {
-                self.found.taken_back.push((0, number));
-                self.found.last_rows = None;
-            }
-        }
+    /// Takes back the rows since the event with a number; 0: all of them.
+    fn take_back(&mut self, since: u64, number: u64) {
+        self.saved.retain(|(set, _)| *set <= since);
+        self.found.taken_back.push((since, number));
+        self.found.last_rows = self.saved.last().and_then(|(_, last_rows)| *last_rows);
     }
 
     fn statement(&mut self, statement: &Statement<'_>, seen: &Seen<'_>) {

@@ -146,10 +146,10 @@ impl LogEncoder {
         Ok(self.0.apply(&(database, table), rows.0)?)
     }
 
-    #[pyo3(signature = (database, table, schema))]
-    fn define(&mut self, database: &str, table: &str, schema: Option<&str>) -> PyResult<()> {
+    #[pyo3(signature = (database, table, schema, *, certain = true))]
+    fn define(&mut self, database: &str, table: &str, schema: Option<&str>, certain: bool) -> PyResult<()> {
         let schema = schema.map(TableSchema::from_json).transpose()?;
-        self.0.define(database, table, schema);
+        self.0.define(database, table, schema, certain);
         Ok(())
     }
 

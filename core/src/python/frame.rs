@@ -240,6 +240,11 @@ impl Framer {
     }
 
     #[getter]
+    fn incidents(&self) -> u64 {
+        self.0.tracker.incidents
+    }
+
+    #[getter]
     fn last_commit_us(&self) -> Option<u64> {
         self.0.tracker.last_commit_us
     }

@@ -1,14 +1,16 @@
-//! `Inspector` and `read_statement`.
+//! `Inspector`, `read_statement` and `server_version`.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::segment_file::FileArgument;
 use crate::inspect::{self, Options};
+use crate::log_file::LogFile;
 use crate::schema::TableSchema;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Inspector>()?;
+    module.add_function(wrap_pyfunction!(server_version, module)?)?;
     module.add_function(wrap_pyfunction!(read_statement, module)?)
 }
 
@@ -43,6 +45,12 @@ impl Inspector {
     fn summary(&self) -> String {
         self.0.summary()
     }
+}
+
+#[pyfunction]
+fn server_version(py: Python<'_>, path: FileArgument) -> PyResult<String> {
+    let file = py.detach(|| LogFile::open_for_few(&path.0, 0))?;
+    Ok(file.format().server_version.clone())
 }
 
 #[pyfunction]

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock._core import DecodeError, LogEncoder
+from penstock._core import DecodeError, LogEncoder, SchemaMismatch
 from penstock.commands.encode_definitions import Definitions, OfServer, OfSqlFiles, OfTheLog
 from penstock.commands.inspect import log_files, relay_log_of
 from penstock.commands.table_arguments import table_named
@@ -29,6 +29,7 @@ from penstock.model.schema import TableId
 from penstock.model.statement_head import statement_head
 from penstock.printable import printable, printable_json
 from penstock.relaylog.log_parts import parts_of
+from penstock.sources.mysql.event_types import EVENTS_LOST, INCIDENT
 
 if TYPE_CHECKING:
     from penstock._core import LogPart
@@ -47,11 +48,11 @@ def encode(
     text = options_json(options)
     check_format(format, text)
     parts = [part for path in paths for part in log_parts(path)]
-    definitions: Definitions = OfTheLog()
+    definitions: Definitions
     if ddl:
         definitions = OfSqlFiles(ddl, ddl_version)
-    elif server:
-        definitions = OfServer(server, parts)
+    else:
+        definitions = OfServer(server, parts) if server else OfTheLog(parts)
     chosen = [table_named(name) for name in tables]
     encoder = LogEncoder(
         parts, format, options=text, schemas=definitions.schemas(),
@@ -61,7 +62,10 @@ def encode(
         _print(encoder, format, text, definitions, keys=keys)
     except DecodeError as error:
         sys.stdout.flush()
-        _complain(error, as_json=as_json)
+        reason = error.reason
+        if isinstance(error, SchemaMismatch) and error.lacks == "names":
+            reason += f". {definitions.cure(error.table)}"
+        _complain(error, reason, as_json=as_json)
         return 1
     except BrokenPipeError:
         # The reader of our output has closed it. Nothing more may be written, not even at exit.
@@ -123,14 +127,15 @@ def _note(statement: Mapping[str, Any]) -> None:
     if statement["sql"] and changes_rows(statement):
         text = f"Note: {place}: rows that a statement changed are not in the log: {head}"
         say(printable(text), file=sys.stderr)
+    elif statement["event"] == INCIDENT:
+        say(f"Note: {place}: {EVENTS_LOST}: rows may have changed that are in no log.", file=sys.stderr)
     elif statement["event"] is not None:
         say(f"Note: {place}: an event of type {statement['event']} may have changed rows.", file=sys.stderr)
 
 
-def _complain(error: DecodeError, *, as_json: bool) -> None:
+def _complain(error: DecodeError, reason: str, *, as_json: bool) -> None:
     file = Path(error.path or "").name
     if as_json:
-        fields = {"message": error.reason, "file": file, "position": error.offset}
-        say_json({"error": fields}, file=sys.stderr)
+        say_json({"error": {"message": reason, "file": file, "position": error.offset}}, file=sys.stderr)
     else:
-        say(f"penstock: {file} at position {error.offset}: {printable(error.reason)}.", file=sys.stderr)
+        say(f"penstock: {file} at position {error.offset}: {printable(reason)}.", file=sys.stderr)

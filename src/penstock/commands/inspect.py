@@ -2,7 +2,8 @@
 
 Changes are printed as they are read, in bounded memory. A damaged file ends the command with exit code 1:
 everything before the damage has been printed, and position and reason go to stderr (and into `error` of a
-summary).
+summary). Other problems of the log, such as events that the source lost, do not end it: they are said at the
+end, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ PIPE_WIDTH = 160
 def inspect(
     paths: Sequence[str], *, summary: bool, tables: Sequence[str], limit: int | None, as_json: bool
 ) -> int:
-    """Prints the changes, or counts with `summary`. Returns the exit code: 1 if a file is damaged, otherwise
-    0."""
+    """Prints the changes, or counts with `summary`. Returns the exit code: 1 if a file is damaged or the log
+    has other problems, otherwise 0."""
     files = [file for path in paths for file in log_files(path)]
     tables = [str(table_named(name)) for name in tables]
     try:
@@ -147,25 +148,29 @@ def _segments(relay_log: RelayLog) -> list[LogFile]:
 
 
 def _print_lines(files: Iterable[LogFile], tables: Sequence[str], limit: int | None) -> int:
+    problems: list[dict[str, Any]] = []
     try:
-        for lines in _changes(files, tables, limit):
+        for lines in _changes(files, tables, limit, problems):
             sys.stdout.writelines(printable_json(line) + "\n" for line in lines)
     except DecodeError as error:
-        sys.stdout.flush()
-        say_json({"error": describe(error)}, file=sys.stderr)
-        return 1
+        problems.append(describe(error))
     sys.stdout.flush()
-    return 0
+    for problem in problems:
+        say_json({"error": problem}, file=sys.stderr)
+    return int(bool(problems))
 
 
-def _changes(files: Iterable[LogFile], tables: Sequence[str], limit: int | None) -> Iterator[list[str]]:
-    """Yields the changes of all files in order, as lines of JSON, at most `limit`."""
+def _changes(
+    files: Iterable[LogFile], tables: Sequence[str], limit: int | None, problems: list[dict[str, Any]]
+) -> Iterator[list[str]]:
+    """Yields the changes of all files in order, as lines of JSON, at most `limit`. Appends to `problems`."""
     left = sys.maxsize if limit is None else limit
     for file in files:
         inspector = file.open(tables, count_only=False)
         while left > 0 and (lines := inspector.next_lines(min(left, 1000))) is not None:
             left -= len(lines)
             yield lines
+        problems += json.loads(inspector.summary())["problems"]
 
 
 def describe(error: DecodeError) -> dict[str, Any]:
@@ -176,20 +181,20 @@ def _print_table(files: Iterable[LogFile], tables: Sequence[str], limit: int) ->
     table = Table()
     for title in ("position", "time", "table", "op", "columns"):
         table.add_column(title, overflow="fold", no_wrap=title == "op")
-    failed: DecodeError | None = None
+    problems: list[dict[str, Any]] = []
     try:
-        for lines in _changes(files, tables, limit):
+        for lines in _changes(files, tables, limit, problems):
             for line in lines:
                 table.add_row(*map(cell, _cells(json.loads(line))))
     except DecodeError as error:
-        failed = error
+        problems.append(describe(error))
     out = console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     out.print(table)
     if table.row_count == limit:
         out.print(f"The first {limit} changes; --limit shows more, --json all, --summary counts them.")
-    if failed is not None:
-        _complain(describe(failed))
-    return 0 if failed is None else 1
+    for problem in problems:
+        _complain(problem)
+    return int(bool(problems))
 
 
 def _cells(change: dict[str, Any]) -> list[str]:
@@ -224,6 +229,7 @@ class Totals:
     last_ts: str | None = None
     gtids: str = ""
     notes: list[str] = field(default_factory=list)
+    problems: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, Any] | None = None
 
     def add(self, part: dict[str, Any]) -> None:
@@ -234,6 +240,7 @@ class Totals:
         self.last_ts = part["last_ts"] or self.last_ts
         self.gtids = _join_gtids(self.gtids, part["gtids"])
         self.notes += [note for note in part["notes"] if note not in self.notes]
+        self.problems += part["problems"]
         self.error = part["error"]
 
     def to_json(self) -> dict[str, Any]:
@@ -245,6 +252,7 @@ class Totals:
             "last_ts": self.last_ts,
             "gtids": self.gtids,
             "notes": self.notes,
+            "problems": self.problems,
             "error": self.error,
         }
 
@@ -274,7 +282,7 @@ def _summarise(files: Iterable[LogFile], tables: Sequence[str], *, as_json: bool
         say_json(totals.to_json())
     else:
         _show(totals)
-    return 0 if totals.error is None else 1
+    return int(bool(totals.problems or totals.error))
 
 
 def _show(totals: Totals) -> None:
@@ -290,8 +298,8 @@ def _show(totals: Totals) -> None:
         out.print(cell(f"GTIDs {totals.gtids}"))
     for note in totals.notes:
         out.print(cell(f"Note: {note}."))
-    if totals.error is not None:
-        _complain(totals.error)
+    for problem in [*totals.problems, *filter(None, [totals.error])]:
+        _complain(problem)
 
 
 def _complain(error: dict[str, Any]) -> None:

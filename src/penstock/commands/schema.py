@@ -9,13 +9,14 @@ from typing import Any
 
 from penstock.commands.terminal import say, say_json
 from penstock.errors import ConfigError
+from penstock.model.schema import TableId
 from penstock.sources.mysql.ddl.catalog import Catalog
 from penstock.sources.mysql.ddl.change import Created, Doubtful
 from penstock.sources.mysql.ddl.definition import ColumnDefinition, Key, TableDefinition
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.script import ScriptStatement, read_script
 from penstock.sources.mysql.ddl.server import Server
-from penstock.sources.mysql.ddl.statement import Unknown
+from penstock.sources.mysql.ddl.statement import AlterTable, Statement, Unknown
 from penstock.sources.mysql.ddl.tokens import NotUnderstood, keywords, tokenize
 from penstock.sources.mysql.ddl.types import text_bytes
 
@@ -122,10 +123,16 @@ def applied(catalog: Catalog, statement: ScriptStatement, file: str) -> list[Pro
             case Created(definition=None, why=why) if not getattr(parsed, "sequence", False):
                 missing = getattr(parsed, "like", None) is not None
                 found.append(problem(why or "", understood=missing, touches_table=True))
+            case Doubtful(table=TableId() as table) if _may_be_missing(parsed) and not catalog.has(table):
+                pass  # the server does nothing either
             case Doubtful(table=table, why=why):
                 fits = table is not None and not why.startswith("an ALTER TABLE")
                 found.append(problem(why, understood=fits, touches_table=True))
     return found
+
+
+def _may_be_missing(parsed: Statement) -> bool:
+    return isinstance(parsed, AlterTable) and parsed.if_exists
 
 
 def _leading_words(sql: str, server: Server) -> list[str]:

@@ -21,9 +21,9 @@ from penstock.relaylog.reader import RelayLog, Statement
 from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.event_types import EXECUTE_LOAD_QUERY
 from penstock.sources.mysql.messages.canal import canal_entry, canal_type, renamed
 from penstock.sources.mysql.options import StartAt
-from penstock.sources.mysql.statements import EXECUTE_LOAD_QUERY
 
 __all__ = [
     "UNREADABLE_HINT",

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import socket
 import time
 import uuid as uuids
@@ -48,12 +49,15 @@ from penstock.relaylog.upkeep import Upkeep
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
 from penstock.sources.mysql import followed_host, server_errors, start_position
 from penstock.sources.mysql.connection import Replication, connect, query, query_named
+from penstock.sources.mysql.event_types import EVENTS_LOST
 from penstock.sources.mysql.faults import answers_of, explain
 from penstock.sources.mysql.heartbeat import is_heartbeat
 from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.server_identity import Server, describe
 from penstock.sources.mysql.start_position import ReceivedLog, Stream
 from penstock.sources.stop_signals import Stopping
+
+log = logging.getLogger(__name__)
 
 FAILURES_MAX = 5
 """Consecutive sessions without a single event that end in malformed data or an unknown refusal. Then the
@@ -415,6 +419,7 @@ class Receiver:
 
     def _take(self, session: _Session, data: bytes, received: ReceivedLog | None) -> None:
         framer = session.framer
+        lost = framer.incidents
         pieces = framer.feed(data)
         if is_heartbeat(data):
             self.status.facts["complete"] = {"at_us": time.time_ns() // 1000, "offset": framer.committed}
@@ -428,6 +433,8 @@ class Receiver:
                 break
             self._flush(session, time.monotonic())
             pieces = framer.feed(b"")
+        if framer.incidents > lost:
+            log.warning("Before %s:%s, %s. Pipelines read all tables again.", *framer.source, EVENTS_LOST)
         session.dirty = True
         if framer.server_error is not None:
             self._commit(session)

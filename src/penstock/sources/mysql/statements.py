@@ -55,6 +55,7 @@ from penstock.sources.mysql.ddl.conversion import form, other_form
 from penstock.sources.mysql.ddl.definition import ColumnDefinition, TableDefinition
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.event_types import EVENTS_LOST, EXECUTE_LOAD_QUERY, INCIDENT, XA_PREPARE
 from penstock.sources.mysql.foreign_key_statements import ADDED, children_of_changed, keys_after
 from penstock.sources.mysql.merge_tables import is_merge, merge_reason, union_of
 from penstock.sources.mysql.online_schema_change import is_copy_of
@@ -65,12 +66,6 @@ ReadTable = Callable[[TableId], TableSchema | None]
 ReadDatabase = Callable[[str], tuple[str, str] | None]
 Earlier = Callable[[Offset], Iterable[Statement]]
 InFull = Callable[[Statement], Statement | None]
-
-
-# Types of events.
-EXECUTE_LOAD_QUERY = 18
-INCIDENT = 26
-XA_PREPARE = 38
 
 
 class MySqlStatements:
@@ -362,7 +357,7 @@ def _is_event(statement: Statement) -> bool:
 
 def _event_reason(statement: Statement) -> str:
     if statement.event == INCIDENT:
-        return "the source says that events were lost (INCIDENT)"
+        return EVENTS_LOST
     if statement.event == XA_PREPARE:
         return f"the log does not have the rows of {statement.sql}"
     return f"an event of type {statement.event} at offset {statement.offset} may have changed rows"

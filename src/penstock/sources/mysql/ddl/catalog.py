@@ -86,6 +86,15 @@ class Catalog:
         self.server = self._initial
         self._temporary.clear()
 
+    def has(self, table: TableId) -> bool:
+        """Whether the table exists, also if its definition is not known."""
+        return table in self.tables or table in self.unknown
+
+    def forget(self, table: TableId) -> None:
+        """The table's definition is not known from here on."""
+        self._forget(table)
+        self.unknown.add(table)
+
     def execute(self, sql: str) -> list[Change]:
         """Applies a statement of a script."""
         return self.apply(parse.parse(sql, self.database, self.server))
@@ -173,7 +182,7 @@ class Catalog:
             self._temporary.add(table)
             return []
         self._temporary.discard(table)
-        exists = table in self.tables or table in self.unknown
+        exists = self.has(table)
         if exists and statement.if_not_exists:
             return []
         replaces = exists
@@ -185,8 +194,7 @@ class Catalog:
             why = str(error)
         filled = statement.as_select
         if definition is None:
-            self._forget(table)
-            self.unknown.add(table)
+            self.forget(table)
         else:
             self.unknown.discard(table)
             self.tables[table] = definition

@@ -209,7 +209,7 @@ def _create_sequence(cursor: Cursor, server: Server, *, or_replace: bool, tempor
 
 
 def _alter_sequence(cursor: Cursor, server: Server) -> Statement:
-    cursor.take("IF", "EXISTS")
+    if_exists = cursor.take("IF", "EXISTS")
     sequence = cursor.table()
     try:
         changed = _type_of_sequence(cursor)
@@ -219,7 +219,7 @@ def _alter_sequence(cursor: Cursor, server: Server) -> Statement:
         return NoTable("sequence")
     altered = parse(_CHANGED_SEQUENCE.format(changed), "", server)
     assert isinstance(altered, AlterTable)
-    return replace(altered, table=sequence)
+    return replace(altered, table=sequence, if_exists=if_exists)
 
 
 def _type_of_sequence(cursor: Cursor) -> str | None:
@@ -365,13 +365,13 @@ def _alter(cursor: Cursor, server: Server) -> Statement:
     cursor.take_any("ONLINE", "OFFLINE")
     ignore = cursor.take("IGNORE")
     if cursor.take("TABLE"):
-        cursor.take("IF", "EXISTS")
+        if_exists = cursor.take("IF", "EXISTS")
         table = cursor.table()
         if cursor.take("WAIT"):
             cursor.next()
         cursor.take("NOWAIT")
         try:
-            return read_alter(cursor, table, server, ignore=ignore)
+            return replace(read_alter(cursor, table, server, ignore=ignore), if_exists=if_exists)
         except NotUnderstood:
             return AlterTable(table, (UnknownAction("an ALTER TABLE that is not understood"),))
     if cursor.take("SEQUENCE"):

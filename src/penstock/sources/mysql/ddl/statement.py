@@ -188,11 +188,12 @@ class CreateTable:
 @dataclass(frozen=True)
 class AlterTable:
     """ALTER TABLE, with its actions in the order written. `ignore`: rows that violate a new key are
-    deleted."""
+    deleted. `if_exists`: it is no error if the table does not exist."""
 
     table: TableId
     actions: tuple[Action, ...]
     ignore: bool = False
+    if_exists: bool = False
 
 
 @dataclass(frozen=True)
