@@ -38,7 +38,7 @@ LAYERS: list[set[str]] = [
     {"_core"},
     {"model"},
     {"client"},  # of a subscription server: it needs nothing of ours
-    {"artifacts", "connections", "disk"},
+    {"access", "artifacts", "connections", "disk"},
     {"failures", "store", "encode/registry", "encode/registry_access"},  # a source reads schemas, too
     {"transforms"},
     {"sinks", "sources/kind", "sources/registry"},  # each sink knows its own options
@@ -216,7 +216,14 @@ SOCKET_CALLS = {
 }
 
 
-LISTENING_CALLS = {"socket.create_server", "asyncio.start_server", "uvicorn.Server", "uvicorn.run"}
+LISTENING_CALLS = {
+    "socket.create_server",
+    "asyncio.start_server",
+    "loop.sock_accept",
+    "grpc.aio.server",
+    "uvicorn.Server",
+    "uvicorn.run",
+}
 
 
 def callers(calls: set[str]) -> list[str]:
@@ -243,7 +250,8 @@ def test_sockets_are_opened_only_in_the_connection_module() -> None:
 
 def test_only_the_rest_channel_and_the_subscription_server_listen() -> None:
     assert [name for name in callers(LISTENING_CALLS) if name.split("/")[0] != "testing"] == [
-        "serve/listeners/listeners.py",
+        "serve/listeners/door.py",
+        "serve/listeners/flight.py",
         "signals/rest.py",
     ]
 

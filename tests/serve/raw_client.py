@@ -27,9 +27,11 @@ class RawClient:
         destination: str = "example",
         login: bool = True,
         tls: ssl.SSLContext | None = None,
+        origin: str = "127.0.0.1",
     ) -> None:
+        """`origin`: the address from which it connects."""
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=30)
+        self.socket = socket.create_connection((host, int(port)), timeout=30, source_address=(origin, 0))
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self.names = {"destination": destination, "client_id": client_id}

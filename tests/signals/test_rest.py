@@ -27,6 +27,7 @@ from penstock.state import StateStore, requests
 from penstock.testing.scenario import wait_for
 
 TOKEN = "0123456789abcdef-a-token"
+HOST = "Host: localhost"
 LOG = {"id": "a", "type": "log", "data": {"message": "x"}}
 
 
@@ -214,10 +215,10 @@ def status_of(connection: socket.socket) -> int:
 
 
 def test_a_body_that_is_announced_as_huge_is_refused_before_it_comes(client: Client) -> None:
-    head = f"POST /signals HTTP/1.1\nHost: x\nAuthorization: Bearer {TOKEN}\nContent-Length: {10**12}"
+    head = f"POST /signals HTTP/1.1\nHost: localhost\nAuthorization: Bearer {TOKEN}\nContent-Length: {10**12}"
     with client.say(head) as connection:
         assert status_of(connection) == 413
-    with client.say(f"POST /signals HTTP/1.1\nHost: x\nContent-Length: {10**12}") as connection:
+    with client.say(f"POST /signals HTTP/1.1\nHost: localhost\nContent-Length: {10**12}") as connection:
         assert status_of(connection) == 401
     status, answer = client.post(LOG | {"data": {"message": "x" * (1 << 20)}})
     assert status == 413 and set(answer) == {"message", "hint"}
@@ -225,7 +226,7 @@ def test_a_body_that_is_announced_as_huge_is_refused_before_it_comes(client: Cli
 
 
 def test_a_body_without_end_is_refused_once_it_is_too_long(client: Client) -> None:
-    head = f"POST /signals HTTP/1.1\nHost: x\nAuthorization: Bearer {TOKEN}\nTransfer-Encoding: chunked"
+    head = f"POST /signals HTTP/1.1\n{HOST}\nAuthorization: Bearer {TOKEN}\nTransfer-Encoding: chunked"
     piece = b"10000\r\n" + b" " * 65536 + b"\r\n"
     with client.say(head) as connection:
         for _ in range(rest.BODY_BYTES_MAX // 65536):
@@ -237,9 +238,9 @@ def test_a_body_without_end_is_refused_once_it_is_too_long(client: Client) -> No
 
 @pytest.mark.parametrize(
     "head",
-    ["nonsense", "GET /signals HTTP/1.1", "GET /signals HTTP/9.9\nHost: x", "GET /\x00 HTTP/1.1\nHost: x",
-     "POST /signals HTTP/1.1\nHost: x\nContent-Length: -1", "GET / HTTP/1.1\nHost: x\nX: " + "x" * (4 << 20),
-     "POST /signals HTTP/1.1\nHost: x\nContent-Length: 5\nTransfer-Encoding: chunked"],
+    ["nonsense", "GET /signals HTTP/1.1", f"GET /signals HTTP/9.9\n{HOST}", f"GET /\x00 HTTP/1.1\n{HOST}",
+     f"POST /signals HTTP/1.1\n{HOST}\nContent-Length: -1", f"GET / HTTP/1.1\n{HOST}\nX: " + "x" * (4 << 20),
+     f"POST /signals HTTP/1.1\n{HOST}\nContent-Length: 5\nTransfer-Encoding: chunked"],
 )  # fmt: skip
 def test_what_is_no_request_is_refused(head: str, client: Client) -> None:
     with client.say(head) as connection:
@@ -250,7 +251,7 @@ def test_what_is_no_request_is_refused(head: str, client: Client) -> None:
 def test_a_client_that_goes_away_leaves_nothing_behind(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    head = f"POST /signals HTTP/1.1\nHost: x\nAuthorization: Bearer {TOKEN}\nContent-Length: 500"
+    head = f"POST /signals HTTP/1.1\nHost: localhost\nAuthorization: Bearer {TOKEN}\nContent-Length: 500"
     for _ in range(20):
         with client.say(head) as connection:
             connection.sendall(b'{"id": "half", ')
@@ -263,7 +264,7 @@ def test_connections_that_say_nothing_are_closed(client: Client, monkeypatch: py
     monkeypatch.setattr(rest, "REQUEST_SECONDS_MAX", 0.2)
     with socket.create_connection(client.place, timeout=60) as connection:
         assert connection.recv(1) == b""
-    head = f"POST /signals HTTP/1.1\nHost: x\nAuthorization: Bearer {TOKEN}\nContent-Length: 9"
+    head = f"POST /signals HTTP/1.1\nHost: localhost\nAuthorization: Bearer {TOKEN}\nContent-Length: 9"
     with client.say(head) as slow:
         assert status_of(slow) == 0
     monkeypatch.undo()
@@ -360,7 +361,7 @@ def test_clients_that_ask_for_much_and_read_nothing_cost_bounded_memory(client: 
     for number in range(20):
         client.state.send(f"s{number}", "log", {"message": "x" * 100_000}, "command")
     before = resident_bytes()
-    asks = f"GET /signals?limit=1000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    asks = f"GET /signals?limit=1000 HTTP/1.1\r\n{HOST}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
     with contextlib.ExitStack() as stack:
         for _ in range(20):
             greedy = stack.enter_context(socket.create_connection(client.place, timeout=60))
@@ -383,7 +384,7 @@ def test_an_error_of_ours_is_told_without_a_trace(client: Client, monkeypatch: p
 
 
 def test_answers_do_not_name_the_software(client: Client) -> None:
-    with client.say("GET /health HTTP/1.1\nHost: x\nConnection: close") as connection:
+    with client.say("GET /health HTTP/1.1\nHost: localhost\nConnection: close") as connection:
         answer = b""
         while piece := connection.recv(10_000):
             answer += piece
@@ -427,3 +428,39 @@ def test_the_web_framework_is_not_imported_where_it_is_not_used() -> None:
     script += "print([m for m in sys.modules if 'fastapi' in m])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize("path", ["/health", "/status", "/signals", "/signals/a"])
+def test_a_page_of_a_stranger_gets_nothing(client: Client, path: str) -> None:
+    """By DNS rebinding, or from its own server."""
+    client.report()
+    for host in ("evil.example", "evil.example:8190", "192.0.2.1"):
+        for origin in ({}, {"Origin": f"http://{host}"}):
+            status, said = client.ask("GET", path, Host=host, **origin)
+            assert status == 403 and "signals.rest.hosts" in said["message"]
+    assert client.ask("GET", path, Origin="http://evil.example")[0] == 403
+    assert client.ask("GET", path, Host="localhost:9000")[0] in (200, 404)
+
+
+def test_signals_of_a_page_of_a_stranger_are_not_taken(client: Client) -> None:
+    assert client.post(LOG, Host="evil.example")[0] == 403
+    assert client.post(LOG, Origin="http://evil.example")[0] == 403
+    assert client.state.signals() == []
+
+
+def test_the_token_cannot_be_guessed(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    config = RestConfig(
+        listen="0.0.0.0:0", token=TOKEN, failed_logins_per_minute_max=5, hosts=["pipeline.svc"]
+    )
+    with rest.serving(config, state) as address:
+        client = Client(state, f"127.0.0.1:{address.rpartition(':')[2]}")
+        assert client.ask("GET", "/signals", Host="pipeline.svc")[0] == 200
+        assert client.ask("GET", "/signals", Host="10.2.3.4:8190")[0] == 200  # the address of a pod
+        assert [client.ask("GET", "/signals", token=f"wrong {n}")[0] for n in range(7)] == [401] * 5 + [
+            429
+        ] * 2
+        status, said = client.ask("GET", "/signals")
+        assert status == 429 and "too many failed logins" in said["message"]
+        assert client.ask("GET", "/health")[0] == 503  # needs no token; no pipeline runs here
+    state.close()

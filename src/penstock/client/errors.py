@@ -22,7 +22,7 @@ def as_ours(address: str) -> Iterator[None]:
             f"The server at {address} refuses: {said(error)}",
             hint="Give a `token`, or `user` and `password`.",
         ) from None
-    except flight.FlightServerError as error:
+    except (flight.FlightServerError, pa.ArrowInvalid) as error:
         raise ConfigError(f"The server at {address} refuses: {said(error)}") from None
     except (flight.FlightError, pa.ArrowException) as error:
         raise TransientError(

@@ -182,6 +182,13 @@ class RestConfig(Section):
     """host:port. Port 0 takes any free port, which `penstock status` shows."""
     token: str = Field(repr=False)
     """At least 16 characters. Use `${NAME}` to take it from the environment."""
+    hosts: list[str] = Field(default_factory=list)
+    """More names by which clients reach it, such as that of a proxy or a service of Kubernetes. A request is
+    answered if its header `Host` has one of these, or the address that is listened on; with `0.0.0.0` or
+    `[::]`, any address."""
+    failed_logins_per_minute_max: int = Field(60, ge=1)
+    """Requests of one address with a wrong token within a minute. Then it is refused for the rest of that
+    minute."""
 
     @field_validator("listen")
     @classmethod

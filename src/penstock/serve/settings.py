@@ -43,6 +43,9 @@ class ListenSection(Section):
     """For clients of Canal."""
     http: str | None = None
     """For `/health`, `/destinations` and changes as server-sent events or by WebSocket. None: no HTTP."""
+    http_hosts: list[str] = Field([])
+    """More names by which clients reach `http`, such as that of a proxy. A request is answered if its header
+    `Host` has one of these, or the address that is listened on; with `0.0.0.0` or `[::]`, any address."""
     grpc: str | None = None
     """For `penstock.client` and other clients of Arrow Flight, which is a gRPC service. None: no Flight."""
 

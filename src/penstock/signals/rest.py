@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import hmac
 import json
 import logging
+import math
 import os
 import re
 import socket
@@ -33,6 +33,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from penstock.access.credentials import Attempts, Denied, same
+from penstock.access.hosts import Foreign, Hosts
 from penstock.config import RestConfig
 from penstock.errors import ConfigError, PenstockError
 from penstock.relaylog.status import age_seconds
@@ -76,7 +78,7 @@ def serving(config: RestConfig, state: StateStore) -> Iterator[str]:
     host, port = listener.getsockname()[:2]
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     options = uvicorn.Config(
-        build(state, config.token),
+        build(config, state, host),
         http=_Connection,
         ws="none",
         loop="asyncio",
@@ -152,9 +154,11 @@ class JSONResponse(responses.JSONResponse):
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
-def build(state: StateStore, token: str) -> FastAPI:
-    """The application. Every answer is JSON; an error has `message` and `hint`."""
+def build(config: RestConfig, state: StateStore, host: str) -> FastAPI:
+    """The application. Every answer is JSON; an error has `message` and `hint`. `host`: the address that is
+    listened on."""
     app = FastAPI(
+        dependencies=[Depends(_known_by(config, host))],
         openapi_url=None,
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
@@ -172,7 +176,7 @@ def build(state: StateStore, token: str) -> FastAPI:
         healthy = report is not None and age_seconds(report) < WORKS_SECONDS_MAX
         return JSONResponse({"healthy": healthy}, 200 if healthy else 503)
 
-    guarded = APIRouter(dependencies=[Depends(_guard(token))])
+    guarded = APIRouter(dependencies=[Depends(_guard(config))])
 
     @guarded.get("/status")
     def status() -> JSONResponse:
@@ -235,13 +239,34 @@ class _Refusal(HTTPException):
         self.hint = hint
 
 
-def _guard(token: str) -> Callable[[Request], Awaitable[None]]:
+def _known_by(config: RestConfig, host: str) -> Callable[[Request], Awaitable[None]]:
+    """Checks the name by which the server is asked, and the page that asks."""
+    hosts = Hosts([config.address[0], host], config.hosts, option="signals.rest.hosts")
+
+    async def check(request: Request) -> None:
+        try:
+            hosts.check(request.headers.get("host"), request.headers.get("origin"))
+        except Foreign as error:
+            raise _Refusal(403, str(error)) from None
+
+    return check
+
+
+def _guard(config: RestConfig) -> Callable[[Request], Awaitable[None]]:
     """Checks the token before anything else of a request is read."""
+    attempts = Attempts(config.failed_logins_per_minute_max)
 
     async def authorize(request: Request) -> None:
+        address = request.client.host if request.client is not None else ""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        known = hmac.compare_digest(given.strip().encode(), token.encode())
-        if scheme.lower() != "bearer" or not known:
+        try:
+            attempts.check(address)
+        except Denied as error:
+            retry = {"Retry-After": str(math.ceil(error.retry_s))}
+            raise _Refusal(429, str(error), "", retry) from None
+        if scheme.lower() != "bearer" or not same(config.token, given.strip()):
+            if given:
+                attempts.failed(address)
             raise _Refusal(
                 401,
                 "The token is missing or wrong.",

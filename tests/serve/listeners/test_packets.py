@@ -12,7 +12,7 @@ from tests.serve.entry import CanalEntry
 from penstock.model.offset import Offset
 from penstock.serve.batches import Block, Piece, Place
 from penstock.serve.listeners import packets
-from penstock.serve.listeners.packets import BadPacket
+from penstock.serve.listeners.protobuf import BadPacket
 
 TEXT = st.text(max_size=20)
 NUMBER = st.integers(-(2**31), 2**31 - 1)

@@ -57,7 +57,8 @@ spark.blockManager.port: "7079"
 {{- define "penstock.pipeline" -}}
 {{- $own := dict "state" "/var/lib/penstock/state" -}}
 {{- $own = set $own "name" .Release.Name -}}
-{{- $own = set $own "signals" (dict "rest" (dict "listen" (printf "0.0.0.0:%v" .Values.rest.port) "token" "${PENSTOCK_REST_TOKEN}")) -}}
+{{- $service := include "penstock.name" . -}}
+{{- $own = set $own "signals" (dict "rest" (dict "listen" (printf "0.0.0.0:%v" .Values.rest.port) "token" "${PENSTOCK_REST_TOKEN}" "hosts" (list $service (printf "%s.%s" $service .Release.Namespace) (printf "%s.%s.svc" $service .Release.Namespace) (printf "%s.%s.svc.cluster.local" $service .Release.Namespace)))) -}}
 {{- $spark := dict "driver_memory" .Values.driver.memory "master" (printf "local[%v]" .Values.driver.cores) -}}
 {{- if .Values.executors.enabled -}}
 {{- $spark = dict "driver_memory" .Values.driver.memory "master" "k8s://https://kubernetes.default.svc" "environment" "none" "conf" (include "penstock.sparkConf" . | fromYaml) -}}

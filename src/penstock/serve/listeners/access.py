@@ -6,22 +6,17 @@ import base64
 import binascii
 import hashlib
 import hmac
-import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from penstock.access.credentials import Attempts, Denied, same
 from penstock.secret import Secret
 from penstock.serve.listeners.rates import RequestLimit
 from penstock.serve.settings import ServerConfig, TokenSection, UserSection
 
 ADDRESSES_MAX = 10_000
-"""Addresses whose failed logins or requests are counted, so that many of them do not fill the memory."""
-MINUTE_S = 60.0  # what the option's name says
-
-
-class Denied(Exception):
-    """The client has no right to read anything. The text is for the client."""
+"""Users, tokens and addresses whose requests are counted, so that many of them do not fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,8 @@ class Access:
         if config.http_token is not None:
             everything = Rights(frozenset("*"), self._limits.of("the token `http_token`", None))
             self._tokens.append((config.http_token, None, everything))
-        self._failures = Failures(config.failed_logins_per_minute_max)
+        self._admin = config.admin_token
+        self._attempts = Attempts(config.failed_logins_per_minute_max)
 
     @property
     def needs_token(self) -> bool:
@@ -71,11 +67,11 @@ class Access:
         """A user with the password, as it is or scrambled. Raises `Denied`."""
         if not self._users:
             return self.anybody(address)
-        self._failures.check(address)
+        self._attempts.check(address)
         user = self._users.get(name)
         account = None if user is None else user.account(name)
         if user is None or account is None or not account.accepts(password, seed):
-            self._failures.add(address)
+            self._attempts.failed(address)
             said = f"auth failed for user: {name[:64]}"
             if account is not None and not account.reads_scrambled:
                 said += "; the server has a SHA-256 hash of the password, which cannot check a scrambled one"
@@ -92,15 +88,27 @@ class Access:
 
     def bearer(self, token: str, *, address: str) -> Rights:
         """The rights of a token. Raises `Denied`."""
-        self._failures.check(address)
-        given, digest = token.encode(), hashlib.sha256(token.encode()).digest()
+        self._attempts.check(address)
+        digest = hashlib.sha256(token.encode()).digest()
         for secret, known, rights in self._tokens:
-            if secret is not None and hmac.compare_digest(secret.reveal().encode(), given):
+            if secret is not None and same(secret.reveal(), token):
                 return rights
             if known is not None and hmac.compare_digest(known, digest):
                 return rights
-        self._failures.add(address)
+        self._attempts.failed(address)
         raise Denied("This token is not one of the server's file.")
+
+    def operator(self, value: str, *, address: str) -> None:
+        """Checks a header `Authorization` for `admin_token`. Raises `Denied`."""
+        if self._admin is None:
+            raise Denied("The server's file has no `admin_token`.")
+        self._attempts.check(address)
+        scheme, _, token = value.partition(" ")
+        if scheme.lower() == "bearer" and same(self._admin.reveal(), token.strip()):
+            return
+        if value:
+            self._attempts.failed(address)
+        raise Denied("Send `Authorization: Bearer TOKEN` with `admin_token` of the server's file.")
 
     def header(self, value: str, *, address: str) -> Rights:
         """The value of a header `Authorization`: `Bearer TOKEN`, or `Basic` with user and password. Raises
@@ -135,25 +143,3 @@ class Limits:
         while len(self._known) > ADDRESSES_MAX:
             self._known.popitem(last=False)
         return found
-
-
-class Failures:
-    """Failed logins of the last minute, by address: passwords cannot be guessed by trying many."""
-
-    def __init__(self, per_minute_max: int) -> None:
-        self._max = per_minute_max
-        self._found: OrderedDict[str, tuple[float, int]] = OrderedDict()
-
-    def check(self, address: str) -> None:
-        """Raises `Denied` for an address with too many failed logins in the last minute."""
-        began, count = self._found.get(address, (0.0, 0))
-        left = began + MINUTE_S - time.monotonic()
-        if count >= self._max and left > 0:
-            raise Denied(f"too many failed logins from this address; try again in {left:.0f} s")
-
-    def add(self, address: str) -> None:
-        began, count = self._found.pop(address, (0.0, 0))
-        now = time.monotonic()
-        self._found[address] = (began, count + 1) if now < began + MINUTE_S else (now, 1)
-        while len(self._found) > ADDRESSES_MAX:
-            self._found.popitem(last=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
 from collections import deque
 from collections.abc import Mapping
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from penstock.failures.log_format import FORMAT
-from penstock.secret import Secret
 from penstock.serve.destination import Destinations
 from penstock.sources.supervisor import LOG_FILE
 
@@ -18,10 +16,6 @@ LINES_MAX = 1000
 """Messages that are kept in memory."""
 RECEIVER_BYTES = 64 * 1024
 """Bytes of the receiver's log, from its end."""
-
-
-class Forbidden(Exception):
-    """A request that is refused. Its text is for the client."""
 
 
 class RecentLines(logging.Handler):
@@ -40,28 +34,17 @@ class RecentLines(logging.Handler):
 
 
 class Admin:
-    """What operators can ask over HTTP. `token`: the token that a request must have; None: all requests are
-    refused. `relay_logs`: the folders with the logs of receivers, by the names of sources."""
+    """What operators can ask over HTTP. `relay_logs`: the folders with the logs of receivers, by the names of
+    sources."""
 
-    def __init__(
-        self, destinations: Destinations, token: Secret | None, relay_logs: Mapping[str, Path]
-    ) -> None:
+    def __init__(self, destinations: Destinations, relay_logs: Mapping[str, Path]) -> None:
         self._destinations = destinations
-        self._token = token
         self._relay_logs = relay_logs
         self._lines = RecentLines()
         logging.getLogger("penstock").addHandler(self._lines)
 
     def close(self) -> None:
         logging.getLogger("penstock").removeHandler(self._lines)
-
-    def check(self, authorization: str) -> None:
-        """Raises `Forbidden` if the request does not have the token."""
-        if self._token is None:
-            raise Forbidden("The server's file has no `admin_token`.")
-        expected = f"Bearer {self._token.reveal()}"
-        if not hmac.compare_digest(authorization.encode(), expected.encode()):
-            raise Forbidden("Send `Authorization: Bearer TOKEN` with `admin_token` of the server's file.")
 
     def stop(self, name: str) -> dict[str, Any]:
         """Stops a destination. Raises `KeyError` for a name that this server does not have."""

@@ -9,30 +9,32 @@ Tickets and bodies are JSON. A stream has the column `change`: a row's change, o
 metadata of its messages is JSON, too: `session` first, then `batch` and `position` (the place behind it);
 `more` says that the batch goes on in the next message. A message without rows says that the server is there.
 
-Flight calls come in threads of gRPC. What they need of subscriptions is done in the event loop.
+gRPC gives a call to this module once its headers are here. Nothing else of it is read before they show who
+asks. Then one message is read, which gRPC refuses by its head if it is too long or compressed. The server of
+PyArrow itself reads messages of any length first, and has no way to limit them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import secrets
 import time
-from collections.abc import Coroutine, Iterator, Mapping
-from concurrent.futures import TimeoutError as NotDone
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
+import grpc
 import pyarrow as pa
-from pyarrow import flight
 
-from penstock.errors import PenstockError, TransientError
+from penstock.access.credentials import Denied
+from penstock.errors import ConfigError, PenstockError, TransientError
 from penstock.serve.batches import Block
 from penstock.serve.destination import OF_ARROW, OF_FLIGHT, Destination, Destinations
-from penstock.serve.filters import BadFilter
+from penstock.serve.listeners import flight_messages as messages
 from penstock.serve.listeners import typed_stream
-from penstock.serve.listeners.access import Access, Denied
+from penstock.serve.listeners.access import Access, Rights
 from penstock.serve.listeners.events import READ_BYTES
 from penstock.serve.listeners.rates import TooMany
 from penstock.serve.log.mysql import start_of
@@ -44,36 +46,68 @@ T = TypeVar("T")
 
 SCHEMA = pa.schema([pa.field("change", pa.string(), nullable=False)])
 REQUEST_BYTES_MAX = 64 * 1024
-"""Bytes of a ticket or a body. The longest field is a filter."""
+"""Bytes of a ticket or an action. The longest field is a filter."""
+HEADER_BYTES_MAX = 16 * 1024
+"""Bytes of the headers of a call."""
+REQUEST_S = 10.0
+"""Time from the headers of a call to the end of its request, and for a connection to begin. Clients need some
+milliseconds."""
 STREAMS_MAX = 200
-"""Streams at the same time. Each has a thread."""
+"""Streams at the same time. Each may have some MiB in memory."""
+ACTIONS_MAX = 200
+"""Other calls at the same time."""
+IDLE_S = 60.0
+"""A connection without a call is closed after this time. Clients open another one by themselves."""
+DEAD_S = 30.0
+"""How long a connection may be silent before its client has to answer a ping, and how long that may take."""
 WAIT_S = 1.0
-"""Seconds between two checks whether the client of a quiet stream is still connected."""
+"""Seconds between two checks how far the log is read for a quiet stream."""
 QUIET_S = 10.0
 """How often something is sent when nothing changes."""
 CALL_S = 60.0
-"""How long the event loop may take for a request."""
+"""How long an action may take."""
+STOP_S = 2.0
+"""How long calls may take to end."""
 SIZE_DEFAULT = 1000
 """Changes in a batch for clients that ask for no size, as in Canal."""
+TEXT_CHARACTERS_MAX = 1000
+"""Of an error. gRPC sends it as a header, and clients limit these."""
 
-_NOTHING = pa.RecordBatch.from_arrays([pa.array([], pa.string())], schema=SCHEMA)
-
-
-def _rows(block: Block) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [pa.array(list(block.entries()), pa.binary()).cast(pa.string())], schema=SCHEMA
-    )
-
-
-class _Headers(flight.ServerMiddleware):  # type: ignore[misc]
-    def __init__(self, authorization: str) -> None:
-        self.authorization = authorization
+_ACTIONS = ("acknowledge", "roll_back", "unsubscribe", "destinations")
+_BEGIN = messages.schema(SCHEMA)
+_NOTHING = messages.rows(pa.RecordBatch.from_arrays([pa.array([], pa.string())], schema=SCHEMA))
+_Answer = Callable[[Any, Rights, bytes], Awaitable[None]]
 
 
-class _HeaderFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    def start_call(self, info: Any, headers: Mapping[str, list[str]]) -> _Headers:
-        found = [values for name, values in headers.items() if name.lower() == "authorization"]
-        return _Headers(str(found[0][0]) if found and found[0] else "")
+def _options(connections_max: int) -> list[tuple[str, int]]:
+    """Settings of gRPC (`grpc/impl/channel_arg_names.h`)."""
+    return [
+        ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.compression_enabled_algorithms_bitset", 1),  # only the one that does nothing
+        ("grpc.internal.per_message_decompression", 0),
+        ("grpc.max_metadata_size", HEADER_BYTES_MAX),
+        ("grpc.absolute_max_metadata_size", HEADER_BYTES_MAX),
+        ("grpc.max_concurrent_streams", STREAMS_MAX + ACTIONS_MAX),
+        ("grpc.max_allowed_incoming_connections", connections_max),
+        ("grpc.server_handshake_timeout_ms", int(REQUEST_S * 1000)),
+        ("grpc.max_connection_idle_ms", int(IDLE_S * 1000)),
+        ("grpc.keepalive_time_ms", int(DEAD_S * 1000)),
+        ("grpc.keepalive_timeout_ms", int(DEAD_S * 1000)),
+        ("grpc.http2.bdp_probe", 0),  # would let more of a request wait here, unread
+        ("grpc.so_reuseport", 0),
+    ]
+
+
+def _rows(block: Block) -> bytes:
+    texts = pa.array(list(block.entries()), pa.binary()).cast(pa.string())
+    return messages.rows(pa.RecordBatch.from_arrays([texts], schema=SCHEMA))
+
+
+class _Refusal(Exception):
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class _Stream:
@@ -90,252 +124,119 @@ class _Stream:
     def idle_seconds(self) -> float:
         return 0.0 if self._waiting_since is None else time.monotonic() - self._waiting_since
 
-    def given(self, waiting: bool) -> None:
-        """Says whether a batch waits to be taken by the client. It gets no more until it has taken it."""
-        self._waiting_since = time.monotonic() if waiting else None
+    async def give(self, context: Any, *parts: bytes) -> None:
+        """Sends a message of a batch. Returns once the client takes it; it gets no more until then."""
+        self._waiting_since = time.monotonic()
+        await context.write(b"".join(parts))
+        self._waiting_since = None
 
     def dismiss(self) -> None:
         self.gone.set()
         if self.subscription is not None:
             self.subscription.wake()
 
+    def check(self) -> None:
+        if self.gone.is_set():
+            raise NotYet("The server is ending, or another client has come.")
 
-class FlightService(flight.FlightServerBase):  # type: ignore[misc]
-    """Serves from its construction until `end`."""
 
-    def __init__(
-        self,
-        address: str,
-        destinations: Destinations,
-        access: Access,
-        loop: asyncio.AbstractEventLoop,
-        tls: tuple[Path, Path] | None,
-    ) -> None:
-        scheme = "grpc" if tls is None else "grpc+tls"
-        certificates = [] if tls is None else [(tls[0].read_bytes(), tls[1].read_bytes())]
-        super().__init__(
-            f"{scheme}://{address}", tls_certificates=certificates, middleware={"headers": _HeaderFactory()}
-        )
+class _Calls(grpc.GenericRpcHandler):  # type: ignore[misc]
+    def __init__(self, handlers: Mapping[str, Any]) -> None:
+        self._handlers = handlers
+
+    def service(self, call: Any) -> Any:
+        return self._handlers.get(call.method)
+
+
+class FlightService:
+    """Made in the event loop. `begin` binds the address, and `end` ends all streams and then the server."""
+
+    def __init__(self, destinations: Destinations, access: Access, connections_max: int) -> None:
         self._destinations = destinations
         self._access = access
-        self._loop = loop
         self._streams: set[_Stream] = set()
-        self._ended = loop.create_future()
+        self._ended = asyncio.get_running_loop().create_future()
+        self._server = grpc.aio.server(
+            options=_options(connections_max), maximum_concurrent_rpcs=STREAMS_MAX + ACTIONS_MAX
+        )
+        answers = {"DoGet": self._get, "DoAction": self._act}
+        calls = {f"{messages.SERVICE}{name}": self._handler(one) for name, one in answers.items()}
+        self._server.add_generic_rpc_handlers((_Calls(calls),))
+
+    async def begin(self, address: str, tls: tuple[Path, Path] | None) -> int:
+        """Accepts clients from now on. `tls`: files with the certificate and its key. Returns the port."""
+        try:
+            if tls is None:
+                port = self._server.add_insecure_port(address)
+            else:
+                pair = (tls[1].read_bytes(), tls[0].read_bytes())
+                port = self._server.add_secure_port(address, grpc.ssl_server_credentials([pair]))
+        except RuntimeError:
+            raise ConfigError(
+                f"`listen.grpc` is {address}, which cannot be bound.",
+                hint="Choose another address of this machine.",
+            ) from None
+        await self._server.start()
+        return int(port)
 
     async def end(self) -> None:
-        """Ends all streams, and then the server."""
         if not self._ended.done():
             self._ended.set_result(None)
         for stream in list(self._streams):
             stream.dismiss()
-        await self._loop.run_in_executor(None, self.shutdown)
+        await self._server.stop(STOP_S)
 
-    # requests, in threads of gRPC ---------------------------------------------------------------------------
+    # calls --------------------------------------------------------------------------------------------------
 
-    def do_get(self, context: Any, ticket: Any) -> Any:
-        asked = _document(ticket.ticket, {"destination", "filter", "start", "client", "size", "table"})
-        destination = self._allowed(context, asked)
-        if len(self._streams) >= STREAMS_MAX:
-            raise flight.FlightUnavailableError("The server has too many streams.")
-        stream = _Stream(context.peer())
-        if asked.get("table"):
-            return self._begin_typed(context, stream, destination, asked)
-        batches = self._given if "client" in asked else self._read
-        return flight.GeneratorStream(SCHEMA, batches(context, stream, destination, asked))
+    def _handler(self, answer: _Answer) -> Any:
+        async def call(_: Any, context: Any) -> None:
+            try:
+                rights = self._rights(context)
+                message = await _within(REQUEST_S, context.read(), "The request did not come in time.")
+                if message is not grpc.aio.EOF:  # gRPC has refused it, or there is none
+                    await answer(context, rights, message)
+                return
+            except grpc.aio.BaseError:
+                return  # the client has gone
+            except Exception as error:
+                code, said = _explained(error)
+            await context.abort(code, said[:TEXT_CHARACTERS_MAX])
 
-    def do_action(self, context: Any, action: Any) -> list[bytes]:
-        asked = _document(action.body.to_pybytes(), {"destination", "client", "session", "batch", "table"})
-        if action.type == "destinations":
-            rights = self._rights(context)
-            names = rights.of(self._destinations)
-            report = self._call(self._reports(names))
-            return [json.dumps(report).encode()]
-        destination = self._allowed(context, asked)
-        if action.type not in ("acknowledge", "roll_back", "unsubscribe"):
-            raise flight.FlightServerError(
-                "Known actions: acknowledge, roll_back, unsubscribe, destinations."
-            )
-        return [json.dumps(self._call(self._note(destination, action.type, asked))).encode()]
+        # As a stream: the request is then read when it is asked for, and not before the call.
+        return grpc.stream_stream_rpc_method_handler(call)
 
-    def _rights(self, context: Any) -> Any:
-        address = _host(context.peer())
-        try:
-            if not self._access.needs_login:
-                rights = self._access.anybody(address)
-            else:
-                headers = context.get_middleware("headers")
-                rights = self._access.header(headers.authorization, address=address)
-            rights.take()
-            return rights
-        except TooMany as error:
-            raise flight.FlightUnavailableError(str(error)) from None
-        except Denied as error:
-            raise flight.FlightUnauthenticatedError(str(error)) from None
+    def _rights(self, context: Any) -> Rights:
+        address = _address(context).rpartition(":")[0].strip("[]")
+        if not self._access.needs_login:
+            rights = self._access.anybody(address)
+        else:
+            found = [value for name, value in context.invocation_metadata() if name == "authorization"]
+            rights = self._access.header(str(found[0]) if found else "", address=address)
+        rights.take()
+        return rights
 
-    def _allowed(self, context: Any, asked: Mapping[str, Any]) -> Destination:
+    def _destination(self, rights: Rights, asked: Mapping[str, Any]) -> Destination:
         name = str(asked.get("destination", ""))
-        rights = self._rights(context)
         if name in rights and name not in self._destinations and (absent := self._destinations.absent(name)):
-            raise flight.FlightUnavailableError(absent)
+            raise NotYet(absent)
         if name not in rights.of(self._destinations):
-            raise flight.FlightUnauthorizedError(f"There is no destination {name[:100]!r} for this client.")
-        try:
-            return self._destinations[name]
-        except KeyError:
-            raise flight.FlightUnavailableError(f"{name} is not served here any more.") from None
+            raise _Refusal(
+                grpc.StatusCode.PERMISSION_DENIED,
+                f"There is no destination {name[:100]!r} for this client.",
+            )
+        return self._destinations[name]
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a call in the event loop. Raises errors of Flight."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result(CALL_S)
-        except NotDone:
-            future.cancel()
-            raise flight.FlightTimedOutError("The server is too busy.") from None
-        except (NotYet, TransientError) as error:
-            raise flight.FlightUnavailableError(str(error)) from None
-        except (Refused, BadFilter, ValueError, PenstockError) as error:
-            raise flight.FlightServerError(str(error)) from None
-        except OSError as error:
-            log.error("positions cannot be stored: %s", error)
-            raise flight.FlightUnavailableError(f"positions cannot be stored: {error.strerror}") from None
-
-    # streams, in threads of gRPC ----------------------------------------------------------------------------
-
-    def _given(
-        self, context: Any, stream: _Stream, destination: Destination, asked: Mapping[str, Any]
-    ) -> Iterator[tuple[pa.RecordBatch, bytes]]:
-        """The batches of a subscription."""
-        size = _size(asked)
-        try:
-            self._call(self._claim(stream, destination, asked))
-            subscription = stream.subscription
-            assert subscription is not None
-            yield _NOTHING, _metadata(session=stream.session)
-            said = time.monotonic()
-            while not context.is_cancelled():
-                stream.given(waiting=False)
-                batch, blocks = self._call(subscription.get(size, WAIT_S, stream.gone))
-                stream.given(waiting=True)
-                if stream.gone.is_set():
-                    raise flight.FlightUnavailableError("The server is ending, or another client has come.")
-                if blocks or time.monotonic() > said + QUIET_S:
-                    yield from self._messages(blocks, batch)
-                    said = time.monotonic()
-        finally:
-            self._loop.call_soon_threadsafe(self._release, stream)
-
-    def _begin_typed(
-        self, context: Any, stream: _Stream, destination: Destination, asked: Mapping[str, Any]
-    ) -> Any:
-        """Batches of one table. Its schema is that of the first rows, or of the table."""
-        try:
-            if not asked.get("client") or asked.keys() & {"filter", "start"}:
-                raise flight.FlightServerError("`table` needs `client`, and neither `filter` nor `start`.")
-            first, schema = self._call(self._first_typed(stream, destination, asked))
-        except BaseException:
-            self._loop.call_soon_threadsafe(self._release, stream)
-            raise
-        stream.given(waiting=True)
-        batches = self._typed(context, stream, destination, schema, first)
-        return flight.GeneratorStream(schema, batches)
-
-    async def _first_typed(
-        self, stream: _Stream, destination: Destination, asked: Mapping[str, Any]
-    ) -> tuple[tuple[int, list[Block]], pa.Schema]:
-        filter = typed_stream.filter_of(str(asked["table"]))
-        is_new = not destination.subscribed(_client(asked)).client.filter
-        await self._claim(stream, destination, {**asked, "filter": filter})
-        subscription = stream.subscription
-        assert subscription is not None
-        first = await subscription.get(1, None, stream.gone)
-        try:
-            return first, typed_stream.schema_of_stream(destination, str(asked["table"]), first[1])
-        except BaseException:
-            if is_new:
-                subscription.filter_by("")  # it may still become one of another table
-            raise
-
-    def _typed(
-        self,
-        context: Any,
-        stream: _Stream,
-        destination: Destination,
-        schema: pa.Schema,
-        first: tuple[int, list[Block]],
-    ) -> Iterator[typed_stream.Message]:
-        subscription = stream.subscription
-        assert subscription is not None
-        nothing = pa.RecordBatch.from_pylist([], schema)
-        try:
-            yield nothing, _metadata(session=stream.session)
-            said, (batch, blocks) = time.monotonic(), first
-            while not context.is_cancelled():
-                if stream.gone.is_set():
-                    raise flight.FlightUnavailableError("The server is ending, or another client has come.")
-                if blocks:
-                    place = self._destinations.text_of(blocks[-1].place)
-                    for rows, about in typed_stream.messages(blocks, schema, batch, place):
-                        yield rows, about
-                        if typed_stream.is_end(about):
-                            return
-                elif time.monotonic() > said + QUIET_S:
-                    yield nothing, _metadata()
-                said = time.monotonic() if blocks else said
-                stream.given(waiting=False)
-                batch, blocks = self._call(subscription.get(1, WAIT_S, stream.gone))
-                stream.given(waiting=True)
-        finally:
-            self._loop.call_soon_threadsafe(self._release, stream)
-
-    def _read(
-        self, context: Any, stream: _Stream, destination: Destination, asked: Mapping[str, Any]
-    ) -> Iterator[tuple[pa.RecordBatch, bytes]]:
-        """Changes for a client that remembers its own place."""
-        self._streams.add(stream)
-        changes: AnyReader | None = None
-        try:
-            changes = self._call(self._reader(destination, asked))
-            yield _NOTHING, _metadata(session=stream.session)
-            said = time.monotonic()
-            while not context.is_cancelled():
-                blocks = self._call(self._next(destination, changes))
-                if self._ended.done():
-                    raise flight.FlightUnavailableError("The server is ending.")
-                if blocks or time.monotonic() > said + QUIET_S:
-                    yield from self._messages(blocks, None)
-                    said = time.monotonic()
-        finally:
-            self._streams.discard(stream)
-            if changes is not None:
-                self._loop.call_soon_threadsafe(changes.close)
-
-    def _messages(self, blocks: list[Block], batch: int | None) -> Iterator[tuple[pa.RecordBatch, bytes]]:
-        if not blocks:
-            yield _NOTHING, _metadata()
-        for number, block in enumerate(blocks, 1):
-            position = self._destinations.text_of(block.place)
-            more = number < len(blocks)
-            yield block.rendered(_rows), _metadata(batch=batch, position=position, more=more)
-
-    # in the event loop --------------------------------------------------------------------------------------
-
-    async def _claim(self, stream: _Stream, destination: Destination, asked: Mapping[str, Any]) -> None:
-        filter = str(asked.get("filter", ""))
-        destination.options.tables.narrowed(filter)  # one that cannot be used begins nothing
-        subscription = destination.subscribed(_client(asked))
-        self._streams.add(stream)
-        stream.subscription = subscription
-        if asked.get("table") and subscription.client.filter.lower() not in ("", filter.lower()):
-            raise Refused("this client reads another table; each table needs a client of its own")
-        await subscription.claim(stream, destination.takeover_seconds)
-        subscription.filter_by(filter)
-        await destination.settled()
-
-    def _release(self, stream: _Stream) -> None:
-        self._streams.discard(stream)
-        if stream.subscription is not None:
-            stream.subscription.release(stream)
+    async def _act(self, context: Any, rights: Rights, message: bytes) -> None:
+        kind, body = messages.action(message)
+        asked = messages.request(body, {"destination", "client", "session", "batch", "table"})
+        if kind not in _ACTIONS:
+            raise Refused(f"Known actions: {', '.join(_ACTIONS)}.")
+        if kind == "destinations":
+            document = {name: self._destinations[name].report() for name in rights.of(self._destinations)}
+        else:
+            work = self._note(self._destination(rights, asked), kind, asked)
+            document = await _within(CALL_S, work, "The server is too busy.")
+        await context.write(messages.result(document))
 
     async def _note(self, destination: Destination, what: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         client = _client(asked)
@@ -357,10 +258,111 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
         await destination.settled()
         return {"given": subscription.outstanding.given}
 
-    async def _reports(self, names: list[str]) -> dict[str, Any]:
-        return {name: self._destinations[name].report() for name in names}
+    # streams ------------------------------------------------------------------------------------------------
 
-    async def _reader(self, destination: Destination, asked: Mapping[str, Any]) -> AnyReader:
+    async def _get(self, context: Any, rights: Rights, message: bytes) -> None:
+        known = {"destination", "filter", "start", "client", "size", "table"}
+        asked = messages.request(messages.ticket(message), known)
+        destination = self._destination(rights, asked)
+        if len(self._streams) >= STREAMS_MAX:
+            raise NotYet("The server has too many streams.")
+        give = self._typed if asked.get("table") else self._given if "client" in asked else self._read
+        stream = _Stream(_address(context))
+        self._streams.add(stream)
+        try:
+            await give(context, stream, destination, asked)
+        finally:
+            self._streams.discard(stream)
+            if stream.subscription is not None:
+                stream.subscription.release(stream)
+
+    async def _claim(
+        self, stream: _Stream, destination: Destination, asked: Mapping[str, Any]
+    ) -> Subscription:
+        filter = str(asked.get("filter", ""))
+        destination.options.tables.narrowed(filter)  # one that cannot be used begins nothing
+        subscription = destination.subscribed(_client(asked))
+        stream.subscription = subscription
+        if asked.get("table") and subscription.client.filter.lower() not in ("", filter.lower()):
+            raise Refused("this client reads another table; each table needs a client of its own")
+        await subscription.claim(stream, destination.takeover_seconds)
+        subscription.filter_by(filter)
+        await destination.settled()
+        return subscription
+
+    async def _given(
+        self, context: Any, stream: _Stream, destination: Destination, asked: Mapping[str, Any]
+    ) -> None:
+        """The batches of a subscription."""
+        size = _size(asked)
+        subscription = await self._claim(stream, destination, asked)
+        await stream.give(context, _BEGIN)
+        await stream.give(context, _NOTHING, messages.about(session=stream.session))
+        said = time.monotonic()
+        while True:
+            batch, blocks = await subscription.get(size, WAIT_S, stream.gone)
+            stream.check()
+            if blocks or time.monotonic() > said + QUIET_S:
+                await self._give(context, stream, blocks, batch)
+                said = time.monotonic()
+
+    async def _typed(
+        self, context: Any, stream: _Stream, destination: Destination, asked: Mapping[str, Any]
+    ) -> None:
+        """Batches of one table. Its schema is that of the first rows, or of the table."""
+        if not asked.get("client") or asked.keys() & {"filter", "start"}:
+            raise Refused("`table` needs `client`, and neither `filter` nor `start`.")
+        table = str(asked["table"])
+        is_new = not destination.subscribed(_client(asked)).client.filter
+        subscription = await self._claim(
+            stream, destination, {**asked, "filter": typed_stream.filter_of(table)}
+        )
+        batch, blocks = await subscription.get(1, None, stream.gone)
+        try:
+            schema = typed_stream.schema_of_stream(destination, table, blocks)
+        except BaseException:
+            if is_new:
+                subscription.filter_by("")  # it may still become one of another table
+            raise
+        nothing = messages.rows(pa.RecordBatch.from_pylist([], schema))
+        await stream.give(context, messages.schema(schema))
+        await stream.give(context, nothing, messages.about(session=stream.session))
+        said = time.monotonic()
+        while True:
+            stream.check()
+            place = self._destinations.text_of(blocks[-1].place) if blocks else ""
+            found = typed_stream.messages(blocks, schema, batch, place) if blocks else iter(())
+            # The rows of a large transaction are one batch: the loop goes on while they are written.
+            while (message := await asyncio.to_thread(_next, found)) is not None:
+                data, about = message
+                await stream.give(context, data, messages.metadata(about))
+                if typed_stream.is_end(about):
+                    return
+                said = time.monotonic()
+            if time.monotonic() > said + QUIET_S:
+                await stream.give(context, nothing, messages.about())
+                said = time.monotonic()
+            batch, blocks = await subscription.get(1, WAIT_S, stream.gone)
+
+    async def _read(
+        self, context: Any, stream: _Stream, destination: Destination, asked: Mapping[str, Any]
+    ) -> None:
+        """Changes for a client that remembers its own place."""
+        changes = self._reader(destination, asked)
+        try:
+            await stream.give(context, _BEGIN)
+            await stream.give(context, _NOTHING, messages.about(session=stream.session))
+            said = time.monotonic()
+            while True:
+                blocks = await self._next(destination, changes)
+                stream.check()
+                if blocks or time.monotonic() > said + QUIET_S:
+                    await self._give(context, stream, blocks, None)
+                    said = time.monotonic()
+        finally:
+            changes.close()
+
+    def _reader(self, destination: Destination, asked: Mapping[str, Any]) -> AnyReader:
         start, filter = asked.get("start", "latest"), str(asked.get("filter", ""))
         if isinstance(start, str) and start[:1].isdigit():
             return destination.reader(filter, self._destinations.place_of(start), "json")
@@ -378,34 +380,59 @@ class FlightService(flight.FlightServerBase):  # type: ignore[misc]
             blocks = changes.ready()
         return blocks or []
 
+    async def _give(self, context: Any, stream: _Stream, blocks: list[Block], batch: int | None) -> None:
+        if not blocks:
+            await stream.give(context, _NOTHING, messages.about())
+        for number, block in enumerate(blocks, 1):
+            position = self._destinations.text_of(block.place)
+            about = messages.about(batch=batch, position=position, more=number < len(blocks))
+            await stream.give(context, block.rendered(_rows), about)
+
+
+def _next(found: Any) -> tuple[bytes, bytes] | None:
+    """The next message of a typed stream, and its metadata."""
+    one = next(found, None)
+    return None if one is None else (messages.rows(one[0]), one[1])
+
+
+async def _within(seconds: float, work: Awaitable[T], said: str) -> T:
+    try:
+        return await asyncio.wait_for(work, seconds)
+    except asyncio.TimeoutError:
+        raise _Refusal(grpc.StatusCode.DEADLINE_EXCEEDED, said) from None
+
+
+def _explained(error: Exception) -> tuple[grpc.StatusCode, str]:
+    """The status of a call that has failed, and what its client is told."""
+    match error:
+        case _Refusal():
+            return error.code, str(error)
+        case Denied():
+            return grpc.StatusCode.UNAUTHENTICATED, str(error)
+        case TooMany() | NotYet() | TransientError():
+            return grpc.StatusCode.UNAVAILABLE, str(error)
+        case Refused() | ValueError() | PenstockError():
+            return grpc.StatusCode.INVALID_ARGUMENT, str(error)
+        case OSError():
+            log.error("positions cannot be stored: %s", error)
+            return grpc.StatusCode.UNAVAILABLE, f"positions cannot be stored: {error.strerror}"
+        case _:
+            log.error("a bug ended a call", exc_info=error)
+            return grpc.StatusCode.INTERNAL, "This is a bug in Penstock. The server's log has the details."
+
 
 def _client(asked: Mapping[str, Any]) -> str:
     """The id of a client among those of the destination."""
     return (OF_ARROW if asked.get("table") else OF_FLIGHT) + str(asked.get("client", ""))
 
 
-def _metadata(**fields: Any) -> bytes:
-    return json.dumps(fields).encode()
-
-
-def _document(data: bytes, known: set[str]) -> dict[str, Any]:
-    try:
-        found = json.loads(data) if 0 < len(data) <= REQUEST_BYTES_MAX else {} if not data else None
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or found.keys() - known:
-        fields = ", ".join(sorted(known))
-        raise flight.FlightServerError(f"This is no JSON object with some of the fields {fields}.")
-    return found
-
-
 def _size(asked: Mapping[str, Any]) -> int:
     size = asked.get("size", SIZE_DEFAULT)
     if not isinstance(size, int) or not 0 < size <= 1_000_000:
-        raise flight.FlightServerError("`size` is the most changes of a batch, from 1 to 1,000,000.")
+        raise Refused("`size` is the most changes of a batch, from 1 to 1,000,000.")
     return size
 
 
-def _host(peer: str) -> str:
-    """The address without its port, of gRPC's `ipv4:127.0.0.1:1234`."""
-    return peer.partition(":")[2].rpartition(":")[0]
+def _address(context: Any) -> str:
+    """The client's address and port, of gRPC's `ipv4:127.0.0.1:1234` or `ipv6:%5B::1%5D:1234`."""
+    return unquote(context.peer()).partition(":")[2]

@@ -19,12 +19,14 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from penstock.access.credentials import Denied
+from penstock.access.hosts import Foreign, Hosts
 from penstock.errors import PenstockError
 from penstock.serve.destination import Destinations
 from penstock.serve.filters import BadFilter
 from penstock.serve.listeners import events, websocket
-from penstock.serve.listeners.access import EVERYTHING, Access, Denied, Rights
-from penstock.serve.listeners.admin import Admin, Forbidden
+from penstock.serve.listeners.access import EVERYTHING, Access, Rights
+from penstock.serve.listeners.admin import Admin
 from penstock.serve.listeners.rates import TooMany
 from penstock.serve.log.mysql import start_of
 from penstock.serve.log.origin import AnyReader
@@ -47,22 +49,30 @@ _STATUS = {
 }  # fmt: skip
 
 
+_ONCE = ("host", "origin", "authorization")
 _ADMIN = re.compile(r"/destinations/([^/]+)/(stop|start)")
 
 
 class _Refusal(Exception):
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, headers: str = "") -> None:
         super().__init__(message)
         self.status = status
+        self.headers = headers
+
+    @classmethod
+    def denied(cls, error: Denied, status: int) -> _Refusal:
+        """`status`: that of a wrong secret."""
+        return cls(429, str(error), _retry(error.retry_s)) if error.retry_s else cls(status, str(error))
 
 
 class Http:
     """Answers HTTP requests. `serve` is the callback of a listener."""
 
-    def __init__(self, destinations: Destinations, access: Access, admin: Admin) -> None:
+    def __init__(self, destinations: Destinations, access: Access, admin: Admin, hosts: Hosts) -> None:
         self._destinations = destinations
         self._access = access
         self._admin = admin
+        self._hosts = hosts
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def end(self) -> None:
@@ -72,9 +82,6 @@ class Http:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._tasks) >= REQUESTS_MAX:
-            writer.transport.abort()
-            return
         self._tasks.add(task)
         try:
             await self._answer(reader, writer)
@@ -94,12 +101,13 @@ class Http:
             if len(head) > HEAD_BYTES_MAX:
                 raise _Refusal(400, "The request is too long.")
             method, target, headers = _parsed(head)
+            self._hosts.check(headers.get("host"), headers.get("origin"))
             url = urlsplit(target)
             query = {name: values[-1] for name, values in parse_qs(url.query).items()}
             address = (writer.get_extra_info("peername") or ("",))[0]
             asked = _ADMIN.fullmatch(url.path) if method == "POST" else None
             if asked is not None or (method == "GET" and url.path in ("/states", "/logs")):
-                self._admin.check(headers.get("authorization", ""))
+                self._operator(headers, address)
                 await _send(writer, 200, self._administer(asked, url.path, query))
                 return
             if method == "POST":
@@ -118,11 +126,11 @@ class Http:
             changes = self._changes(name, query, headers.get("last-event-id", ""))
             await events.send(changes, stream, reader, writer, check)
         except TooMany as error:
-            await _send(writer, 429, {"message": str(error)}, f"Retry-After: {math.ceil(error.retry_s)}\r\n")
-        except Forbidden as error:
+            await _send(writer, 429, {"message": str(error)}, _retry(error.retry_s))
+        except Foreign as error:
             await _send(writer, 403, {"message": str(error)})
         except _Refusal as error:
-            await _send(writer, error.status, {"message": str(error)})
+            await _send(writer, error.status, {"message": str(error)}, error.headers)
         except (BadFilter, Refused, PenstockError, ValueError) as error:
             await _send(writer, 400, {"message": str(error)})
 
@@ -144,7 +152,13 @@ class Http:
                 return self._access.bearer(token, address=address)
             return self._access.header(headers.get("authorization", ""), address=address)
         except Denied as error:
-            raise _Refusal(401, str(error)) from None
+            raise _Refusal.denied(error, 401) from None
+
+    def _operator(self, headers: Mapping[str, str], address: str) -> None:
+        try:
+            self._access.operator(headers.get("authorization", ""), address=address)
+        except Denied as error:
+            raise _Refusal.denied(error, 403) from None
 
     def _document(self, path: str, rights: Rights) -> Any:
         """The answer to a request for a document. None: it is one for changes."""
@@ -174,11 +188,22 @@ def _parsed(head: bytes) -> tuple[str, str, dict[str, str]]:
         raise _Refusal(400, "This is not HTTP/1.1.")
     if words[0] not in ("GET", "POST"):
         raise _Refusal(405, "Only GET and POST are known.")
-    headers = {}
+    if not words[1].startswith("/"):
+        raise _Refusal(400, "The target of a request is a path.")
+    headers: dict[str, str] = {}
     for line in lines[1:]:
         name, _, value = line.partition(":")
-        headers[name.strip().lower()] = value.strip()
+        name = name.strip().lower()
+        if name in _ONCE and name in headers:
+            raise _Refusal(400, f"The header {name} is there twice.")
+        headers[name] = value.strip()
+    if "host" not in headers and words[2] != "HTTP/1.0":
+        raise _Refusal(400, "The header host is missing.")
     return words[0], words[1], headers
+
+
+def _retry(seconds: float) -> str:
+    return f"Retry-After: {math.ceil(seconds)}\r\n"
 
 
 async def _send(writer: asyncio.StreamWriter, status: int, document: Any, headers: str = "") -> None:

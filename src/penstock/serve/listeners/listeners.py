@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import os
 import socket
 import ssl
 from typing import TYPE_CHECKING
 
+from penstock.access.hosts import Hosts
 from penstock.errors import ConfigError
 from penstock.serve.destination import Destinations
 from penstock.serve.listeners.access import Access
 from penstock.serve.listeners.admin import Admin
-from penstock.serve.listeners.http import HEAD_BYTES_MAX, Http
-from penstock.serve.listeners.session import LOGIN_S, Session
+from penstock.serve.listeners.door import Door
+from penstock.serve.listeners.http import HEAD_BYTES_MAX, REQUESTS_MAX, Http
+from penstock.serve.listeners.session import Session
 from penstock.serve.settings import Listener, ServerConfig, TlsSection
 
 if TYPE_CHECKING:
     from penstock.serve.listeners.flight import FlightService
 
-BACKLOG = 128
-"""Connections that the kernel keeps until they are accepted."""
-KEEPALIVE_S, KEEPALIVE_PROBES = (15, 5), 3
-"""Seconds of silence before a dead client is looked for, and between two probes. It is found after 30 s."""
-WRITE_BYTES = 64 * 1024
-"""Bytes of answers that wait in this process for a client, before the session waits for it."""
 STOP_S = 5.0
 """How long sessions may take to end."""
 
@@ -41,13 +39,17 @@ class Listeners:
             self._tls = dict.fromkeys(config.tls.listeners, context)
         self._sockets: dict[str, socket.socket] = {}
         try:
+            if config.listen.grpc is not None and importlib.util.find_spec("grpc") is None:
+                raise ConfigError(
+                    "`listen.grpc` needs the package grpcio.", hint="pip install 'penstock[flight]'"
+                )
             for name, address in config.listen.addresses.items():
                 self._sockets[name] = listening(address, f"listen.{name}")
         except BaseException:
             self.close()
             raise
         self._destinations = Destinations()
-        self._servers: list[asyncio.Server] = []
+        self._doors: list[Door] = []
         self._http: Http | None = None
         self._admin: Admin | None = None
         self._flight: FlightService | None = None
@@ -65,38 +67,46 @@ class Listeners:
         """Accepts clients from now on. Returns the addresses."""
         self._destinations = destinations
         folders = {name: self._config.pipeline_of(name).relay_log_path for name in self._config.logs}
-        self._admin = Admin(destinations, self._config.admin_token, folders)
-        self._http = Http(destinations, self._access, self._admin)
-        serving = {"canal": self._connected, "http": self._asked}
+        self._admin = Admin(destinations, folders)
+        self._http = Http(destinations, self._access, self._admin, self._hosts())
         addresses = {name: _address(listener) for name, listener in self._sockets.items()}
-        for name, serve in serving.items():
+        for name, serve, most in (
+            ("canal", self._connected, self._config.connections_max), ("http", self._asked, REQUESTS_MAX)
+        ):  # fmt: skip
             if name in self._sockets:
-                context = self._tls.get("canal" if name == "canal" else "http")
-                handshake_s = None if context is None else LOGIN_S
-                self._servers.append(
-                    await asyncio.start_server(
-                        serve, sock=self._sockets[name], backlog=BACKLOG, limit=HEAD_BYTES_MAX, ssl=context,
-                        ssl_handshake_timeout=handshake_s,
-                    )
-                )  # fmt: skip
+                tls = self._tls.get("canal" if name == "canal" else "http")
+                door = Door(
+                    self._sockets[name], serve, connections_max=most, bytes_max=HEAD_BYTES_MAX, tls=tls
+                )
+                self._doors.append(door)
+                door.open()
         if "grpc" in self._sockets:
-            addresses["grpc"] = self._serve_flight(addresses["grpc"])
+            addresses["grpc"] = await self._serve_flight(addresses["grpc"])
         return addresses
 
-    def _serve_flight(self, address: str) -> str:
+    def _hosts(self) -> Hosts:
+        """The names by which HTTP may be asked."""
+        listen = self._config.listen
+        addresses = [listen.http, _address(self._sockets["http"])] if listen.http is not None else []
+        own = [one.rpartition(":")[0] for one in addresses if one]
+        return Hosts(own, listen.http_hosts, option="listen.http_hosts")
+
+    async def _serve_flight(self, address: str) -> str:
+        # What strangers send wrong would fill the log. gRPC reads this when it is imported.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         from penstock.serve.listeners.flight import FlightService  # Arrow and gRPC are large
 
         self._sockets.pop("grpc").close()  # gRPC binds it itself
         tls = self._config.tls
         certificate = (tls.cert, tls.key) if tls is not None and "grpc" in self._tls else None
-        loop = asyncio.get_running_loop()
-        self._flight = FlightService(address, self._destinations, self._access, loop, certificate)
-        return f"{address.rpartition(':')[0]}:{self._flight.port}"
+        self._flight = FlightService(self._destinations, self._access, self._config.connections_max)
+        port = await self._flight.begin(address, certificate)
+        return f"{address.rpartition(':')[0]}:{port}"
 
     async def end(self) -> None:
         """Ends all connections."""
-        for server in self._servers:
-            server.close()
+        for door in self._doors:
+            door.close()
         if self._http is not None:
             self._http.end()
         if self._admin is not None:
@@ -109,15 +119,10 @@ class Listeners:
             await asyncio.wait(list(self._sessions.values()), timeout=STOP_S)
 
     async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        _keep_alive(writer)
         assert self._http is not None
         await self._http.serve(reader, writer)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._sessions) >= self._config.connections_max:
-            writer.transport.abort()
-            return
-        _keep_alive(writer)
         session = Session(reader, writer, self._destinations, self._access)
         task = asyncio.current_task()
         assert task is not None
@@ -140,20 +145,6 @@ def tls_context(tls: TlsSection) -> ssl.SSLContext:
             hint="`tls` needs PEM files that this process may read, and a key without a passphrase.",
         ) from None
     return context
-
-
-def _keep_alive(writer: asyncio.StreamWriter) -> None:
-    connection = writer.get_extra_info("socket")
-    idle, interval = KEEPALIVE_S
-    for level, option, value in (
-        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES),
-        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    ):
-        connection.setsockopt(level, option, value)
-    writer.transport.set_write_buffer_limits(high=WRITE_BYTES)
 
 
 def listening(address: str, option: str) -> socket.socket:

@@ -1,0 +1,1 @@
+"""Who may ask our listeners: the names under which they may be reached, and credentials."""
