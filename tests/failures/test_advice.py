@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import ConfigError, InternalError, SparkFailed
-from penstock.failures.advice import RULES, advise, advise_log, without_secrets
+from penstock.failures.advice import RULES, advise, advise_log, concerns_one_table, without_secrets
 from penstock.failures.log_format import shortened
 from penstock.failures.messages import advice_of, explained
 from penstock.failures.trace import TEXT_MAX, causes, decisive, without_traces
@@ -201,3 +201,24 @@ def test_what_a_block_leaves_is_an_error_of_ours(tmp_path: Path) -> None:
         with pytest.raises(type(ours)) as left, explained("It stopped", tmp_path):
             raise ours
         assert left.value is ours
+
+
+@pytest.mark.parametrize("file", sorted(TEXTS.glob("*.txt")), ids=lambda file: file.stem)
+def test_what_is_wrong_with_the_place_is_not_taken_for_an_error_of_one_table(file: Path) -> None:
+    assert not concerns_one_table(file.read_text())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "org.apache.spark.sql.AnalysisException: [NULLABLE_ROW_ID_ATTRIBUTES] Row ID attributes",
+        "java.lang.IllegalArgumentException: Provided metadata schema is incompatible with expected schema",
+        "java.lang.NullPointerException",
+        (
+            "org.apache.spark.SparkException: Writing job aborted\n\tat a.b(C.scala:1)\n"
+            "Caused by: org.apache.iceberg.exceptions.ValidationException: Cannot find field"
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_definition_is_an_error_of_one_table(said: str) -> None:
+    assert concerns_one_table(f"An error occurred while calling o88.sql.\n: {said}\n\tat a.b(C.scala:1)\n")

@@ -11,16 +11,15 @@ from tests.phases import DROPPED, READ, READING
 
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
-from penstock.model.offset import LogRange, Offset
-from penstock.model.plan import EpochPlan
+from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
 from penstock.runtime import targets
-from penstock.sinks.base import Foreign, Missing, TargetState
+from penstock.sinks.base import Foreign, Missing, Ours, TargetState
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
-T = TableId("shop", "orders")
+T, OTHER = TableId("shop", "orders"), TableId("shop", "customers")
 NEW = TableState(TableSchema(T, (Column("id", "int"),), ("id",)), Offset(4), READING)
 WRITTEN = replace(NEW, phase=READ, written=True, last_epoch=1)
 TAKEN = Foreign("lake.shop.orders", "a table that Penstock did not create", "Drop it.")
@@ -31,11 +30,11 @@ class Target:
     found: TargetState
 
     def open(self, table: TableId) -> TargetState:
-        return self.found
+        return self.found if table == T else Ours(None, ("id",), empty=False)
 
 
 def start(
-    folder: Path, table: TableState, found: TargetState, *captured: str, has_run: bool = False
+    folder: Path, table: TableState, found: TargetState, *captured: str, beside: bool = False
 ) -> TableState:
     config = PipelineConfig.model_validate(
         {
@@ -49,8 +48,8 @@ def start(
     state = StateStore(folder)
     state.put_table(table)
     state.advance(Offset(4))  # discovery does that before the targets are looked at
-    if has_run:
-        state.plan(EpochPlan(1, LogRange(Offset(4), Offset(80)), ()))
+    if beside:
+        state.put_table(replace(NEW, schema=replace(NEW.schema, table=OTHER)))
     sink: Any = Target(found)
     targets.check(sink, config, state)
     targets.check_new(sink, state, TableFilter(config.tables), types=config.types)
@@ -77,9 +76,17 @@ def test_a_table_that_differs_in_letter_case_alone_may_be_left_out(tmp_path: Pat
     start(tmp_path, NEW, TAKEN, "shop.ORDERS")
 
 
-def test_a_taken_target_of_a_table_that_is_new_later_parks_that_table(tmp_path: Path) -> None:
-    parked = start(tmp_path, NEW, TAKEN, "shop.*", has_run=True).parked
-    assert parked is not None and "is taken" in parked.reason and parked.hint == TAKEN.cure
+def test_a_taken_target_parks_its_table_at_each_start_and_the_others_go_on(tmp_path: Path) -> None:
+    """Also at the first start, so that a supervisor that starts again finds nothing else."""
+    for _ in range(2):
+        parked = start(tmp_path, NEW, TAKEN, "shop.*", beside=True).parked
+        assert parked is not None and "is taken" in parked.reason and parked.hint == TAKEN.cure
+
+
+def test_a_start_is_refused_each_time_if_every_target_is_taken(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="is taken"):
+            start(tmp_path, NEW, TAKEN, "shop.*")
 
 
 def test_the_name_of_a_dropped_table_may_be_used_by_others(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 
 from penstock.config import EpochConfig, RetriesConfig
 from penstock.errors import ConfigError, DriverReplaced, TransientError
@@ -202,3 +203,43 @@ def test_the_driver_itself_decodes_as_much_of_a_table_as_the_option_says(
     split = Split("segment", Offset(0), Offset(4), Offset(100))
     found = rows.events(SCHEMA, ApplyEvents((split,), "merge", 1000, newer=True), Outlines({}))
     assert (found.driver_side is not None) == driver_side
+
+
+OTHER = TableSchema(TableId("shop", "other"), SCHEMA.columns, ("id",))
+BOTH = EpochPlan(1, PLAN.range, tuple(TablePlan(one, (CreateTarget(),)) for one in (SCHEMA, OTHER)))
+
+
+class SinkOfTwo(Sink):
+    """Fails with the target of one table."""
+
+    def create(self, schema: TableSchema, arrow: Any) -> None:
+        if schema == SCHEMA:
+            super().create(schema, arrow)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AnalysisException("[NULLABLE_ROW_ID_ATTRIBUTES] Row ID attributes: secret"),
+        IllegalArgumentException("Provided metadata schema is incompatible: secret"),
+        AssertionError("secret"),
+        ConfigError("The target of shop.orders is taken.", table="shop.orders"),
+    ],
+)
+def test_an_error_of_one_table_parks_it_after_some_attempts_and_holds_no_other(
+    state: StateStore, error: Exception
+) -> None:
+    sink = SinkOfTwo(*[error] * 10)
+    first, second = runner(state, sink, attempts_max=2)._run(BOTH)
+    assert first.parked is not None and second.parked is None
+    assert sink.calls == (1 if isinstance(error, ConfigError) else 2)
+    assert "secret" not in f"{first.parked} {first.parked.to_json()}"
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left"), DriverReplaced("by another one", table="shop.orders"),
+              MemoryError(), PySparkException("Job aborted due to stage failure: ExecutorLostFailure")],
+)  # fmt: skip
+def test_an_error_that_may_concern_every_table_parks_none(state: StateStore, error: Exception) -> None:
+    with pytest.raises(type(error)):
+        runner(state, SinkOfTwo(*[error] * 10), attempts_max=1)._run(BOTH)

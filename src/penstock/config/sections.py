@@ -271,8 +271,9 @@ class RetriesConfig(Section):
     away are never retried."""
 
     attempts_max: int = Field(5, ge=1)
-    """Attempts at one step or chunk that fails for an unknown reason. After that a step ends the Spark
-    query, which is restarted; a chunk ends the run."""
+    """Attempts at one step or chunk that fails for an unknown reason. After that its table is parked, if the
+    error depends on that table alone. Else a step ends the Spark query, which is restarted; a chunk ends the
+    run."""
     wait_max: Milliseconds = Field(10_000, ge=1)
     """Longest wait between two attempts. The first wait is 0.4 s (chunks) or 1 s (steps), and each further
     one is twice as long."""

@@ -249,6 +249,33 @@ def advise(text: str, *, rows: bool) -> Advice | None:
     return _by_rule(searched) or (None if cause is None else _unknown(cause, rows=rows))
 
 
+_OF_ONE_TABLE = re.compile(
+    "(?:Analysis|Parse|Validation|IllegalArgument|UnsupportedOperation|NullPointer|ClassCast|"
+    "IndexOutOfBounds|Arithmetic|NumberFormat|DateTime|NoSuchElement|NoSuchTable|AlreadyExists|"
+    "Match|Assertion|Value|Type|Key|"
+    r"Index|Attribute|NotImplemented|(?:Spark|Delta|PySpark)\w+)(?:Exception|Error)$|"
+    r"^Arrow(?:Invalid|\w*Error)$|"
+    "InvariantViolation|ConvertNotSupported"
+)
+"""Classes of errors that depend on a definition, a statement or values."""
+_OF_THE_PLACE = re.compile(
+    "IO|Socket|Timeout|Connect|UnknownHost|NoRoute|SSL|S3|Sdk|Storage|REST|Service|Thrift|Transport|Meta|SQL|"
+    "OutOfMemory|StackOverflow|Lost|FetchFailed|Interrupted|Rejected|Cancel|Commit|Concurrent"
+)
+"""Classes of errors that depend on where something runs, and when."""
+
+
+def concerns_one_table(text: str) -> bool:
+    """Whether an error with a stack trace, which came while a table was written, depends on that table, so
+    that each attempt fails. False: that is not known."""
+    cause, names = decisive(text), [one.name for one in causes(text)]
+    if cause is None or not _OF_ONE_TABLE.search(cause.name) or any(map(_OF_THE_PLACE.search, names)):
+        return False
+    if not cause.condition and re.search(r"catalog|warehouse|\buri\b", cause.message, re.IGNORECASE):
+        return False  # of an option
+    return advise(text, rows=True) == _unknown(cause, rows=True)
+
+
 def advise_log(text: str) -> Advice | None:
     """Returns the advice for the end of a log file, or None if no rule matches one of its last lines."""
     lines = [line for line in text.splitlines() if not re.match(r"\s", line)]

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.errors import InternalError, PenstockError, SparkFailed
+from penstock.errors import ConfigError, DriverReplaced, InternalError, PenstockError, SparkFailed, TableError
 from penstock.failures import error_log
-from penstock.failures.advice import Advice, advise, advise_log, without_secrets
+from penstock.failures.advice import Advice, advise, advise_log, concerns_one_table, without_secrets
 from penstock.failures.trace import causes, without_traces
+from penstock.printable import argument
 
 LOG_TAIL_BYTES = 64 * 1024
 """Bytes that are read from the end of a log: enough for the last stack traces."""
@@ -75,6 +76,33 @@ def is_lasting(error: BaseException) -> bool:
         return not isinstance(error, SparkFailed)
     found = advise(text_of(error), rows=True) if is_sparks(error) else None
     return found is not None and found.lasting
+
+
+def of_one_table(error: BaseException, table: str, state: Path | None) -> TableError | None:
+    """The error as one of this table: of its definition, of a statement for it, or of our code with it. No
+    retry mends it, and other tables need not have it. None: it may pass, or concern more than this table (a
+    store, the network, memory, the class path). `state`: the directory of `errors.log`."""
+    if isinstance(error, TableError):
+        return error
+    if isinstance(error, ConfigError) and not isinstance(error, DriverReplaced):
+        own = error.details.get("table") == table
+        return TableError(error.message, hint=error.hint, table=table) if own else None
+    if isinstance(error, PenstockError | OSError):
+        return None
+    text = text_of(error)
+    if is_sparks(error):
+        if not concerns_one_table(text):
+            return None
+    elif not isinstance(error, _OF_VALUES):
+        return None
+    found = as_penstock_error(error, state, doing=f"The target of {table} cannot be changed")
+    again = f"Then run `penstock unpark FILE {argument(table)}`."
+    return TableError(found.message, hint=f"{found.hint} {again}".strip(), table=table)
+
+
+_OF_VALUES = (ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError,
+              NotImplementedError, RecursionError)  # fmt: skip
+"""Errors of Python that depend on what was computed, and not on where."""
 
 
 def tail(path: Path, *, start: int = 0) -> str:

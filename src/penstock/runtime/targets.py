@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from penstock._core import arrow_schema
 from penstock.config import PipelineConfig
 from penstock.disk import directory
-from penstock.errors import START_OVER, ConfigError
-from penstock.failures.messages import one_sentence
+from penstock.errors import START_OVER, ConfigError, PenstockError, TableError
+from penstock.failures.messages import of_one_table, one_sentence
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TypeOptions
 from penstock.model.table import TableState
@@ -146,8 +146,10 @@ def check(
     newest = state.last_epoch()
     moving = {table for plan in state.pending() for table in plan.moved}
     tables = _followed(config, state)
-    targets = _opened(sink, [table.table for table in tables if table.table not in renewed])
+    targets = _opened(sink, state, [table.table for table in tables if table.table not in renewed])
     for table in tables:
+        if table.table not in targets and table.table not in renewed:
+            continue
         target = _renewed(sink, state, table) if table.table in renewed else targets[table.table]
         if isinstance(target, Foreign) and table.last_epoch:  # of others: `check_new`
             raise target.error(table.table)
@@ -179,11 +181,26 @@ def _followed(config: PipelineConfig, state: StateStore) -> list[TableState]:
     ]  # fmt: skip
 
 
-def _opened(sink: Sink, tables: Iterable[TableId]) -> dict[TableId, TargetState]:
-    """Opens several targets in parallel."""
+def _opened(sink: Sink, state: StateStore, tables: Iterable[TableId]) -> dict[TableId, TargetState]:
+    """Opens several targets in parallel. A table whose target cannot be opened for a reason of its own is
+    parked."""
+
+    def opened(table: TableId) -> TargetState | TableError:
+        try:
+            return sink.open(table)
+        except Exception as error:  # the file format's own code may raise anything
+            own = of_one_table(error, str(table), state.path.parent)
+            if own is None:
+                raise
+            return own
+
     names = list(tables)
     with ThreadPoolExecutor(OPENED_AT_ONCE, thread_name_prefix="targets") as pool:
-        return dict(zip(names, pool.map(sink.open, names), strict=True))
+        found = dict(zip(names, pool.map(opened, names), strict=True))
+    for name, target in found.items():
+        if isinstance(target, TableError):
+            _park(state, name, target)
+    return {name: target for name, target in found.items() if not isinstance(target, TableError)}
 
 
 def _renewed(sink: Sink, state: StateStore, table: TableState) -> TargetState:
@@ -203,47 +220,43 @@ def _renewed(sink: Sink, state: StateStore, table: TableState) -> TargetState:
 
 
 def check_new(sink: Sink, state: StateStore, captured: TableFilter, *, types: TypeOptions) -> bool:
-    """Raises `ConfigError` if something else already has the name of a target that is still to be created,
-    unless it can be adopted. If the pipeline has followed other tables before, only that table is parked.
+    """Parks tables whose target is still to be created, if something else has its name already and cannot be
+    adopted. If that is so for each table of the pipeline, it would do nothing: then raises `ConfigError`.
     Returns whether a table will be adopted."""
-    tables = state.tables().values()
-    new = [
-        one.table for one in tables if not one.last_epoch and one.status == "live" and one.table in captured
-    ]
-    return _adopt_or(_park if state.last_epoch() else _refuse, sink, state, new, types)
+    followed = [one for one in state.tables().values() if one.status == "live" and one.table in captured]
+    new = [one.table for one in followed if not one.last_epoch]
+    return _adopt_or_park(sink, state, new, types, all_=len(new) == len(followed))
 
 
 def park_taken(sink: Sink, state: StateStore, tables: Iterable[TableId], *, types: TypeOptions) -> bool:
     """Does what `check_new` does, for tables that are added while others are followed."""
-    return _adopt_or(_park, sink, state, tables, types)
+    return _adopt_or_park(sink, state, tables, types, all_=False)
 
 
-def _adopt_or(
-    give_up: Callable[[StateStore, TableId, ConfigError], None],
-    sink: Sink,
-    state: StateStore,
-    tables: Iterable[TableId],
-    types: TypeOptions,
+def _adopt_or_park(
+    sink: Sink, state: StateStore, tables: Iterable[TableId], types: TypeOptions, *, all_: bool
 ) -> bool:
-    adopted = False
-    for name, target in _opened(sink, tables).items():
+    """`all_`: the pipeline has no other tables."""
+    adopted, taken = False, dict[TableId, ConfigError]()
+    found = _opened(sink, state, tables)
+    for name, target in found.items():
         table = state.table(name)
         if table is None or not isinstance(target, Foreign):
             continue
         if (error := _not_adopted(sink, table, target, types)) is not None:
-            give_up(state, name, error)
+            taken[name] = error
         elif table.status == "live":
             if table.target_reset != "adopt":
                 state.put_table(table.adopts())
             adopted = True
+    if taken and all_ and len(taken) == len(found):
+        raise next(iter(taken.values()))
+    for name, error in taken.items():
+        _park(state, name, error)
     return adopted
 
 
-def _refuse(state: StateStore, table: TableId, error: ConfigError) -> None:
-    raise error
-
-
-def _park(state: StateStore, table: TableId, error: ConfigError) -> None:
+def _park(state: StateStore, table: TableId, error: PenstockError) -> None:
     state.park(table, offset=state.position or Offset(0), reason=error.message, hint=error.hint)
     log.warning("%s is parked: %s", table, error)
 

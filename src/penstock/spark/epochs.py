@@ -10,7 +10,9 @@ another driver of the pipeline has written there under the same number. That is 
 again. Usually it cannot happen: see `runtime/driver_lease.py`.
 
 `EpochRunner` executes the tables of one plan in parallel. A `TableError` parks its table and does not
-affect the others. A transient error is retried. Any other error ends the batch, and the plan stays pending.
+affect the others. A transient error is retried. So is one for an unknown reason, some times; then it parks
+its table, if it depends on that table alone (`failures.messages.of_one_table`). Any other error ends the
+batch, and the plan stays pending.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ from pyspark.sql import SparkSession
 from penstock.backoff import Backoff
 from penstock.cascades.comparison import Comparisons
 from penstock.config import EpochConfig, PipelineConfig, RetriesConfig
-from penstock.errors import PenstockError, TableError, TransientError
-from penstock.failures.messages import one_sentence
+from penstock.errors import PenstockError, TransientError
+from penstock.failures.messages import of_one_table, one_sentence
 from penstock.failures.outages import passes
 from penstock.model.plan import AdoptTarget, CreateTarget, DropTarget, EpochPlan, RecreateTarget, TablePlan
 from penstock.model.schema import TableId, TypeOptions
@@ -309,8 +311,11 @@ class EpochRunner:
                 outcome.committed += not isinstance(step, CreateTarget | AdoptTarget | RecreateTarget)
             if outcome.written:
                 outcome.version = version_of(self._sink, table.table)
-        except TableError as error:
-            outcome.parked = error
+        except Exception as error:
+            parked = None if self._ended else of_one_table(error, str(table.table), self._state.path.parent)
+            if parked is None:
+                raise
+            outcome.parked = parked
         outcome.seconds = time.monotonic() - started
         return outcome
 

@@ -41,6 +41,7 @@ from penstock.snapshot.staged_folders import StagedFolders
 from penstock.snapshot.staging import Stager, Staging
 from penstock.sources.chunks import ChunkOutdated, ViewChoice
 from penstock.spark.errors import returned
+from penstock.spark.table_outcome import as_table_error, one_of
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -279,8 +280,11 @@ class SnapshotReader:
             if partial is None:
                 self._note_misfit(state, error)
             self._stopping.wait(CATCH_UP_SECONDS)
-        except PenstockError as error:
-            self._give_up(state, partial.number if partial else 0, _as_table_error(error, state.table))
+        except Exception as error:
+            own = as_table_error(error, state.table) if isinstance(error, PenstockError) else error
+            if (found := one_of(own, state.table, self._state, is_last=True)) is None:
+                raise
+            self._give_up(state, partial.number if partial else 0, found)
         else:
             self.retries.ended(state.table)
             self._note_misfit(state, None)
@@ -421,14 +425,15 @@ class SnapshotReader:
                 if self._stopping.is_set():
                     return
                 found = returned(error)
-                if isinstance(found, TableError):
-                    self._give_up(state, chunk.snapshot, found)
+                is_last = backoff.failures + 1 >= self._attempts_max
+                if (own := one_of(found, state.table, self._state, is_last=is_last)) is not None:
+                    self._give_up(state, chunk.snapshot, own)
                     return
                 if isinstance(found, ChunkOutdated):
                     self.retries.failed(state.table, found)
                     self._outdated[chunk.snapshot] += bool(chunk.snapshot)
                     if self._outdated[chunk.snapshot] > OUTDATED_MAX:
-                        self._give_up(state, chunk.snapshot, _as_table_error(found, state.table))
+                        self._give_up(state, chunk.snapshot, as_table_error(found, state.table))
                         return
                     # A later statement in the log explains this. The chunk waits for it. If there is none,
                     # `planning/drift.py` has the table read again.
@@ -492,9 +497,3 @@ class SnapshotReader:
 
 def _place(chunk: Chunk) -> Place:
     return chunk.table, chunk.snapshot, chunk.number
-
-
-def _as_table_error(error: PenstockError, table: TableId) -> TableError:
-    if isinstance(error, TableError):
-        return error
-    return TableError(error.message, hint=error.hint, table=str(table))

@@ -231,7 +231,11 @@ def _cascades(source: Source, captured: set[TableId]) -> Iterator[Finding]:
     if source.config.cascades == "apply":
         yield from _applied(source, captured)
         return
+    parks = source.config.cascades == "park"
     for table, keys in sorted(read_cascading_keys(source.connection, captured).items()):
+        follows = f"the target of {table} keeps rows that the source changed or deleted"
+        if parks:
+            follows = f"{table} is parked; other tables are not affected. `cascades` has other ways"
         for key in keys:
             rules = [
                 f"ON {event} {rule}"
@@ -242,10 +246,9 @@ def _cascades(source: Source, captured: set[TableId]) -> Iterator[Finding]:
                 "warning", "cascade", str(table),
                 f"Changes to {key.parent.table} reach {table} through the foreign key {key.name} "
                 f"({', '.join(rules)}). "
-                f"Before MySQL 9.6 such changes are not in the log, so the target of {table} keeps rows that "
-                f"the source changed or deleted. Let the application change {table} itself, and remove the "
-                "rules from the key.",
-                _without_rules(table, key),
+                f"Before MySQL 9.6 such changes are not in the log, so {follows}. Let the application change "
+                f"{table} itself, and remove the rules from the key.",
+                _without_rules(table, key), parks=parks,
             )  # fmt: skip
 
 
