@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.phases import LOG_ONLY, PARKED, READ, READING, SPLITTING
 
-from penstock.errors import ConfigError, DriverReplaced
+from penstock.errors import ConfigError, DriverReplaced, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import ColumnOrigin, DeleteOlder, EpochPlan, Evolve, KeptColumns, TablePlan
@@ -148,6 +148,16 @@ def test_a_state_of_another_format_is_refused(tmp_path: Path) -> None:
         db.execute("UPDATE meta SET value = '99' WHERE name = 'format'")
     with pytest.raises(ConfigError, match="format 99"):
         StateStore(tmp_path)
+
+
+def test_a_closed_state_is_not_called_damaged(tmp_path: Path) -> None:
+    """A thread may ask for something while the pipeline stops."""
+    state = StateStore(tmp_path)
+    state.close()
+    with pytest.raises(TransientError, match="is closed, because the pipeline has ended"):
+        state.meta("position")
+    with pytest.raises(TransientError, match="is closed"), state.transaction():
+        pass
 
 
 def test_a_damaged_state_is_named(tmp_path: Path) -> None:

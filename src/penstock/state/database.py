@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.disk import directory as directories
-from penstock.errors import START_OVER, ConfigError, DriverReplaced
+from penstock.errors import START_OVER, ConfigError, DriverReplaced, PenstockError, TransientError
 from penstock.model.offset import Offset
 from penstock.state.layout import DDL, FORMAT, UPGRADED, statements, upgrade
 
@@ -36,6 +36,7 @@ class Database:
         self._lock = threading.RLock()
         self._undone = 0
         self._generation = 0
+        self._is_closed = False
         try:
             if read_only:
                 self._db = sqlite3.connect(
@@ -80,9 +81,12 @@ class Database:
         if found != "ok":
             raise self._unusable(sqlite3.DatabaseError(str(found).replace("\n", " ")))
 
-    def _unusable(self, error: Exception) -> ConfigError:
-        damaged = isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError)
-        if damaged:
+    def _unusable(self, error: Exception) -> PenstockError:
+        if self._is_closed:  # a thread that has not ended yet asks for something
+            return TransientError(
+                f"The pipeline state {self.path} is closed, because the pipeline has ended."
+            )
+        if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
             return ConfigError(
                 f"The pipeline state {self.path} is damaged: {error}.",
                 hint=f"Restore the newest copy of the whole `state` directory. Without one, {START_OVER}",
@@ -106,6 +110,7 @@ class Database:
 
     def close(self) -> None:
         with self._lock:
+            self._is_closed = True
             self._db.close()
 
     @contextmanager
@@ -113,6 +118,8 @@ class Database:
         """Runs the block as one transaction: either all its writes are committed, or none. May be nested;
         only the outermost block commits. Raises `ConfigError` if the file cannot be written or is damaged."""
         with self._lock:
+            if self._is_closed:
+                raise self._unusable(sqlite3.ProgrammingError("closed"))
             if self._db.in_transaction:
                 yield
                 return
