@@ -16,6 +16,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 
 from penstock.errors import TableError
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TypeOptions
+from penstock.sources.mysql.ddl.charsets import WIDE
 from penstock.sources.mysql.ddl.definition import Default, DefaultExpression, DefaultLiteral
 from penstock.sources.mysql.ddl.printed import without_spaces_beyond
 
@@ -120,20 +121,28 @@ def _zero_date(column: Column, types: TypeOptions) -> Value:
 
 def _convert(column: Column, default: DefaultLiteral, types: TypeOptions) -> Value:
     kind = column.type
+    # Bytes that are not those of the text.
+    odd = (default.charset or "").startswith(WIDE) and (kind == "bit" or kind in _BINARIES)
+    if default.charset == "binary" and not odd:
+        odd = (column.charset or "").startswith(WIDE)
+    if kind.endswith("text") and default.charset:  # MariaDB makes other characters of some
+        odd = not (default.text.isascii() and default.text.isprintable())
+    if default.kind == "unknown" or odd:
+        raise ValueError("a constant whose value only the server knows")
     if kind in _INTEGERS or kind in ("decimal", "float", "double", "year"):
         return _number(column, default)
     if kind == "bit":
         bits = _bits(default)
         return bool(bits) if column.length == 1 else Decimal(bits) if column.length == 64 else bits
+    text = default.text
+    negative_zero = text.startswith("-") and not text.strip("-0.")
+    if default.kind == "number" and (negative_zero or not _PLAIN_NUMBER.fullmatch(text)):
+        raise ValueError("a number whose printed form only the server knows")
     if kind in _BINARIES:
         data = _bytes(default)
         return data.ljust(column.length or 0, b"\0") if kind == "binary" else data
     if default.kind in ("hex", "bits"):
         raise ValueError("a binary literal")
-    text = default.text
-    negative_zero = text.startswith("-") and not text.strip("-0.")
-    if default.kind == "number" and (negative_zero or not _PLAIN_NUMBER.fullmatch(text)):
-        raise ValueError("a number whose printed form only the server knows")
     if kind == "char":
         return text.rstrip(" ")
     if kind in _TEXTS:

@@ -22,7 +22,6 @@ the relay log again.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -148,7 +147,7 @@ class MySqlStatements:
                 why = unlogged_rows.reason_not_understood(table, wrote, statement)
                 effects.append(TableEffect(table, voids=why, rereads=why, what="unknown"))
         if isinstance(parsed, syntax.AlterTable) and wrote is None:
-            effects += _named_by_unknown(parsed, statement, live, done)
+            effects += _named_by_unknown(parsed, live, done)
         return effects
 
     def _effect(
@@ -406,14 +405,13 @@ def _parked_for_merge(table: TableId, merge: TableId, offset: Offset) -> TableEf
 
 
 def _named_by_unknown(
-    parsed: syntax.AlterTable, statement: Statement, live: dict[TableId, TableSchema], done: set[TableId]
+    parsed: syntax.AlterTable, live: dict[TableId, TableSchema], done: set[TableId]
 ) -> Iterator[TableEffect]:
     """The tables that an unknown action names. It may change them, too."""
-    if not any(isinstance(action, syntax.UnknownAction) for action in parsed.actions):
-        return
+    unknown = [one for one in parsed.actions if isinstance(one, syntax.UnknownAction)]
+    names = {str(name).lower() for one in unknown for name in one.names}
     for table in live:
-        name = re.escape(table.table.replace("`", "``"))
-        if table not in done and re.search(rf"(?<![\w$]){name}(?![\w$])", statement.sql, re.IGNORECASE):
+        if str(table).lower() in names and table not in done:
             why = f"an ALTER TABLE of {parsed.table} that is not understood names it"
             yield TableEffect(table, voids=why, rereads=why, what="unknown")
 

@@ -296,15 +296,17 @@ class UncapturedTables:
 def named_tables(parsed: syntax.Statement, tables: set[TableId]) -> set[TableId] | None:
     """The tables among `tables` that the statement may change, and those that it creates. None: unknown."""
     match parsed:
-        case syntax.Unknown():
-            return None
+        case syntax.Unknown(tables=named):
+            return None if named is None else set(named) & tables
         case syntax.CreateTable(table=table):
             return {table}
         case syntax.AlterTable(table=table, actions=actions):
             others = [
                 action for action in actions if isinstance(action, syntax.RenameTo | syntax.ExchangeRows)
             ]
-            return {table, *(one.table if isinstance(one, syntax.RenameTo) else one.other for one in others)}
+            unknown = {name for a in actions if isinstance(a, syntax.UnknownAction) for name in a.names}
+            moved = {one.table if isinstance(one, syntax.RenameTo) else one.other for one in others}
+            return {table, *moved, *(unknown & tables)}
         case syntax.TruncateTable(table=table):
             return {table}
         case syntax.DropTables(tables=named) | syntax.RowStatement(tables=named):

@@ -75,6 +75,8 @@ def written(
             if databases is not None:  # a name of another database is an alias, or that of a query (WITH)
                 tables = tuple(table for table in tables if table.database.lower() in databases)
             return Written(tables, databases)
+        case syntax.Unknown(tables=tables) if tables is not None:
+            return Written(tables, frozenset(), known=False)
         case syntax.Unknown(head=head):
             return Written((), databases, head.partition(" ")[0] in _RUNS)
         case syntax.SetVariables(calls=True):
@@ -120,5 +122,9 @@ def reason(table: TableId, wrote: Written, statement: Statement, kind: str) -> s
 def reason_not_understood(table: TableId, wrote: Written, statement: Statement) -> str:
     """The reason for a statement that cannot be understood."""
     head = statement_head(statement.sql) or "(no text)"
-    where = "" if wrote.all_of is None else f", and the log says that it wrote to database {table.database}"
+    where = (
+        ""
+        if wrote.all_of is None or table in wrote.named
+        else f", and the log says that it wrote to database {table.database}"
+    )
     return f"a statement that is not understood may have changed its rows (`{head}`){where}"

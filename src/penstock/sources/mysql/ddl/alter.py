@@ -34,7 +34,7 @@ from penstock.sources.mysql.ddl.statement import (
     UnknownAction,
     Versioning,
 )
-from penstock.sources.mysql.ddl.tokens import Cursor, NotUnderstood, Token, keywords
+from penstock.sources.mysql.ddl.tokens import Cursor, NotUnderstood, Token, keywords, names_in
 from penstock.sources.mysql.ddl.types import charset_clause, collation_name
 
 _NO_CHANGE = keywords(
@@ -50,6 +50,8 @@ _ON_PARTITIONS = {
 """Actions on partitions, each with how it deletes rows, if it does. Their lists contain commas, and no other
 action follows them."""
 _AFTER_ORDER = keywords("ADD DROP ALTER RENAME CONVERT CHANGE MODIFY FORCE ENGINE ALGORITHM LOCK") | _OPTIONS
+_ON_COLUMNS = keywords("ADD CHANGE MODIFY ALTER")
+"""Actions about columns and keys of the table itself."""
 _LOSES_ROWS = {"DISCARD": "discards its tablespace", "IMPORT": "imports its tablespace"}
 
 
@@ -72,11 +74,12 @@ def read_alter(cursor: Cursor, table: TableId, server: Server, *, ignore: bool) 
             continue
         action, partitioning = _cut_partitioning(tokens)
         if action:
-            actions.extend(_actions(cursor.within(action), server))
+            actions.extend(_actions(cursor.within(action), server, action))
         if partitioning is not None:
             actions.append(Partitioning(partitioning))
         if not cursor.take_sign(",") and not cursor.at_end:
-            actions.append(UnknownAction("an ALTER TABLE that is not understood"))
+            names = names_in(cursor.rest(), cursor)
+            actions.append(UnknownAction("an ALTER TABLE that is not understood", names))
             break
     return AlterTable(table, tuple(actions), ignore=ignore)
 
@@ -100,7 +103,7 @@ def _cut_partitioning(tokens: list[Token]) -> tuple[list[Token], bool | None]:
     return tokens, None
 
 
-def _actions(cursor: Cursor, server: Server) -> list[Action]:
+def _actions(cursor: Cursor, server: Server, tokens: list[Token]) -> list[Action]:
     head = cursor.peek().keyword
     try:
         if head == "ADD":
@@ -119,7 +122,9 @@ def _actions(cursor: Cursor, server: Server) -> list[Action]:
             raise NotUnderstood("the end of an action")
         return [action]
     except NotUnderstood:
-        return [UnknownAction(f"an ALTER TABLE action that is not understood ({head or 'no keyword'})")]
+        names = () if head in _ON_COLUMNS else names_in(tokens, cursor)
+        what = f"an ALTER TABLE action that is not understood ({head or 'no keyword'})"
+        return [UnknownAction(what, names)]
 
 
 def _add(cursor: Cursor, server: Server) -> list[Action]:

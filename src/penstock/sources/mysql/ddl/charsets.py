@@ -30,6 +30,8 @@ _WHOLE = frozenset({
 })  # fmt: skip
 """Character sets in which each text that a server stores has a character of Unicode for each of its own.
 Others have unassigned codes, which are stored and become `?`."""
+WIDE = ("ucs", "utf16", "utf32")
+"""How the names of character sets begin whose ASCII has more than one byte."""
 _HALVES = frozenset({"ucs2", "utf32"})
 """Character sets with halves of surrogate pairs. In others these are no text, without a warning."""
 

@@ -23,15 +23,18 @@ KeyKind = Literal["primary", "unique", "index", "fulltext", "spatial", "vector"]
 
 @dataclass(frozen=True)
 class DefaultLiteral:
-    """A constant DEFAULT as written. `text` is the number, the string without quotes, hex digits or bits.
+    """A constant DEFAULT as written. `text` is the number, the string without quotes, hex digits or bits. Of
+    an `unknown` constant only the server knows the value; `text` is its SQL. `charset`: that of its bytes, if
+    it is written before the text.
 
     `expression`: it was written in parentheses, so the server calls it an expression although its value is
     known.
     """
 
-    kind: Literal["null", "number", "string", "hex", "bits"]
+    kind: Literal["null", "number", "string", "hex", "bits", "unknown"]
     text: str = ""
     expression: bool = False
+    charset: str | None = None
 
 
 @dataclass(frozen=True)

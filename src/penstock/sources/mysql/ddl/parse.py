@@ -36,7 +36,7 @@ from penstock.sources.mysql.ddl.statement import (
     UnknownAction,
     UseDatabase,
 )
-from penstock.sources.mysql.ddl.tokens import Cursor, NotUnderstood, Token, keywords, tokenize
+from penstock.sources.mysql.ddl.tokens import Cursor, NotUnderstood, Token, cursor_over, keywords, names_in
 from penstock.sources.mysql.ddl.types import charset_clause, collation_name, type_name
 
 _HARMLESS_HEADS = keywords(
@@ -53,6 +53,11 @@ _HARMLESS_OBJECTS = keywords(
     """EVENT FUNCTION INSTANCE LIBRARY LOGFILE PACKAGE PROCEDURE PROFILE RESOURCE ROLE
     SERVER SPATIAL TABLESPACE TRIGGER UNDO USER VIEW PREPARE"""
 )
+_ABOUT_TABLES = keywords("CREATE ALTER DROP RENAME TRUNCATE REPAIR")
+_BEFORE_TABLES = keywords(
+    """OR REPLACE TEMPORARY EXTERNAL ONLINE OFFLINE IGNORE UNIQUE FULLTEXT SPATIAL VECTOR LOCAL
+    NO_WRITE_TO_BINLOG"""
+)
 _BEFORE_OBJECT = keywords(
     """OR REPLACE AGGREGATE SQL SECURITY INVOKER DEFINER ALGORITHM UNDEFINED MERGE TEMPTABLE JSON RELATIONAL
     DUALITY MATERIALIZED"""
@@ -61,20 +66,30 @@ _BEFORE_OBJECT = keywords(
 
 def parse(sql: str, database: str, server: Server) -> Statement:
     """Parses a statement. `database` is the session's. Never raises."""
-    tokens = tokenize(
-        sql,
-        version=server.version,
-        mariadb=server.mariadb,
-        backslashes=not server.mode("NO_BACKSLASH_ESCAPES"),
-        ansi_quotes=server.mode("ANSI_QUOTES"),
-    )
-    cursor = Cursor(sql, tokens, database=database, lower_case=server.lower_case)
+    cursor = cursor_over(sql, database, server)
     words: list[str] = []
     try:
         words = [word for word in (cursor.peek(index).keyword for index in range(3)) if word.isalpha()]
         return _statement(cursor, server)
     except NotUnderstood:
-        return Unknown(" ".join(words)[:60] or "(not SQL)")
+        tables = _only_about(cursor_over(sql, database, server))
+        return Unknown(" ".join(words)[:60] or "(not SQL)", tables)
+
+
+def _only_about(cursor: Cursor) -> tuple[TableId, ...] | None:
+    """The names in a statement that is about the tables which it names, by its head. None: it may be about
+    others, or its end is not certain."""
+    try:
+        head = cursor.next().keyword
+        cursor.take_any(*_BEFORE_TABLES)
+        if head not in _ABOUT_TABLES or not (
+            cursor.take_any_of("TABLE", "TABLES", "SEQUENCE", "INDEX") or head == "TRUNCATE"
+        ):
+            return None
+        tokens = cursor.rest()
+    except NotUnderstood:
+        return None
+    return None if selects(tokens) else names_in(tokens, cursor) or None
 
 
 def _statement(cursor: Cursor, server: Server) -> Statement:
@@ -373,7 +388,8 @@ def _alter(cursor: Cursor, server: Server) -> Statement:
         try:
             return replace(read_alter(cursor, table, server, ignore=ignore), if_exists=if_exists)
         except NotUnderstood:
-            return AlterTable(table, (UnknownAction("an ALTER TABLE that is not understood"),))
+            names = _only_about(cursor_over(cursor.sql, cursor.database, server)) or ()
+            return AlterTable(table, (UnknownAction("an ALTER TABLE that is not understood", names),))
     if cursor.take("SEQUENCE"):
         return _alter_sequence(cursor, server)
     if cursor.take_any_of("DATABASE", "SCHEMA"):

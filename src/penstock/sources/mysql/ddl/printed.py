@@ -35,7 +35,7 @@ def default_text(column: Column, default: Default, server: Server) -> str | None
 
 def _constant(column: Column, default: DefaultLiteral, server: Server) -> str:
     kind = column.type
-    if default.expression and not server.mariadb:
+    if default.kind == "unknown" or (default.expression and not server.mariadb):
         return default.text
     if kind == "bit":
         return "b'" + (f"{_integer(default):b}") + "'"

@@ -141,7 +141,10 @@ class NoChange:
 
 @dataclass(frozen=True)
 class UnknownAction:
+    """`names`: all other tables that it may be about."""
+
     what: str
+    names: tuple[TableId, ...] = ()
 
 
 Action = (
@@ -277,9 +280,11 @@ class NoTable:
 
 @dataclass(frozen=True)
 class Unknown:
-    """A statement that may be about any table. `head`: its first keywords, never values."""
+    """A statement that may be about any table. `head`: its first keywords, never values. `tables`: it is
+    certainly about no others."""
 
     head: str
+    tables: tuple[TableId, ...] | None = None
 
 
 Statement = (

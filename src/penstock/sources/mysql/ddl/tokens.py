@@ -6,8 +6,8 @@ The lexical rules are those of the server (sql_lex.cc's documentation, "Language
 - `--` begins a comment only before white space.
 - A quote inside quotes is doubled. In strings it may also be escaped by a backslash, unless the sql_mode has
   NO_BACKSLASH_ESCAPES.
-- Double quotes are a string or, with ANSI_QUOTES, an identifier. The cursor takes them for what its caller
-  expects.
+- Double quotes are a string or, with ANSI_QUOTES, a name. Without it, the cursor takes them for what its
+  caller expects.
 
 Tokens are made on demand, because statements may be very long and often only their head matters. The time is
 linear in the text that is read.
@@ -16,10 +16,11 @@ linear in the text that is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from penstock.model.schema import TableId
+from penstock.sources.mysql.ddl.server import Server
 
 _ESCAPES = {"0": "\0", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "b": "\b"}
 
@@ -148,6 +149,8 @@ def tokenize(
             yield Token("name", sql[start + 1 : position - 1].replace("``", "`"), start, position)
         elif kind == "string":
             yield Token("string", sql[start + 1 : position - 1], start, position, backslashes)
+        elif kind == "double" and ansi_quotes:
+            yield Token("name", sql[start + 1 : position - 1].replace('""', '"'), start, position)
         elif kind == "double":
             yield Token("double", sql[start + 1 : position - 1], start, position, backslashes)
         elif kind == "word":
@@ -373,6 +376,37 @@ class Cursor:
         if depth:
             raise NotUnderstood("a parenthesis that is not closed")
         return tokens
+
+
+def cursor_over(sql: str, database: str, server: Server) -> Cursor:
+    tokens = tokenize(
+        sql,
+        version=server.version,
+        mariadb=server.mariadb,
+        backslashes=not server.mode("NO_BACKSLASH_ESCAPES"),
+        ansi_quotes=server.mode("ANSI_QUOTES"),
+    )
+    return Cursor(sql, tokens, database=database, lower_case=server.lower_case)
+
+
+def names_in(tokens: Iterable[Token], cursor: Cursor) -> tuple[TableId, ...]:
+    """Returns all that may be a table: each name, with the database before it or else the session's."""
+    found: list[list[str]] = []
+    dot = False
+    for token in tokens:
+        name = token.kind in ("word", "name", "double")
+        if name and dot and found:
+            found[-1].append(token.text)
+        elif name:
+            found.append([token.text])
+        dot = token.kind == "sign" and token.text == "."
+    tables = (parts[:2] if len(parts) > 1 else [cursor.database, *parts] for parts in found)
+    return tuple(
+        dict.fromkeys(
+            TableId(database.lower(), name.lower()) if cursor.lower_case else TableId(database, name)
+            for database, name in tables
+        )
+    )
 
 
 def top_level(tokens: list[Token]) -> list[Token]:
