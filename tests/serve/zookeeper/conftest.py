@@ -115,6 +115,10 @@ class Group:
         except NoNodeError:
             return ""
 
+    def term(self) -> int:
+        """The number of the present term, which is part of the numbers of its batches."""
+        return int(self.nodes.client.exists(f"/otter/penstock/destinations/{self.destination}").version)
+
     def wait_for(self, server: Serving, seconds: float = 20.0) -> None:
         eventually(lambda: server.address in self.running(), "server that serves it", seconds)
 
