@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::io::Read;
 
-use flate2::read::{DeflateDecoder, ZlibDecoder};
+use flate2::bufread::{DeflateDecoder, ZlibDecoder};
 
 use crate::cursor::Cursor;
 use crate::error::ValueError;
@@ -29,11 +29,18 @@ pub fn unpack(packed: &[u8]) -> Result<Cow<'_, [u8]>, ValueError> {
     let length = length.ok_or_else(|| ValueError::new("a compressed value of impossible length"))?;
     let mut value = Vec::new();
     let stream = cursor.rest();
-    let read = match head & 8 {
-        0 => ZlibDecoder::new(stream).take(length + 1).read_to_end(&mut value),
-        _ => DeflateDecoder::new(stream).take(length + 1).read_to_end(&mut value),
+    let used = match head & 8 {
+        0 => {
+            let mut decoder = ZlibDecoder::new(stream);
+            decoder.by_ref().take(length + 1).read_to_end(&mut value).map(|_| decoder.total_in())
+        }
+        _ => {
+            let mut decoder = DeflateDecoder::new(stream);
+            decoder.by_ref().take(length + 1).read_to_end(&mut value).map(|_| decoder.total_in())
+        }
     };
-    if read.is_err() || value.len() as u64 != length {
+    let whole = used.is_ok_and(|used| used == stream.len() as u64);
+    if !whole || value.len() as u64 != length {
         return Err(ValueError::new("a compressed value that cannot be unpacked"));
     }
     Ok(Cow::Owned(value))

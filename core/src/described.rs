@@ -110,9 +110,9 @@ pub fn described_column(name: String, column: &MapColumn) -> Value {
         }
         WireType::Year | WireType::ShortYear => "year",
         WireType::Date => "date",
-        WireType::OldTime => "time",
-        WireType::OldDateTime => "datetime",
-        WireType::OldTimestamp => "timestamp",
+        WireType::OldTime { .. } => "time",
+        WireType::OldDateTime { .. } => "datetime",
+        WireType::OldTimestamp { .. } => "timestamp",
         WireType::Time { fsp } => {
             set("fsp", json!(fsp));
             "time"

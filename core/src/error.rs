@@ -87,6 +87,12 @@ impl DecodeError {
         error
     }
 
+    /// The same error, which concerns `table` only, unless it names another one.
+    pub fn of(mut self, table: &str) -> Self {
+        self.0.table.get_or_insert_with(|| table.to_owned());
+        self
+    }
+
     /// The same error with the name of the file, unless it has one.
     pub fn in_file(mut self, path: &str) -> Self {
         self.0.path.get_or_insert_with(|| path.to_owned());

@@ -38,6 +38,7 @@ pub mod log_order;
 pub mod mariadb;
 pub mod mysql_binlog;
 pub mod network;
+pub mod old_temporal;
 pub mod outline;
 pub mod output;
 pub mod payload;

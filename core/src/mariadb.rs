@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use flate2::read::ZlibDecoder;
+use flate2::bufread::ZlibDecoder;
 
 use crate::checksum::Checksum;
 use crate::cursor::Cursor;
@@ -98,14 +98,18 @@ pub fn unpack(cursor: &mut Cursor<'_>) -> Result<Vec<u8>> {
         return Err(start.fail(format!("{length} unpacked bytes are more than an event can have")));
     }
     let mut unpacked = Vec::new();
-    let mut decoder = ZlibDecoder::new(cursor.rest()).take(length + 1);
-    if let Err(error) = decoder.read_to_end(&mut unpacked) {
+    let stream = cursor.rest();
+    let mut decoder = ZlibDecoder::new(stream);
+    if let Err(error) = decoder.by_ref().take(length + 1).read_to_end(&mut unpacked) {
         return Err(start.fail(format!("a compressed event cannot be unpacked: {error}")));
     }
     if unpacked.len() as u64 != length {
         return Err(
             start.fail(format!("a compressed event holds {} bytes instead of {length}", unpacked.len()))
         );
+    }
+    if decoder.total_in() != stream.len() as u64 {
+        return Err(start.fail("a compressed event with bytes behind its end"));
     }
     Ok(unpacked)
 }

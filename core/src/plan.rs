@@ -4,7 +4,7 @@
 use crate::charset::Charset;
 use crate::schema::{ColumnSchema, ColumnType, TableSchema};
 use crate::table_map::{MapColumn, TableMap};
-use crate::wire::WireType;
+use crate::wire::{Extent, WireType};
 
 /// Names of the hidden columns behind functional indexes: an MD5 in hexadecimal (8.0.15), `!hidden!…`
 /// (later).
@@ -26,6 +26,9 @@ pub fn fit(mut map: TableMap, schema: &TableSchema) -> Result<TableMap, String> 
     for extra in &map.columns[expected..] {
         if let Some(name) = extra.name.as_ref().filter(|name| !is_hidden_name(name)) {
             return Err(format!("the log has a column `{name}` that the schema lacks"));
+        }
+        if extra.wire.extent() == Extent::Unknown {
+            return Err("the log has a hidden column whose length only its definition says".into());
         }
         if extra.wire == (WireType::Timestamp { fsp: 6 }) && !extra.nullable {
             return Err("the log has columns of system versioning that the schema lacks".into());
@@ -61,6 +64,9 @@ fn fit_column(column: &mut MapColumn, schema: &ColumnSchema) -> Result<(), Strin
     if kind == (ColumnType::Year { short: true }) {
         column.wire = WireType::ShortYear;
     }
+    if let Some(fsp) = column.wire.old_fraction() {
+        *fsp = schema.fsp.or(Some(0));
+    }
     check_charset(column, &kind)?;
     check_labels(column, &kind)?;
     column.name = Some(schema.name.clone());
@@ -80,9 +86,11 @@ fn same_type(wire: WireType, kind: &ColumnType, schema: &ColumnSchema) -> bool {
         (WireType::Time { fsp }, ColumnType::Time { fsp: expected })
         | (WireType::DateTime { fsp }, ColumnType::DateTime { fsp: expected })
         | (WireType::Timestamp { fsp }, ColumnType::Timestamp { fsp: expected }) => fsp == *expected,
-        (WireType::OldTime, ColumnType::Time { fsp: 0 })
-        | (WireType::OldDateTime, ColumnType::DateTime { fsp: 0 })
-        | (WireType::OldTimestamp, ColumnType::Timestamp { fsp: 0 }) => true,
+        (WireType::OldTime { fsp }, ColumnType::Time { fsp: expected })
+        | (WireType::OldDateTime { fsp }, ColumnType::DateTime { fsp: expected })
+        | (WireType::OldTimestamp { fsp }, ColumnType::Timestamp { fsp: expected }) => {
+            fsp.is_none_or(|fsp| fsp == *expected)
+        }
         (WireType::Enum { width }, ColumnType::Enum { labels, .. }) => {
             width == if labels.len() < 256 { 1 } else { 2 }
         }

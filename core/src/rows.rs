@@ -9,6 +9,7 @@ use crate::cursor::Cursor;
 use crate::decimal::DecimalImage;
 use crate::error::{DecodeError, Lacks, Result, ValueError};
 use crate::event::{Event, EventKind, FormatDescription, RowsKind};
+use crate::old_temporal;
 use crate::table_map::{bit_from_low, TableMap};
 use crate::temporal::{Date, DateTime, Time};
 use crate::wire::{Extent, WireType};
@@ -184,7 +185,7 @@ pub fn walk_image<S: RowSink>(
     present: Present<'_>,
     sink: &mut S,
 ) -> Result<()> {
-    let nulls = read_null_bits(image, present)?;
+    let nulls = read_null_bits(image, map, present)?;
     let mut bit = 0;
     for index in 0..map.columns.len() {
         if !present.is_full() && !present.has(index) {
@@ -198,10 +199,15 @@ pub fn walk_image<S: RowSink>(
     Ok(())
 }
 
-/// A bit for each column that is present.
+/// A bit for each column that is present. A NULL in a column that cannot have one is an error: these are not
+/// the bytes of a row.
 #[inline]
-pub fn read_null_bits<'a>(image: &mut Cursor<'a>, present: Present<'_>) -> Result<&'a [u8]> {
-    image.take(present.count.div_ceil(8), "null bits of a row")
+pub fn read_null_bits<'a>(image: &mut Cursor<'a>, map: &TableMap, present: Present<'_>) -> Result<&'a [u8]> {
+    let nulls = image.take(present.count.div_ceil(8), "null bits of a row")?;
+    if present.is_full() && nulls.iter().zip(&map.required).any(|(nulls, required)| nulls & required != 0) {
+        return Err(image.fail("NULL in a column that cannot be NULL"));
+    }
+    Ok(nulls)
 }
 
 /// Sends the value at the cursor to the sink, or skips it.
@@ -230,7 +236,7 @@ pub fn take_column<V: ValueSink>(
 /// Moves the cursor behind the row image.
 #[inline]
 pub fn skip_image(image: &mut Cursor<'_>, map: &TableMap, present: Present<'_>) -> Result<()> {
-    let nulls = read_null_bits(image, present)?;
+    let nulls = read_null_bits(image, map, present)?;
     let mut bit = 0;
     for (index, column) in map.columns.iter().enumerate() {
         if present.is_full() || present.has(index) {
@@ -248,6 +254,7 @@ pub fn skip_value(image: &mut Cursor<'_>, wire: WireType) -> Result<()> {
     match wire.extent() {
         Extent::Fixed(size) => image.skip(size.into(), "value"),
         Extent::Prefixed(prefix) => image.take_prefixed(prefix.into(), "value").map(drop),
+        Extent::Unknown => Err(old_temporal::undefined(image)),
     }
 }
 
@@ -334,9 +341,12 @@ pub(crate) fn read_value<V: ValueSink>(
             to.date(Date { year: (bits >> 9) as u16, month: (bits >> 5 & 15) as u8, day: (bits & 31) as u8 })?
         }
         WireType::Time { fsp } => to.time(read_time(image, fsp)?)?,
-        WireType::OldTime => to.time(read_old_time(image)?)?,
-        WireType::OldDateTime => to.datetime(read_old_datetime(image)?)?,
-        WireType::OldTimestamp => to.timestamp(image.uint_le(4, "timestamp")?, 0)?,
+        WireType::OldTime { fsp } => to.time(old_temporal::time(image, fsp)?)?,
+        WireType::OldDateTime { fsp } => to.datetime(old_temporal::datetime(image, fsp)?)?,
+        WireType::OldTimestamp { fsp } => {
+            let (seconds, micros) = old_temporal::timestamp(image, fsp)?;
+            to.timestamp(seconds, micros)?
+        }
         WireType::Null => to.null()?,
     }
     Ok(())
@@ -407,36 +417,5 @@ fn read_time(image: &mut Cursor<'_>, fsp: u8) -> Result<Time> {
         minutes: (whole >> 6 & 63) as u8,
         seconds: (whole & 63) as u8,
         micros: fraction as u32 * [1, 10_000, 100, 1][fraction_bytes],
-    })
-}
-
-/// A signed number whose decimal digits are hhhmmss.
-#[inline(never)]
-fn read_old_time(image: &mut Cursor<'_>) -> Result<Time> {
-    let value = ((image.uint_le(3, "time")? << 40) as i64) >> 40;
-    let digits = value.unsigned_abs() as u32;
-    Ok(Time {
-        negative: value < 0,
-        hours: digits / 10_000,
-        minutes: (digits / 100 % 100) as u8,
-        seconds: (digits % 100) as u8,
-        micros: 0,
-    })
-}
-
-/// A number whose decimal digits are yyyymmddhhmmss.
-#[inline(never)]
-fn read_old_datetime(image: &mut Cursor<'_>) -> Result<DateTime> {
-    let digits = image.u64("datetime")?;
-    if digits > 99_991_231_235_959 {
-        return Err(image.fail("datetime beyond the year 9999"));
-    }
-    let pair = |divisor: u64| (digits / divisor % 100) as u8;
-    Ok(DateTime {
-        date: Date { year: (digits / 10_000_000_000) as u16, month: pair(100_000_000), day: pair(1_000_000) },
-        hour: pair(10_000),
-        minute: pair(100),
-        second: pair(1),
-        micros: 0,
     })
 }

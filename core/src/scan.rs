@@ -141,9 +141,13 @@ impl RangeScan {
         Ok((event.map_err(|error| error.in_file(&path))?, &self.format))
     }
 
-    /// Adds the file's name to an error.
+    /// Adds the table and the file's name to an error of its rows. An error that has a file's name is of the
+    /// file: other tables have it, too.
     pub fn locate(&self, error: DecodeError) -> DecodeError {
-        error.in_file(self.file.path())
+        match error.path() {
+            Some(_) => error,
+            None => error.of(&self.table_name).in_file(self.file.path()),
+        }
     }
 
     /// The next row event of the table; None at the end of the range.
@@ -313,8 +317,9 @@ fn note_table_map(
         foreign.insert(head.table_id);
         return Ok(());
     }
-    let map = plan::fit(TableMap::parse(event, format)?, table).map_err(|difference| {
-        let name = table.name();
+    let name = table.name();
+    let map = TableMap::parse(event, format).map_err(|error| error.of(&name))?;
+    let map = plan::fit(map, table).map_err(|difference| {
         let reason = format!(
             "the table map of {name} does not fit its schema (version {}): {difference}",
             table.version

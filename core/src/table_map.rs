@@ -7,7 +7,7 @@ use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::event::{Event, EventKind, FormatDescription};
 use crate::table_name;
-use crate::wire::WireType;
+use crate::wire::{Extent, WireType};
 
 /// The servers' limit.
 const COLUMNS_MAX: usize = 4096;
@@ -30,6 +30,8 @@ pub struct TableMap {
     pub columns: Vec<MapColumn>,
     /// Positions of the primary key's columns; None: not in the map.
     pub primary_key: Option<Vec<usize>>,
+    /// One bit per column, from the lowest. 1: the column is never NULL.
+    pub required: Vec<u8>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +52,11 @@ pub struct MapColumn {
 impl<'a> TableMapHead<'a> {
     pub fn parse(event: &Event<'a>, format: &FormatDescription) -> Result<Self> {
         Self::read(&mut event.cursor(), format)
+    }
+
+    /// See `table_name`.
+    pub fn name(&self) -> String {
+        table_name::text(&String::from_utf8_lossy(self.database), &String::from_utf8_lossy(self.table))
     }
 
     fn read(cursor: &mut Cursor<'a>, format: &FormatDescription) -> Result<Self> {
@@ -78,8 +85,12 @@ impl TableMap {
         let nullable = cursor.take(count.div_ceil(8), "nullable bits")?;
         let mut columns = Vec::with_capacity(count);
         for (index, type_code) in types.iter().enumerate() {
+            let mut wire = WireType::parse(*type_code, &mut metadata)?;
+            if let Some(fsp) = wire.old_fraction().filter(|_| format.is_mariadb()) {
+                *fsp = None;
+            }
             columns.push(MapColumn {
-                wire: WireType::parse(*type_code, &mut metadata)?,
+                wire,
                 nullable: bit_from_low(nullable, index),
                 unsigned: None,
                 name: None,
@@ -95,6 +106,7 @@ impl TableMap {
             table: String::from_utf8_lossy(head.table).into_owned(),
             columns,
             primary_key: None,
+            required: required(nullable, count),
         };
         map.read_optional(cursor, format)?;
         Ok(map)
@@ -111,6 +123,11 @@ impl TableMap {
             Some(name) => name.clone(),
             None => format!("@{}", index + 1),
         }
+    }
+
+    /// A column whose values have a length that only the table's definition says.
+    pub fn undefined_column(&self) -> Option<usize> {
+        self.columns.iter().position(|column| column.wire.extent() == Extent::Unknown)
     }
 
     fn read_optional(&mut self, mut cursor: Cursor<'_>, format: &FormatDescription) -> Result<()> {
@@ -272,6 +289,15 @@ fn is_label(wire: WireType) -> bool {
 /// Whether YEAR counts as numeric. Called only if the number of bits does not decide it.
 fn year_is_numeric(server_version: &str) -> bool {
     !server_version.starts_with("8.0.")
+}
+
+/// The bits of the columns that are not nullable.
+fn required(nullable: &[u8], columns: usize) -> Vec<u8> {
+    let mut bits: Vec<u8> = nullable.iter().map(|bits| !bits).collect();
+    if let (Some(last), used @ 1..) = (bits.last_mut(), columns % 8) {
+        *last &= (1 << used) - 1;
+    }
+    bits
 }
 
 /// Bit `index` counted from the lowest bit of the first byte; false beyond the end.

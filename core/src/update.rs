@@ -79,7 +79,7 @@ impl<'a> RowsEvent<'a> {
         sink: &mut S,
         known: impl Fn(usize) -> bool,
     ) -> Result<()> {
-        let nulls = read_null_bits(after, self.present_after)?;
+        let nulls = read_null_bits(after, map, self.present_after)?;
         let (mut bit, mut json) = (0, 0);
         for (index, column) in map.columns.iter().enumerate() {
             let is_json = matches!(column.wire, WireType::Json { .. });
@@ -116,7 +116,7 @@ impl<'a> RowsEvent<'a> {
         changed: &Changed<'a>,
         mut sink: Option<&mut S>,
     ) -> Result<Vec<Option<&'a [u8]>>> {
-        let nulls = read_null_bits(&mut before, self.present)?;
+        let nulls = read_null_bits(&mut before, map, self.present)?;
         let mut documents = vec![None; changed.columns];
         let (mut bit, mut json) = (0, 0);
         for (index, column) in map.columns.iter().enumerate() {

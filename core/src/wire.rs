@@ -3,6 +3,7 @@
 use crate::cursor::Cursor;
 use crate::decimal::image_size;
 use crate::error::Result;
+use crate::old_temporal;
 
 /// Type codes of `enum_field_types`.
 pub mod code {
@@ -61,12 +62,21 @@ pub enum WireType {
     /// MariaDB's YEAR(2), which no map tells from YEAR: the definition does.
     ShortYear,
     Date,
-    /// Three decimal bytes, before 5.6.4.
-    OldTime,
-    /// Eight decimal bytes, before 5.6.4.
-    OldDateTime,
-    /// Four little-endian bytes, before 5.6.4.
-    OldTimestamp,
+    /// TIME from before MySQL 5.6.4 and MariaDB 10.1.2: three decimal bytes without a fraction, else a number
+    /// (see `old_temporal`). MariaDB's maps do not say the digits of the fraction: None until a definition
+    /// does.
+    OldTime {
+        fsp: Option<u8>,
+    },
+    /// DATETIME of the same age: eight decimal bytes without a fraction, else a number.
+    OldDateTime {
+        fsp: Option<u8>,
+    },
+    /// TIMESTAMP of the same age: four little-endian bytes without a fraction, else as `Timestamp` with other
+    /// units.
+    OldTimestamp {
+        fsp: Option<u8>,
+    },
     Time {
         fsp: u8,
     },
@@ -118,6 +128,8 @@ pub enum Extent {
     Fixed(u8),
     /// The value has its length before it. Size of the length field, in bytes.
     Prefixed(u8),
+    /// Only the table's definition says it.
+    Unknown,
 }
 
 impl WireType {
@@ -134,9 +146,9 @@ impl WireType {
             code::NULL => Self::Null,
             code::YEAR => Self::Year,
             code::DATE | code::NEWDATE => Self::Date,
-            code::TIME => Self::OldTime,
-            code::DATETIME => Self::OldDateTime,
-            code::TIMESTAMP => Self::OldTimestamp,
+            code::TIME => Self::OldTime { fsp: Some(0) },
+            code::DATETIME => Self::OldDateTime { fsp: Some(0) },
+            code::TIMESTAMP => Self::OldTimestamp { fsp: Some(0) },
             code::FLOAT => {
                 metadata.u8(WHAT)?;
                 Self::Float
@@ -200,9 +212,12 @@ impl WireType {
             Self::Null => Extent::Fixed(0),
             Self::Int { width, .. } | Self::Enum { width } | Self::Set { width } => Extent::Fixed(width),
             Self::Year | Self::ShortYear => Extent::Fixed(1),
-            Self::Date | Self::OldTime => Extent::Fixed(3),
-            Self::Float | Self::OldTimestamp => Extent::Fixed(4),
-            Self::Double | Self::OldDateTime => Extent::Fixed(8),
+            Self::Date => Extent::Fixed(3),
+            Self::Float => Extent::Fixed(4),
+            Self::Double => Extent::Fixed(8),
+            Self::OldTime { fsp } => old(old_temporal::TIME, fsp),
+            Self::OldDateTime { fsp } => old(old_temporal::DATETIME, fsp),
+            Self::OldTimestamp { fsp } => old(old_temporal::TIMESTAMP, fsp),
             Self::Decimal { precision, scale } => Extent::Fixed(image_size(precision, scale) as u8),
             Self::Time { fsp } => Extent::Fixed(3 + fsp.div_ceil(2)),
             Self::Timestamp { fsp } => Extent::Fixed(4 + fsp.div_ceil(2)),
@@ -219,10 +234,23 @@ impl WireType {
         }
     }
 
+    /// The digits of the fraction of an old TIME, DATETIME or TIMESTAMP, if it is one.
+    pub fn old_fraction(&mut self) -> Option<&mut Option<u8>> {
+        match self {
+            Self::OldTime { fsp } | Self::OldDateTime { fsp } | Self::OldTimestamp { fsp } => Some(fsp),
+            _ => None,
+        }
+    }
+
     /// Whether the value's bytes are characters of the column's character set, or bytes.
     pub fn is_string(self) -> bool {
         matches!(self, Self::Char { .. } | Self::Varchar { .. } | Self::Blob { .. } | Self::Compressed { .. })
     }
+}
+
+fn old(sizes: [u8; 7], fsp: Option<u8>) -> Extent {
+    let size = fsp.and_then(|fsp| sizes.get(usize::from(fsp)));
+    size.map_or(Extent::Unknown, |size| Extent::Fixed(*size))
 }
 
 fn parse_fsp(metadata: &mut Cursor<'_>) -> Result<u8> {

@@ -78,7 +78,9 @@ class Catalog:
             raise ConfigError(self.refuses, hint="Mend it.")
         return SCHEMA
 
-    def unfollowable(self, tables: Collection[TableId], *, cascades: bool) -> dict[TableId, tuple[str, str]]:
+    def unfollowable(
+        self, tables: Collection[TableId], *, cascades: bool, reads: bool
+    ) -> dict[TableId, tuple[str, str]]:
         return {}
 
     def add_key(self, table: TableId) -> str:

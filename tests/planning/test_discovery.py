@@ -33,7 +33,7 @@ def source_with(patch: pytest.MonkeyPatch, at: Offset) -> Any:
         asked.append(True)
         return {T: SCHEMA}, at, set()
 
-    def unfollowable(tables: Any, *, cascades: bool) -> dict[TableId, tuple[str, str]]:
+    def unfollowable(tables: Any, *, cascades: bool, reads: bool) -> dict[TableId, tuple[str, str]]:
         return dict.fromkeys(tables, ("late", "")) if asked and late else {}
 
     late: list[bool] = []

@@ -38,7 +38,7 @@ class Catalog:
     def read_tables(self, captured: TableFilter) -> dict[TableId, TableSchema]:
         return {table: one for table, one in self.schemas.items() if table in captured}
 
-    def unfollowable(self, tables: Any, *, cascades: bool) -> dict[TableId, Reason]:
+    def unfollowable(self, tables: Any, *, cascades: bool, reads: bool) -> dict[TableId, Reason]:
         return {table: cascade_reason(table) for table in tables if table in self.cascading and cascades}
 
 
@@ -63,7 +63,9 @@ class Case:
 
     def begin(self, *schemas: TableSchema) -> None:
         self.catalog.schemas = {one.table: one for one in schemas}
-        asked = self.catalog.unfollowable(self.catalog.schemas, cascades=self.config.cascades == "park")
+        asked = self.catalog.unfollowable(
+            self.catalog.schemas, cascades=self.config.cascades == "park", reads=True
+        )
         found = at_start(
             {}, self.catalog.schemas, asked, self.config, cascade_reason,
             logs_cascades=False, add_key=plain_add_key,

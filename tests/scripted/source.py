@@ -127,7 +127,9 @@ class ScriptedCatalog:
     def same_definition(self, one: TableSchema | None, other: TableSchema) -> bool:
         return one is not None and (one.columns, one.key) == (other.columns, other.key)
 
-    def unfollowable(self, tables: Iterable[TableId], *, cascades: bool) -> dict[TableId, tuple[str, str]]:
+    def unfollowable(
+        self, tables: Iterable[TableId], *, cascades: bool, reads: bool
+    ) -> dict[TableId, tuple[str, str]]:
         return {}
 
     def cascade_reason(self, table: TableId) -> tuple[str, str]:

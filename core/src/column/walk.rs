@@ -8,6 +8,7 @@ use crate::charset::Charset;
 use crate::cursor::Cursor;
 use crate::decimal::{image_size, Groups};
 use crate::error::Result;
+use crate::old_temporal;
 use crate::rows::{read_datetime, read_fraction, read_null_bits, read_value, Fault, Present};
 use crate::schema::ColumnType;
 use crate::table_map::{bit_from_low, TableMap};
@@ -37,6 +38,8 @@ struct Step {
 enum Action {
     Skip(u32),
     SkipPrefixed(u8),
+    /// An error: the map was not fitted to a definition.
+    Unknown,
     Int8,
     UInt8,
     Int16,
@@ -95,6 +98,7 @@ impl Walk {
                 None => match wire.extent() {
                     Extent::Fixed(size) => (NOWHERE, Action::Skip(size.into())),
                     Extent::Prefixed(prefix) => (NOWHERE, Action::SkipPrefixed(prefix)),
+                    Extent::Unknown => (NOWHERE, Action::Unknown),
                 },
             };
             Step { column: column as u32, place, action }
@@ -128,7 +132,7 @@ impl Walk {
         present: Present<'_>,
         builders: &mut [ColumnBuilder],
     ) -> Result<()> {
-        let nulls = read_null_bits(image, present)?;
+        let nulls = read_null_bits(image, &self.map, present)?;
         let without_nulls = match nulls.split_last() {
             Some((last, others)) => last & self.last_nulls == 0 && others.iter().all(|byte| *byte == 0),
             None => true,
@@ -158,6 +162,7 @@ impl Walk {
             match (step.action, builder) {
                 (Action::Skip(size), _) => image.skip(size as usize, "value")?,
                 (Action::SkipPrefixed(prefix), _) => drop(take_prefixed(image, prefix)?),
+                (Action::Unknown, _) => return Err(old_temporal::undefined(image)),
                 (action, Some(builder)) => {
                     if let Err(fault) = take_value(image, action, builder) {
                         return Err(fault.locate(&self.map, step.column as usize, image));
@@ -175,7 +180,7 @@ fn action(wire: WireType, builder: &ColumnBuilder) -> Action {
     let utf8 = ColumnType::Text { charset: Charset::Utf8, trimmed: false };
     let prefix = match wire.extent() {
         Extent::Prefixed(prefix) => prefix,
-        Extent::Fixed(_) => 0,
+        Extent::Fixed(_) | Extent::Unknown => 0,
     };
     match (wire, &builder.storage, &builder.kind) {
         (WireType::Int { width, unsigned }, Storage::Int32(_), _) => match (width, unsigned) {
@@ -263,7 +268,7 @@ fn take_value(
         }
         Action::Json { prefix } => builder.append_json_document(take_prefixed(image, prefix)?)?,
         Action::Other(wire) => read_value(image, wire, builder)?,
-        Action::Skip(_) | Action::SkipPrefixed(_) => {}
+        Action::Skip(_) | Action::SkipPrefixed(_) | Action::Unknown => {}
     }
     Ok(())
 }

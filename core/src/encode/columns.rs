@@ -125,6 +125,14 @@ fn described(map: &TableMap, offset: u64) -> Result<TableSchema> {
         );
         return Err(DecodeError::of_names(name, reason, offset));
     }
+    if let Some(column) = map.undefined_column() {
+        let column = map.column_name(column);
+        let reason = format!(
+            "the log does not say how long the values of `{column}` of {name} are (its form is from before \
+             MariaDB 10.1.2); give its definition by --ddl or --server"
+        );
+        return Err(DecodeError::of_names(name, reason, offset));
+    }
     let visible =
         map.columns.iter().take_while(|column| !column.name.as_deref().is_some_and(plan::is_hidden_name));
     let columns: Vec<Value> = visible

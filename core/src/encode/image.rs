@@ -110,7 +110,7 @@ impl Row {
             let count = (0..map.columns.len()).filter(|index| is_json(*index)).count();
             bits = image.take(count.div_ceil(8), "partial JSON bits")?;
         }
-        let nulls = read_null_bits(image, present)?;
+        let nulls = read_null_bits(image, map, present)?;
         let (mut bit, mut json) = (0, 0);
         for index in 0..map.columns.len() {
             let is_changed = is_json(index) && bit_from_low(bits, json);
@@ -140,7 +140,7 @@ impl Row {
 
 #[inline]
 fn cut(image: &mut Cursor<'_>, map: &TableMap, present: Present<'_>, places: &mut Vec<Place>) -> Result<()> {
-    let nulls = read_null_bits(image, present)?;
+    let nulls = read_null_bits(image, map, present)?;
     let mut bit = 0;
     for (index, column) in map.columns.iter().enumerate() {
         if !present.is_full() && !present.has(index) {

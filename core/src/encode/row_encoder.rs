@@ -216,6 +216,7 @@ fn table_of(schema: TableSchema) -> Result<Table> {
         table: name.clone(),
         columns: in_map,
         primary_key: Some(key.clone()),
+        required: Vec::new(),
     };
     Ok(Table {
         number: 0,

@@ -95,6 +95,7 @@ impl Ruled {
             table: name.clone(),
             columns: in_map,
             primary_key: Some(key.clone()),
+            required: Vec::new(),
         };
         let target = Table {
             number: table.number,

@@ -12,7 +12,7 @@ use crate::event::{EventKind, FormatDescription};
 use crate::log_order::{Seen, Selection};
 use crate::rows::RowsEvent;
 use crate::schema::TableSchema;
-use crate::table_map::TableMap;
+use crate::table_map::{TableMap, TableMapHead};
 
 /// The last row of a transaction that is encoded: the number of its event, and its own in that (None: it is
 /// the last one).
@@ -51,9 +51,10 @@ impl Tables {
         if self.maps.get(&table_id).is_some_and(|(body, _)| body == event.body) {
             return Ok(());
         }
-        let map = TableMap::parse(event, format)?;
-        let table = match self.selection.has(map.database.as_bytes(), map.table.as_bytes()) {
+        let head = TableMapHead::parse(event, format)?;
+        let table = match self.selection.has(head.database, head.table) {
             true => {
+                let map = TableMap::parse(event, format).map_err(|error| error.of(&head.name()))?;
                 let table = self.table(map, event.offset)?;
                 let name = (table.database.clone(), table.name.clone());
                 let (route, chosen) = (self.routes.get(&name), self.chosen.get(&name));
@@ -106,7 +107,7 @@ impl Tables {
 #[inline]
 pub fn next_row(seen: &Seen<'_>, rows: &mut RowsEvent<'_>, table: &Table, row: &mut Row) -> Result<u64> {
     let start = rows.images;
-    row.read(rows, &table.map)?;
+    row.read(rows, &table.map).map_err(|error| error.of(&table.map.name()))?;
     row.omit(&table.omitted);
     if rows.images.position() == start.position() {
         return Err(start.fail(format!("a row event of {} with rows of no length", table.map.name())));

@@ -323,6 +323,10 @@ impl Inspector {
 
     fn take_images(&mut self, event: &Event<'_>, rows: &mut RowsEvent<'_>, table: &KnownTable) -> Result<()> {
         let (map, lines) = (&table.map, table.wanted && !self.options.count_only);
+        if map.undefined_column().is_some() {
+            self.summary.note(UNDEFINED);
+            return Ok(());
+        }
         let tail = lines.then(|| self.tail(event));
         while !rows.images.is_empty() {
             let start = rows.images;
@@ -441,6 +445,9 @@ const NO_FORMAT: &str =
 const TAKEN_BACK: &str =
     "changes that a ROLLBACK or ROLLBACK TO took back are in the file, and are counted and \
                           listed like all others";
+const UNDEFINED: &str =
+    "rows with TIME, DATETIME or TIMESTAMP in MariaDB's old form are not shown or counted: the \
+                         log does not say how long such values are";
 const ONLY_CHANGES: &str = "JSON columns of which the log has only changes (partial JSON without the image \
                             before) are left out of `after`";
 
@@ -484,6 +491,9 @@ fn complete(map: &mut TableMap, schema: &TableSchema) {
         column.name.get_or_insert_with(|| known.name.clone());
         if let (WireType::Int { width, .. }, None) = (column.wire, column.unsigned) {
             column.wire = WireType::Int { width, unsigned: known.unsigned };
+        }
+        if let (Some(fsp), Some(digits)) = (column.wire.old_fraction(), known.fsp) {
+            fsp.get_or_insert(digits);
         }
         if let (None, Some(labels)) = (&column.labels, &known.labels) {
             column.labels = Some(labels.iter().map(|label| label.as_bytes().into()).collect());

@@ -182,7 +182,7 @@ impl ValueSink for JsonRow<'_> {
 fn fractional_digits(wire: WireType) -> u8 {
     match wire {
         WireType::Time { fsp } | WireType::DateTime { fsp } | WireType::Timestamp { fsp } => fsp,
-        _ => 0,
+        mut old => old.old_fraction().copied().flatten().unwrap_or(0),
     }
 }
 

@@ -146,7 +146,8 @@ def _refuse_unplanned(table: TableState) -> None:
 
 def _refuse_unfollowable(config: PipelineConfig, source: Source, definitions: Definitions) -> None:
     cascades = config.cascades != "ignore"
-    for table, found in sorted(source.catalog.unfollowable(definitions.schemas, cascades=cascades).items()):
+    unfollowable = source.catalog.unfollowable(definitions.schemas, cascades=cascades, reads=False)
+    for table, found in sorted(unfollowable.items()):
         hint = "Leave the table out."
         if found == source.catalog.cascade_reason(table):
             hint = "Leave the table out, or accept the gap with `cascades: ignore`."

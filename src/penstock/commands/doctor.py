@@ -95,7 +95,9 @@ def _at_start(
     captured = TableFilter(config.tables, fold_case=catalog.fold_case)
     captured.set(config.tables, removed)
     schemas = catalog.read_tables(captured)
-    unfollowable = catalog.unfollowable(schemas, cascades=config.cascades == "park")
+    unfollowable = catalog.unfollowable(
+        schemas, cascades=config.cascades == "park", reads=config.snapshot.mode != "never"
+    )
     now = present_reasons(known, schemas, unfollowable, config, catalog)
     said = {name: checked(known[name], why, found_before.get(str(name))) for name, why in now.items()}
     return at_start(
@@ -110,13 +112,13 @@ def with_parked(
     tables: Mapping[TableId, TableState],
 ) -> list[Finding]:
     """Returns the findings, and one for each table that is or will be parked. That one replaces the findings
-    about the table's key, cascades and versioning. `known`: the tables as they are stored. `tables`: the
-    tables once the pipeline has started."""
+    about the table's key, cascades and versioning, and that it is broken. `known`: the tables as they are
+    stored. `tables`: the tables once the pipeline has started."""
     parked = {name: found for name, state in tables.items() if (found := state.parked) is not None}
     names = set(map(str, parked))
     kept, replaced = list[Finding](), dict[str, list[Finding]]()
     for one in findings:
-        if one.check in ("key", "cascade", "versioning") and one.subject in names:
+        if one.check in ("key", "cascade", "versioning", "broken") and one.subject in names:
             replaced.setdefault(one.subject, []).append(one)
         else:
             kept.append(one)

@@ -77,7 +77,7 @@ def discover(
     )
     new = {table: schema for table, schema in schemas.items() if table not in known}
     # Asked after `start` is known: later changes come after it in the log.
-    unfollowable = _unfollowable(source, new, config)
+    unfollowable = _unfollowable(source, new, config, reads=reads and config.snapshot.mode != "never")
     planned, now = state.position or relay_log.start, start
     if first and not config.source.begins_at_end:
         start = relay_log.start  # the log is older than the catalog: decoding checks that definitions fit
@@ -143,7 +143,7 @@ def restart_table(
         raise TransientError(f"The definition of {table} changes faster than it can be read.")
     if table not in found:
         raise TableGone(f"Table {table} does not exist at the source any more.")
-    unfollowable = _unfollowable(source, [table], config)
+    unfollowable = _unfollowable(source, [table], config, reads=True)
     schema = replace(found[table], version=old.schema.version + 1)
     start = Offset(max(start, state.position or start))
     renewed = old.target_reset == "recreate"
@@ -175,10 +175,12 @@ def restart_table(
 
 
 def _unfollowable(
-    source: Source, tables: Collection[TableId], config: PipelineConfig
+    source: Source, tables: Collection[TableId], config: PipelineConfig, *, reads: bool
 ) -> dict[TableId, Reason]:
-    """Tables that cannot be followed, and why."""
-    return source.catalog.unfollowable(tables, cascades=config.cascades == "park") if tables else {}
+    """Tables that cannot be followed, or read (`reads`), and why."""
+    if not tables:
+        return {}
+    return source.catalog.unfollowable(tables, cascades=config.cascades == "park", reads=reads)
 
 
 def _one(source: Source, table: TableId) -> dict[TableId, TableSchema]:

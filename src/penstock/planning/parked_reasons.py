@@ -109,8 +109,8 @@ class ParkedReasons:
         if self._catalog.reads_tables:
             schemas = self._catalog.read_tables(self._filter(parked))
             asked = parked.keys() & schemas.keys()
-            cascades = self._config.cascades == "park"
-            unfollowable = self._catalog.unfollowable(asked, cascades=cascades) if asked else {}
+            cascades, reads = self._config.cascades == "park", self._config.snapshot.mode != "never"
+            unfollowable = self._catalog.unfollowable(asked, cascades=cascades, reads=reads) if asked else {}
             present = present_reasons(
                 self._state.tables(), schemas, unfollowable, self._config, self._catalog
             )

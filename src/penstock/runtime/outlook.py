@@ -31,7 +31,9 @@ def plan(config: PipelineConfig) -> Plan:
         if not any(finding.level == "error" for finding in findings):
             catalog = source.catalog
             schemas = catalog.read_tables(TableFilter(config.tables, fold_case=catalog.fold_case))
-            unfollowable = catalog.unfollowable(schemas, cascades=config.cascades == "park")
+            unfollowable = catalog.unfollowable(
+                schemas, cascades=config.cascades == "park", reads=config.snapshot.mode != "never"
+            )
             parked = at_start(
                 {}, schemas, unfollowable, config, catalog.cascade_reason,
                 logs_cascades=catalog.logs_cascades, add_key=catalog.add_key,

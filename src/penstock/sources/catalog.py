@@ -41,9 +41,12 @@ class Catalog(Protocol):
         """Whether columns and keys are the same. Versions do not count, and neither do details that the
         catalog prints in different ways. Does not connect."""
 
-    def unfollowable(self, tables: Iterable[TableId], *, cascades: bool) -> dict[TableId, Reason]:
+    def unfollowable(
+        self, tables: Iterable[TableId], *, cascades: bool, reads: bool
+    ) -> dict[TableId, Reason]:
         """The tables whose rows change without row events in the log, each with the reason. `cascades`:
-        includes tables whose rows foreign keys change, unless the log has these changes."""
+        includes tables whose rows foreign keys change, unless the log has these changes. `reads`: and tables
+        that the source cannot open, so that their rows cannot be read."""
 
     def cascade_reason(self, table: TableId) -> Reason:
         """Why a table whose rows foreign keys change cannot be followed. Does not connect."""

@@ -63,7 +63,7 @@ def test_the_catalog_tells_system_versioned_tables_and_their_rows_are_not_decode
         options = MySqlOptions(host="127.0.0.1", port=server.port, user=server.user, password=server.password)
         session = SourceSession(options, tmp_path)
         tables = {TableId("d", "plain"), TableId("d", "v")}
-        found = session.unfollowable(tables, cascades=True)
+        found = session.unfollowable(tables, cascades=True, reads=True)
         session.close()
         assert set(found) == {TableId("d", "v")} and "DROP SYSTEM VERSIONING" in found[TableId("d", "v")][1]
         with server.connect() as connection:

@@ -123,7 +123,9 @@ class DebeziumCatalog:
     def same_definition(self, one: TableSchema | None, other: TableSchema) -> bool:
         return one is not None and (one.columns, one.key) == (other.columns, other.key)
 
-    def unfollowable(self, tables: Iterable[TableId], *, cascades: bool) -> dict[TableId, Reason]:
+    def unfollowable(
+        self, tables: Iterable[TableId], *, cascades: bool, reads: bool
+    ) -> dict[TableId, Reason]:
         return {}
 
     def cascade_reason(self, table: TableId) -> Reason:

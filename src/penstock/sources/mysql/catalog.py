@@ -12,6 +12,8 @@ Differences between servers are removed in this module, so a `Column` means the 
   is used.
 - Every server's catalog prints characters beyond the Basic Multilingual Plane in labels and defaults as `?`.
   Labels are correct in the row metadata of the log (`binlog_row_metadata=FULL`), but not in the catalog.
+- MySQL 5.7 opens a table for DATETIME_PRECISION only, and leaves out those that it cannot open. COLUMN_TYPE
+  has the same number.
 - A generated invisible primary key (8.0.30+) is in the log, but the catalog may hide it. The session asks for
   it.
 """
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.config import TablesConfig
 from penstock.model.schema import Column, KeyPart, TableId, TableSchema, UniqueKey
+from penstock.sources.mysql.broken_tables import unless_broken
 from penstock.sources.mysql.ddl import charsets
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.ddl.tokens import unescape
@@ -87,13 +90,13 @@ def list_tables(connection: Connection[Any], *, sequences: bool = False) -> list
     """The names of all base tables that the account may see, ordered, without those of the system.
     `sequences`: and those of sequences."""
     hidden = ", ".join(f"'{name}'" for name in sorted(SYSTEM_DATABASES))
-    rows = _rows(
-        connection,
-        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES"
-        f" WHERE TABLE_SCHEMA NOT IN ({hidden})"
-        f" AND TABLE_TYPE NOT IN ({_VIEWS if sequences else _NO_TABLES})",
+    select = (
+        f"SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA NOT IN ({hidden})"
     )
-    names = (TableId(str(database), str(table)) for database, table in rows)
+    # MySQL 5.7 does not list a table with a damaged definition if its type is asked for.
+    listed = _rows(connection, select)
+    others = _rows(connection, f"{select} AND TABLE_TYPE IN ({_VIEWS if sequences else _NO_TABLES})")
+    names = (TableId(str(database), str(table)) for database, table in {*listed} - {*others})
     return sorted(name for name in names if name.database.lower() not in SYSTEM_DATABASES)
 
 
@@ -221,7 +224,7 @@ def _read_columns(
 ) -> dict[TableId, list[Column]]:
     query = (
         "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE,"
-        " CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE, DATETIME_PRECISION,"
+        " CHARACTER_MAXIMUM_LENGTH, NUMERIC_PRECISION, NUMERIC_SCALE,"
         " CHARACTER_SET_NAME, COLLATION_NAME, COLUMN_DEFAULT, EXTRA"
         " FROM information_schema.COLUMNS WHERE {where}"
         " ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"
@@ -259,7 +262,8 @@ def _in_order(connection: Connection[Any], table: TableId, indexes: dict[str, _I
     if len(indexes) < 2:
         return indexes
     # Only SHOW INDEX gives the order of the definition. This is rare, so one more query does no harm.
-    order = [str(row[2]) for row in _rows(connection, f"SHOW INDEX FROM {quoted(table)}")]
+    shown = unless_broken(lambda: _rows(connection, f"SHOW INDEX FROM {quoted(table)}"))
+    order = [str(row[2]) for row in shown] or sorted(indexes)
     return {name: indexes[name] for name in dict.fromkeys(order) if name in indexes}
 
 
@@ -288,7 +292,6 @@ def _column(server: ServerTraits, row: Sequence[Any]) -> Column:
         length,
         precision,
         scale,
-        fsp,
         charset,
         collation,
         default,
@@ -296,6 +299,8 @@ def _column(server: ServerTraits, row: Sequence[Any]) -> Column:
     ) = row
     kind = str(data_type).lower()
     full = str(column_type)
+    if kind in _FRACTIONAL:  # `/* mariadb-5.3 */`, `/* 5.5 binary format */`: table maps say that, too
+        full = full.partition(" /*")[0]
     extra = str(extra).lower()
     generated = (
         "virtual" if "virtual generated" in extra else "stored" if "stored generated" in extra else None
@@ -314,7 +319,7 @@ def _column(server: ServerTraits, row: Sequence[Any]) -> Column:
         length=int(precision) if kind == "bit" else int(length) if kind in _SIZED else None,
         precision=int(precision) if kind == "decimal" else None,
         scale=int(scale) if kind == "decimal" else None,
-        fsp=int(fsp or 0) if kind in _FRACTIONAL else None,
+        fsp=int(full.partition("(")[2][:1] or 0) if kind in _FRACTIONAL else None,
         charset=None if charset is None else str(charset),
         collation=None if collation is None else str(collation),
         labels=labels,

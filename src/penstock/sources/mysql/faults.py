@@ -77,10 +77,10 @@ def code_of(error: BaseException) -> int:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the server has refused a statement. Other errors, such as a lost connection or a shutdown, say
-    nothing about the statement."""
+    """Whether the server or its storage engine (codes below 1000) has refused a statement. Other errors, such
+    as a lost connection or a shutdown, say nothing about the statement."""
     code = code_of(error)
-    return (1000 <= code < 2000 or code >= 3000) and code not in _GOING_DOWN | TOO_MANY
+    return (0 < code < 2000 or code >= 3000) and code not in _GOING_DOWN | TOO_MANY
 
 
 def is_denied(error: BaseException) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 from penstock.model.schema import TableId
 from penstock.printable import argument
+from penstock.sources.mysql.broken_tables import unless_broken
 from penstock.sources.mysql.connection import query
 from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.parse import parse
@@ -60,7 +61,8 @@ def merge_reason(table: TableId, merge: TableId) -> tuple[str, str]:
 
 def read_merge_tables(connection: Any, tables: Collection[TableId], server: Server) -> dict[TableId, TableId]:
     """The MERGE tables among `tables`, and their parts, each with the name of the MERGE table. If there are
-    none, this is one query."""
+    none, this is one query. Of a MERGE table that cannot be opened, the parts are not known: nobody can write
+    through it."""
     found: dict[TableId, TableId] = {}
     rows = query(
         connection,
@@ -68,7 +70,8 @@ def read_merge_tables(connection: Any, tables: Collection[TableId], server: Serv
     )
     for database, name in sorted((str(row[0]), str(row[1])) for row in rows):
         merge = TableId(database, name)
-        shown = query(connection, f"SHOW CREATE TABLE {quoted(merge)}")
+        show = f"SHOW CREATE TABLE {quoted(merge)}"
+        shown = unless_broken(lambda show=show: query(connection, show))  # type: ignore[misc]
         under = union_of(parse(str(shown[0][1]), database, server)) if shown else ()
         for table in (merge, *under):
             if table in tables:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 
-import pymysql
-
 from penstock.cascades.keys import parent_missing
 from penstock.model.pattern import named_database, named_table
 from penstock.model.schema import PASSIVE_RULES, CascadingKey, TableId, TableSchema
 from penstock.sources.mysql import catalog
+from penstock.sources.mysql.broken_tables import broken_reason, is_broken, refused_tables
 from penstock.sources.mysql.connection import query
-from penstock.sources.mysql.faults import is_refusal
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
 from penstock.sources.mysql.identifiers import add_key_sql, quote, quoted
 from penstock.sources.mysql.preflight_source import Source, account_sql
@@ -23,9 +21,6 @@ from penstock.sources.table_filter import TableFilter
 _NAMES_SHOWN_MAX = 5
 """Tables that a finding names, so that it stays readable."""
 _DENIED = (1142, 1143)
-_TABLES_PER_QUERY = 100
-"""Tables that one statement asks for the right to read. If one of them is refused, each half is asked for by
-itself."""
 
 
 def ensure_tables(source: Source) -> Iterator[Finding]:
@@ -123,15 +118,19 @@ def _grant(source: Source, databases: Iterable[str]) -> str:
 
 
 def _readable(source: Source, captured: list[TableId]) -> Iterator[Finding]:
-    """Asks the server whether the account may read the rows. This covers roles, partial revokes and grants on
-    columns."""
+    """Asks the server whether it can open the tables, and whether the account may read the rows. This covers
+    roles, partial revokes and grants on columns."""
     if source.config.snapshot.mode == "never":
         return
-    denied = [
-        table
-        for start in range(0, len(captured), _TABLES_PER_QUERY)
-        for table in _denied(source, captured[start : start + _TABLES_PER_QUERY])
-    ]
+    refused = refused_tables(source.connection, captured)
+    for table, error in refused.items():
+        if is_broken(error):
+            reason, hint = broken_reason(table, error)
+            yield Finding(
+                "warning", "broken", str(table),
+                f"{reason} Its rows cannot be read; other tables are not affected. {hint}", parks=True,
+            )  # fmt: skip
+    denied = [table for table, error in refused.items() if error.args[0] in _DENIED]
     if denied:
         yield Finding(
             "error", "privileges", _names(denied),
@@ -140,23 +139,6 @@ def _readable(source: Source, captured: list[TableId]) -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield Finding("ok", "privileges", source.account, "SELECT is granted on every captured table.")
-
-
-def _denied(source: Source, tables: list[TableId]) -> list[TableId]:
-    """The tables that the account may not read. One statement asks for all of them. It fails if one is
-    refused; then each half is asked for by itself."""
-    # A derived table with a limit is never merged, so each `*` is checked as in a SELECT of its own.
-    looks = [f"SELECT 1 FROM (SELECT * FROM {quoted(table)} LIMIT 0) AS t" for table in tables]
-    try:
-        query(source.connection, " UNION ALL ".join(looks))
-        return []
-    except pymysql.Error as error:
-        if not is_refusal(error) or (len(tables) == 1 and error.args[0] not in _DENIED):
-            raise
-        if len(tables) == 1:
-            return tables
-    half = len(tables) // 2
-    return _denied(source, tables[:half]) + _denied(source, tables[half:])
 
 
 def _filters(source: Source, captured: list[TableId]) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import pymysql
 
-from penstock.errors import ConfigError, TransientError
+from penstock.errors import ConfigError, TableError, TransientError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import SourcePosition
 from penstock.model.partial_snapshot import Part
@@ -26,6 +26,7 @@ from penstock.relaylog.reader import Statement
 from penstock.sources.catalog import Reason
 from penstock.sources.chunks import ALL_ROWS, ChunkOutdated
 from penstock.sources.mysql import catalog, followed_host, statements
+from penstock.sources.mysql.broken_tables import broken_reason, broken_tables, is_broken
 from penstock.sources.mysql.condition import check_plain
 from penstock.sources.mysql.connection import connect, hang_up
 from penstock.sources.mysql.faults import NOT_AN_ANSWER, explain, fitting, is_refusal
@@ -200,12 +201,17 @@ class SourceSession:
         keys = self._ask(lambda connection: read_cascading_keys(connection, schemas))
         return {table: replace(one, foreign_keys=keys.get(table, ())) for table, one in schemas.items()}
 
-    def unfollowable(self, tables: Iterable[TableId], *, cascades: bool) -> dict[TableId, Reason]:
+    def unfollowable(
+        self, tables: Iterable[TableId], *, cascades: bool, reads: bool
+    ) -> dict[TableId, Reason]:
         wanted, server = set(tables), self.traits.statements
         merges = self._ask(lambda connection: read_merge_tables(connection, wanted, server))
         found = {table: merge_reason(table, merge) for table, merge in merges.items()}
         versioned = self._ask(lambda connection: read_versioned_tables(connection, wanted))
         found |= {table: versioned_reason(table) for table in versioned}
+        if reads:
+            others = sorted(wanted - found.keys())
+            found |= self._ask(lambda connection: broken_tables(connection, others))
         if cascades and not self.traits.logs_cascades:
             keys = self._ask(lambda connection: read_cascading_keys(connection, wanted))
             found |= {table: statements.cascade_reason(table) for table in keys}
@@ -251,10 +257,11 @@ class SourceSession:
         after: Chunk | None = None,
     ) -> Iterator[Chunk]:
         """See `Chunks.find`. `executed` is a set of GTIDs."""
-        config, connection = self._config, None
+        config, connection, ready = self._config, None, False
         try:
             connection = self._splitter(config)
             watermark.require_executed(connection, executed, timeout_s=GTID_WAIT_SECONDS)
+            ready = True
             planner = MySqlChunkPlanner(connection, schema, chunk_rows=chunk_rows, part=part)
             sized(planner.size.rows)
             if part.keys:
@@ -265,7 +272,10 @@ class SourceSession:
             connection = None
         except pymysql.ProgrammingError as error:  # no such table, no such column
             raise ChunkOutdated(f"{schema.table} changed while its chunks were sought: {error}.") from error
-        except (pymysql.OperationalError, pymysql.InterfaceError, OSError, *NOT_AN_ANSWER) as error:
+        except (pymysql.Error, OSError, *NOT_AN_ANSWER) as error:
+            if ready and is_broken(error):
+                reason, hint = broken_reason(schema.table, error)
+                raise TableError(reason, hint=hint, table=str(schema.table)) from error
             why = explain(error, config).message
             raise TransientError(f"The chunks of {schema.table} could not be planned. {why}") from error
         finally:

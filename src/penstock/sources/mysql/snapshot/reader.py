@@ -29,6 +29,7 @@ from penstock.model.offset import Offset
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
 from penstock.printable import argument
 from penstock.sources.chunks import ChunkOutdated, ReadResult, ViewChoice
+from penstock.sources.mysql.broken_tables import OPENING, broken_hint
 from penstock.sources.mysql.connection import address, hang_up
 from penstock.sources.mysql.faults import NOT_AN_ANSWER
 from penstock.sources.mysql.identifiers import quote, quoted
@@ -285,6 +286,8 @@ class guarded:
         if code in _ACCESS_DENIED and self._chunk is not None:
             table = self._chunk.table
             hint = f"GRANT SELECT ON {quoted(table)} TO the account, then {_unpark(table)}"
+        elif code in OPENING and self._chunk is not None:
+            hint = broken_hint(self._chunk.table, code)
         return TableError(
             f"The source {self._server} refused {self._what}: {message} (error {code}).",
             hint=hint,
