@@ -24,6 +24,10 @@ pub const TIMESTAMP: [u8; 7] = [4, 5, 5, 6, 6, 7, 7];
 const TIME_SECONDS: u64 = 839 * 3600;
 const DAY_SECONDS: u64 = 86_400;
 
+/// The note of `inspect` on rows with values of unknown length.
+pub const NOT_SHOWN: &str = "rows with TIME, DATETIME or TIMESTAMP in MariaDB's old form are not shown or \
+                             counted: the log does not say how long such values are";
+
 /// The error for a value of unknown length.
 #[cold]
 pub fn undefined(image: &Cursor<'_>) -> DecodeError {

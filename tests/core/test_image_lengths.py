@@ -73,7 +73,8 @@ def changed(data: bytes, start: int, body: bytes) -> bytes:
 
 def decoded(layout: str) -> Callable[[Path, TableSchema], int]:
     def read(path: Path, schema: TableSchema) -> int:
-        return decode_range(schema, str(path), 0, path.stat().st_size, layout=layout).num_rows
+        rows: int = decode_range(schema, str(path), 0, path.stat().st_size, layout=layout).num_rows
+        return rows
 
     return read
 

@@ -324,7 +324,7 @@ impl Inspector {
     fn take_images(&mut self, event: &Event<'_>, rows: &mut RowsEvent<'_>, table: &KnownTable) -> Result<()> {
         let (map, lines) = (&table.map, table.wanted && !self.options.count_only);
         if map.undefined_column().is_some() {
-            self.summary.note(UNDEFINED);
+            self.summary.note(crate::old_temporal::NOT_SHOWN);
             return Ok(());
         }
         let tail = lines.then(|| self.tail(event));
@@ -445,9 +445,6 @@ const NO_FORMAT: &str =
 const TAKEN_BACK: &str =
     "changes that a ROLLBACK or ROLLBACK TO took back are in the file, and are counted and \
                           listed like all others";
-const UNDEFINED: &str =
-    "rows with TIME, DATETIME or TIMESTAMP in MariaDB's old form are not shown or counted: the \
-                         log does not say how long such values are";
 const ONLY_CHANGES: &str = "JSON columns of which the log has only changes (partial JSON without the image \
                             before) are left out of `after`";
 

@@ -90,7 +90,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[DatabaseServer, set
 
 def session_of(server: DatabaseServer) -> SourceSession:
     source = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
-    return SourceSession(MySqlOptions(**source))  # type: ignore[arg-type]
+    return SourceSession(MySqlOptions(**source))
 
 
 def test_a_broken_table_is_parked_and_no_other_one(server: tuple[DatabaseServer, set[str]]) -> None:
