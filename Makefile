@@ -62,14 +62,14 @@ core:  ## Build only the Rust core, into src/penstock | PROFILE=quick (compiles 
 docs: setup  ## Build the docs site, into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet && echo site/index.html
 
-wheel: setup  ## Build the package that users install, for Linux with glibc 2.28 or newer | DIST=dist
+wheel:  ## Build the package that users install, for Linux with glibc 2.28 or newer | DIST=dist
 	@scripts/wheel $(or $(DIST),dist)
 
 setup:  ## Prepare the tree: .venv, the core, test servers, Spark's jars. The other targets do this first
 	@scripts/setup
 
 clean:  ## Remove what was built here; downloads stay in ~/.cache/penstock
-	rm -rf .venv dist site core/target src/penstock/_core*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .wheel-tools dist site core/target src/penstock/_core*.so .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 .PHONY: help demo test test-all bench chaos instructions lint fuzz core docs wheel setup clean

@@ -54,6 +54,8 @@ def test_the_demo_runs_from_the_wheel_and_its_lock_alone(tmp_path: Path) -> None
     where = run("python", "-c", "import penstock; print(penstock.__file__)",
                 environment=environment, folder=tmp_path, timeout=60)  # fmt: skip
     assert Path(where.strip()).is_relative_to(venv)
+    pages = run("penstock", "docs", environment=environment, folder=tmp_path, timeout=60)
+    assert pages.startswith("readme") and "\noperations " in pages
     missing = (
         "import importlib.util as u; print([n for n in ('fastapi', 'pytest', 'mkdocs') if u.find_spec(n)])"
     )
