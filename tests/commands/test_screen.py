@@ -183,3 +183,12 @@ def test_a_low_terminal_still_shows_some_tables() -> None:
 )
 def test_a_time_left_has_two_units_at_most(seconds: float, text: str) -> None:
     assert time_text(seconds) == text
+
+
+def test_tables_without_their_rows_are_counted_and_say_what_they_wait_for() -> None:
+    waits = {"who": "operator", "tables": ["shop.parent"]}
+    document = status([table(1, resnapshot_pending="a reason") | {"waits_for": waits}])
+    document["lag"]["tables"] = 1
+    shown = lines(document)
+    assert shown[0].strip().endswith("transactions), 1 without their rows")
+    assert any("waits for shop.parent" in line for line in shown)

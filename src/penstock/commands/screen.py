@@ -95,6 +95,7 @@ def _heading(status: dict[str, Any]) -> str:
         f"{status['pipeline']}: epoch {status['epoch']}, lag {_seconds(lag['seconds'])} "
         f"({size_text(lag['bytes'])}, {lag['transactions']:,} transactions)"
         + (f", {parked:,} of {len(status['tables']):,} tables parked" if parked else "")
+        + (f", {lacking:,} without their rows" if (lacking := lag.get("tables", 0)) else "")
     )
 
 
@@ -200,7 +201,9 @@ def _state(item: dict[str, Any]) -> str:
 
 def _remarks(item: dict[str, Any]) -> str:
     remarks = ""
-    if item["last_change"] and not item["parked"]:
+    if waits := item.get("waits_for"):
+        remarks = printable(f"waits for {', '.join(waits['tables'])}")
+    elif item["last_change"] and not item["parked"]:
         remarks = printable(_last_change(item["last_change"]))
     verified = printable(_last_verified(item["verified"])) if item["verified"] else ""
     return "\n".join(filter(None, (remarks, verified)))
