@@ -63,7 +63,8 @@ def _schemas(version: str) -> dict[str, Any]:
     folder = artifacts.entry("kubernetes-schemas-1.37.0", _download)
     prefix = f"kubernetes_validate/kubernetes-json-schema/{version}-local-strict/"
     wanted = ("_definitions", "configmap-v1", "pod-v1", "secret-v1", "service-v1", "serviceaccount-v1",
-              "role-rbac-v1", "rolebinding-rbac-v1", "statefulset-apps-v1")  # fmt: skip
+              "networkpolicy-networking-v1", "role-rbac-v1", "rolebinding-rbac-v1",
+              "statefulset-apps-v1")  # fmt: skip
     [wheel] = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         return {f"{name}.json": json.loads(archive.read(f"{prefix}{name}.json")) for name in wanted}

@@ -79,18 +79,22 @@ def test_the_pipeline_file_is_valid_and_what_the_user_writes_wins(
     monkeypatch.setenv("PENSTOCK_REST_TOKEN", "a-token-of-16-characters")
     monkeypatch.setenv("SHOP_PASSWORD", "secret")
     monkeypatch.setenv("POD_NAME", "shop-0")
+    monkeypatch.setenv("POD_IP", "10.0.0.7")
     for values in (DRIVER_ONLY, WITH_EXECUTORS):
         [files] = of_kind(rendered(tmp_path, values), "ConfigMap")
         file = tmp_path / "pipeline.yaml"
         file.write_text(files["data"]["pipeline.yaml"])
         config = configuration.load(file)
         assert (config.name, str(config.state)) == ("shop", "/var/lib/penstock/state")
-        assert config.signals.rest is not None and config.signals.rest.listen == "0.0.0.0:8190"
+        assert config.signals.rest is not None and config.signals.rest.listen == "127.0.0.1:8190"
     assert config.spark.master == "k8s://https://kubernetes.default.svc"
     conf = config.spark.conf
     assert (conf["spark.executor.cores"], conf["spark.executor.instances"]) == ("3", "5")
     assert conf["spark.kubernetes.driver.pod.name"] == "shop-0"
     assert conf["spark.driver.host"] == "shop.lake.svc"
+    assert conf["spark.driver.bindAddress"] == "10.0.0.7"
+    for option in ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled"):
+        assert conf[option] == "true"
     assert conf["spark.kubernetes.container.image.pullSecrets"] == "registry"
 
 
@@ -102,6 +106,38 @@ def test_only_a_driver_with_executors_gets_rights_and_a_token(tmp_path: Path) ->
         for one in (alone, many)
     ]
     assert mounts == [False, True]
+
+
+@pytest.mark.parametrize("values", [DRIVER_ONLY, WITH_EXECUTORS], ids=["driver only", "with executors"])
+def test_pods_may_do_little_and_are_reached_by_few(tmp_path: Path, values: dict[str, Any]) -> None:
+    found = rendered(tmp_path, values)
+    assert "0.0.0.0" not in yaml.safe_dump_all(found)
+    [pod_set], [files] = of_kind(found, "StatefulSet"), of_kind(found, "ConfigMap")
+    pods = [pod_set["spec"]["template"]]
+    pods += [yaml.safe_load(files["data"]["executor.yaml"])] if "executor.yaml" in files["data"] else []
+    for pod in pods:
+        spec = pod["spec"]
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in spec["containers"] + spec.get("initContainers", []):
+            assert container["securityContext"]["readOnlyRootFilesystem"]
+    policies = [one["spec"] for one in of_kind(found, "NetworkPolicy")]
+    for pod in pods:  # each pod has one, and executors of the same release are all that it lets in
+        [mine] = [
+            p
+            for p in policies
+            if p["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        ]
+        sources = [
+            source["podSelector"]["matchLabels"] for rule in mine["ingress"] or [] for source in rule["from"]
+        ]
+        assert mine["policyTypes"] == ["Ingress"] and len(sources) == (0 if len(pods) == 1 else len(sources))
+        assert all(one["app.kubernetes.io/instance"] == "shop" for one in sources)
+    secrets = {one["metadata"]["name"]: one for one in of_kind(found, "Secret")}
+    for pod in pods if len(pods) > 1 else ():
+        [volume] = [one["secret"] for one in pod["spec"]["volumes"] if one["name"] == "spark"]
+        assert secrets[volume["secretName"]]["data"]["secret"]
+        [mount] = [one for one in pod["spec"]["containers"][0]["volumeMounts"] if one["name"] == "spark"]
+        assert files["data"]["pipeline.yaml"].count(f"{mount['mountPath']}/secret") == 1
 
 
 def test_no_secret_is_in_the_pipeline_file(tmp_path: Path) -> None:

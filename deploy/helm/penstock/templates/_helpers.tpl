@@ -15,6 +15,11 @@ app.kubernetes.io/name: penstock
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{- define "penstock.executorSelector" -}}
+app.kubernetes.io/name: penstock-executor
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{- define "penstock.image" -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
@@ -25,6 +30,26 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "penstock.restSecret" -}}
 {{- .Values.rest.existingSecret | default (printf "%s-rest" (include "penstock.name" .)) -}}
+{{- end -}}
+
+{{- define "penstock.sparkSecret" -}}
+{{- .Values.executors.existingSecret | default (printf "%s-spark" (include "penstock.name" .)) -}}
+{{- end -}}
+
+{{- define "penstock.podSecurity" -}}
+{runAsNonRoot: true, runAsUser: 10001, runAsGroup: 10001, fsGroup: 10001, seccompProfile: {type: RuntimeDefault}}
+{{- end -}}
+
+{{- define "penstock.containerSecurity" -}}
+{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+{{- end -}}
+
+{{/* A probe inside the container: the HTTP server listens on its loopback address only. */}}
+{{- define "penstock.health" -}}
+command:
+  - python
+  - -c
+  - import urllib.request as web; web.urlopen("http://127.0.0.1:{{ .Values.rest.port }}/health", timeout=8)
 {{- end -}}
 
 {{/* Spark's options on Kubernetes, where the driver is a pod that was not started by spark-submit ("client mode"). */}}
@@ -48,7 +73,12 @@ spark.executor.cores: {{ .Values.executors.cores | quote }}
 spark.executor.memory: {{ .Values.executors.memory | quote }}
 spark.executor.memoryOverhead: {{ .Values.executors.memoryOverhead | quote }}
 spark.driver.host: {{ printf "%s.%s.svc" (include "penstock.name" .) .Release.Namespace | quote }}
-spark.driver.bindAddress: "0.0.0.0"
+spark.driver.bindAddress: "${POD_IP}"
+# Nobody but executors of this release is let in, and what travels is encrypted, as are files of shuffles.
+spark.authenticate: "true"
+spark.authenticate.secret.file: /etc/spark-secret/secret
+spark.network.crypto.enabled: "true"
+spark.io.encryption.enabled: "true"
 spark.driver.port: "7078"
 spark.blockManager.port: "7079"
 {{- end -}}
@@ -57,8 +87,7 @@ spark.blockManager.port: "7079"
 {{- define "penstock.pipeline" -}}
 {{- $own := dict "state" "/var/lib/penstock/state" -}}
 {{- $own = set $own "name" .Release.Name -}}
-{{- $service := include "penstock.name" . -}}
-{{- $own = set $own "signals" (dict "rest" (dict "listen" (printf "0.0.0.0:%v" .Values.rest.port) "token" "${PENSTOCK_REST_TOKEN}" "hosts" (list $service (printf "%s.%s" $service .Release.Namespace) (printf "%s.%s.svc" $service .Release.Namespace) (printf "%s.%s.svc.cluster.local" $service .Release.Namespace)))) -}}
+{{- $own = set $own "signals" (dict "rest" (dict "listen" (printf "127.0.0.1:%v" .Values.rest.port) "token" "${PENSTOCK_REST_TOKEN}")) -}}
 {{- $spark := dict "driver_memory" .Values.driver.memory "master" (printf "local[%v]" .Values.driver.cores) -}}
 {{- if .Values.executors.enabled -}}
 {{- $spark = dict "driver_memory" .Values.driver.memory "master" "k8s://https://kubernetes.default.svc" "environment" "none" "conf" (include "penstock.sparkConf" . | fromYaml) -}}
