@@ -33,7 +33,7 @@ def pipeline(sink: dict[str, Any], **sections: Any) -> PipelineConfig:
 @pytest.mark.parametrize(
     ("sink", "said"),
     [
-        ({"format": "avrow"}, "there is no format `avrow`; docs/formats.md"),
+        ({"format": "avrow"}, "there is no format `avrow`; `penstock docs formats`"),
         ({"format": "maxwell", "options": {"output_nuls": True}}, "unknown field `output_nuls`"),
         ({"topic": "{schema}"}, "there is no {schema}; a topic's name may have {source}"),
         ({"order": "log", "partitions": 3}, "`order: log` means topics with one partition"),
