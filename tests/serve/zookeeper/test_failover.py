@@ -72,7 +72,7 @@ def given_by(group: Group, client: RawClient | JavaClient, number: int, *servers
         batch, entries = client.get(3, LONG_MS)
         assert ids_of(entries) == [number]  # it is not acknowledged
         running, term = group.running(), group.term()
-        [found] = [one for one in servers if one.address in running] or [None]
+        found = next((one for one in servers if one.address in running), None)
         if found is not None and batch // BATCHES_MAX == term:
             return found
         client.roll_back()  # another server serves since
