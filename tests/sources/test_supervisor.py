@@ -118,6 +118,7 @@ def test_the_receiver_ends_when_its_supervisor_is_killed(mysql_factory: Any, tmp
 
 
 @pytest.mark.skipif(bool(small_disk.missing()), reason=small_disk.missing())
+@pytest.mark.slow
 def test_a_full_disk_and_its_end_are_told_in_the_log_of_the_pipeline(
     mysql_factory: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
