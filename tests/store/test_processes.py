@@ -22,6 +22,7 @@ from penstock.errors import InternalError
 from penstock.store.credentials import KeysFromEnvironment
 from penstock.store.opening import open_store
 from penstock.store.options import StoreOptions
+from penstock.testing.memory import peak_bytes
 store = open_store(sys.argv[1], StoreOptions(KeysFromEnvironment("K", "S"), sys.argv[2]))
 if sys.argv[3] == "used":
     store.put("parent", b"1")
@@ -99,15 +100,16 @@ def test_a_killed_writer_leaves_no_object_and_its_draft_is_removed_a_day_later(t
 def peak_mb(code: str, *arguments: str) -> float:
     """The most memory that a process of its own had, beyond what it had after its imports."""
     program = f"""
-import resource, sys
+import os, sys
 from penstock.store.credentials import KeysFromEnvironment
 from penstock.store.opening import open_store
 from penstock.store.options import StoreOptions
+from penstock.testing.memory import peak_bytes
 store = open_store(sys.argv[1], StoreOptions(KeysFromEnvironment("K", "S"), sys.argv[2]))
 store.put("small", b"1")
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_bytes(os.getpid())
 {code}
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+print((peak_bytes(os.getpid()) - before) / 1e6)
 """
     environment = {**os.environ, "K": KEY_ID, "S": SECRET}
     done = subprocess.run(
