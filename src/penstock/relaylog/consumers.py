@@ -179,6 +179,8 @@ class Consumer:
                 hint="Use the account to which the relay log belongs.",
             ) from error
         self._stored: tuple[Offset, float] = (offset, time.monotonic())
+        self._unwritten = False
+        """Whether the last attempt to write an offset failed, and the log says so."""
 
     def _register(self, path: Path, id_: str | None, needs: Offset, owns_name: bool) -> Offset:
         known = registered(path)
@@ -211,9 +213,11 @@ class Consumer:
             try:
                 self._write(offset)
             except OSError as error:
-                log.warning("%s: offset %d cannot be written: %s", self._folder, offset, error.strerror)
+                if not self._unwritten:
+                    log.warning("%s: offset %d cannot be written: %s", self._folder, offset, error.strerror)
+                self._unwritten = True
                 return
-            self._stored = offset, time.monotonic()
+            self._stored, self._unwritten = (offset, time.monotonic()), False
 
     def protect(self, offset: Offset) -> None:
         """Keeps the log after `offset`, which may be older than the current one. Once this returns, retention

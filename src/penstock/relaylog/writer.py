@@ -215,7 +215,7 @@ class RelayLogWriter:
             elif len(piece) == 3:
                 self._roll(*piece)
             elif isinstance(piece[1], bytes):
-                self._check_space()
+                self.check_space()
                 self._append(piece[1], partial(self.spool.append, str(piece[0]), piece[1]))
             else:
                 name = self._open.name
@@ -235,7 +235,7 @@ class RelayLogWriter:
         return self._segment
 
     def _roll(self, base: int, head: bytes, entries: list[str]) -> None:
-        self._check_space()
+        self.check_space()
         if self._segment is not None:
             self.flush(entries)
             closing = self._segment
@@ -263,7 +263,7 @@ class RelayLogWriter:
         segment = self._open
         segment.lines += len(entries)
         self._unflushed = 0
-        self._check_space()
+        self.check_space()
         make_durable, gone = self.spool.syncing(), self.spool.forget(spools)
 
         def job() -> None:
@@ -291,10 +291,12 @@ class RelayLogWriter:
             return action()
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-                raise self._disk_full() from error
+                raise self._disk_full(error) from error
             raise
 
-    def _check_space(self) -> None:
+    def check_space(self) -> None:
+        """Raises `DiskFull` if less than `disk_free_min` is left; the log must then be recovered. Receivers
+        also call it when nothing is to be written, so that a full disk is told while the source is idle."""
         now = time.monotonic()
         if now - self._free_checked > 0.2:
             self._free_checked = now
@@ -305,11 +307,12 @@ class RelayLogWriter:
         status = os.statvfs(self.folder)
         return status.f_bavail * status.f_frsize
 
-    def _disk_full(self) -> DiskFull:
+    def _disk_full(self, error: OSError | None = None) -> DiskFull:
+        limit = "" if error is None or error.errno == errno.ENOSPC else f" ({error.strerror})"
         return DiskFull(
-            f"The file system of the relay log {self.folder} is full: {self.free_bytes() >> 20} MiB are "
-            f"left. The receiver needs relay_log.disk_free_min ({self.config.disk_free_min >> 20} MiB), and "
-            "room for the next write. It waits; nothing is lost as long as the source keeps its log.",
+            f"The file system of the relay log {self.folder} is full{limit}: {self.free_bytes() >> 20} MiB "
+            f"are left. The receiver needs relay_log.disk_free_min ({self.config.disk_free_min >> 20} MiB), "
+            "and room for the next write. It waits; nothing is lost as long as the source keeps its log.",
             hint="Free space there, or move the relay log to a larger disk.",
             path=str(self.folder),
         )

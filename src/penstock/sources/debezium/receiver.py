@@ -296,6 +296,7 @@ class Receiver:
             self.stopping.drain()
             if self.status.is_outdated:
                 self._report(session)
+                self.writer.check_space()
                 self.upkeep.each_second()
             if time.monotonic() - session.found > FIND_S:
                 self._find_more(session)

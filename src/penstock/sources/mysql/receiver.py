@@ -423,7 +423,7 @@ class Receiver:
         pieces = framer.feed(data)
         if is_heartbeat(data):
             self.status.facts["complete"] = {"at_us": time.time_ns() // 1000, "offset": framer.committed}
-            self._report(session)
+            self._each_second(session)  # it makes the report fresh, so nothing else would
         while True:
             self._bytes += sum(len(piece) for piece in pieces if isinstance(piece, bytes))
             if framer.diverged:
@@ -469,6 +469,7 @@ class Receiver:
 
     def _each_second(self, session: _Session) -> None:
         self._report(session)
+        self.writer.check_space()
         self.upkeep.each_second()
 
     def _report(self, session: _Session) -> None:
