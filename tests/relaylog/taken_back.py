@@ -22,9 +22,25 @@ TABLES = (
     "CREATE TABLE d.t (id INT PRIMARY KEY, v VARCHAR(60))",
     "CREATE TABLE d.u (id INT PRIMARY KEY, v VARCHAR(60))",
     "CREATE TABLE d.m (id INT PRIMARY KEY, v VARCHAR(60)) ENGINE=MyISAM",
+    "CREATE TABLE d.w (id INT PRIMARY KEY, v VARCHAR(60))",
 )
 DDL = ";".join(("CREATE DATABASE d", *TABLES))
 NAMES = ("a", "A b", 'q`"x', "savepoint", "naïve", "to")
+ROUTINES = (
+    """CREATE PROCEDURE d.p(n INT, back INT) BEGIN
+    SAVEPOINT a; INSERT INTO u VALUES (n, 'p'); IF back THEN ROLLBACK TO `savepoint`; END IF;
+    INSERT INTO t VALUES (n, 'p'); SAVEPOINT `to`; END""",
+    """CREATE FUNCTION d.f(n INT, back INT) RETURNS INT DETERMINISTIC MODIFIES SQL DATA BEGIN
+    INSERT INTO u VALUES (n, 'f'); SAVEPOINT `in f`; INSERT INTO u VALUES (n + 200000, 'f');
+    SAVEPOINT `in F 2`; INSERT INTO u VALUES (n + 300000, 'f');
+    IF back > 1 THEN ROLLBACK TO `in f`; ELSEIF back THEN ROLLBACK TO `in f 2`; END IF;
+    INSERT INTO u VALUES (n + 400000, 'f'); RETURN n; END""",
+    """CREATE TRIGGER d.w BEFORE INSERT ON d.w FOR EACH ROW BEGIN
+    INSERT INTO u VALUES (NEW.id, 'w'); SAVEPOINT `in w`; INSERT INTO u VALUES (NEW.id + 500000, 'w');
+    IF NEW.v = 'back' THEN ROLLBACK TO `in w`; END IF; END""",
+)
+"""Functions and triggers have savepoints of their own level, which the log does not tell: their names are not
+those of others. A procedure has those of its caller."""
 
 Rows = dict[str, dict[int, str]]
 
@@ -103,7 +119,7 @@ class Workload:
         chosen = self._random
         self._id += 1
         table, some = chosen.choice("tum"), chosen.randint(1, self._id)
-        match chosen.randint(0, 6):
+        match chosen.randint(0, 9):
             case 0:
                 return (
                     f"UPDATE {table} SET v = CONCAT('u', {self._id}) WHERE id BETWEEN {some} AND {some + 5}"
@@ -115,13 +131,20 @@ class Workload:
                 return f"UPDATE t, m SET {both} WHERE t.id >= {some} AND m.id >= {some}"
             case 3:
                 return f"INSERT INTO u SELECT id + 100000, v FROM t WHERE id = {some}"
+            case 4:
+                return f"CALL p({self._id}, {chosen.randint(0, 1)})"
+            case 5:
+                return f"SELECT f({self._id}, {chosen.randint(0, 2)})"
+            case 6:
+                rows = [f"({self._id * 10 + n}, '{chosen.choice(('', 'back'))}')" for n in range(3)]
+                return f"INSERT INTO w VALUES {', '.join(rows)}"
             case _:
                 return f"INSERT INTO {table} VALUES ({self._id}, REPEAT('x', {chosen.randint(0, 60)}))"
 
 
 def applied(changes: Iterable[tuple[str, dict[str, Any] | None, dict[str, Any] | None]]) -> Rows:
     """The rows that changes leave of empty tables. Each change must fit the rows before it."""
-    rows: Rows = {"t": {}, "u": {}, "m": {}}
+    rows: Rows = {"t": {}, "u": {}, "m": {}, "w": {}}
     for table, before, after in changes:
         if before is not None:
             assert rows[table].pop(before["id"]) == before["v"], "a change of a row that nobody wrote"
@@ -173,4 +196,4 @@ def of_encode(paths: list[Path], ddl: Path, capture: Any) -> Rows:
 
 
 def rows_of(server: DatabaseServer) -> Rows:
-    return {table: dict(server.query(f"SELECT id, v FROM d.{table}")) for table in "tum"}
+    return {table: dict(server.query(f"SELECT id, v FROM d.{table}")) for table in "tumw"}

@@ -19,6 +19,7 @@ from penstock.signals.settings import TABLES
 from penstock.sources.mysql import password_policy, preflight
 from penstock.sources.preflight import Finding, refuse
 from penstock.state import StateStore
+from penstock.testing import servers
 from penstock.testing.proxy import Proxy
 from penstock.testing.servers import Database, MySqlClient, MySqlServer
 
@@ -225,6 +226,23 @@ def test_prepared_xa_transactions_are_named_with_the_sql_that_ends_them(
     assert finding.level == "warning"
     mysql.execute(*finding.sql.splitlines())
     assert mysql.query("XA RECOVER") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flavor", ["mysql57", "mariadb1011"])
+def test_triggers_and_functions_that_set_savepoints_are_named(flavor: str, tmp_path: Path) -> None:
+    options = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"} if flavor == "mysql57" else {}
+    with servers.FLAVORS[flavor](options) as server:
+        server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY)")
+        config = config_for(server, tmp_path, tables=["d.*"])
+        assert not [one for one in preflight.check(config) if one.check == "savepoints"]
+        server.execute(
+            "CREATE TRIGGER d.w BEFORE INSERT ON d.t FOR EACH ROW BEGIN savepoint a; END",
+            "CREATE FUNCTION d.f() RETURNS INT DETERMINISTIC BEGIN SAVEPOINT a; RETURN 1; END",
+            "CREATE PROCEDURE d.p() SAVEPOINT a",
+        )
+        finding = found(config, "savepoints")
+        assert finding.level == "warning" and "set savepoints: d.f, d.w." in finding.message
 
 
 def test_a_relay_log_whose_place_was_purged_is_told(mysql: Database, pipeline: Any) -> None:

@@ -86,6 +86,13 @@ def read_table(connection: Connection[Any], table: TableId) -> TableSchema | Non
     return next(iter(_read(connection, server, names[:1]).values()), None)
 
 
+def is_view(connection: Connection[Any], table: TableId) -> bool:
+    """Whether there is a view of this name, of those that the account may see."""
+    named = f"FROM information_schema.TABLES WHERE TABLE_TYPE IN ({_VIEWS})"
+    sql = f"SELECT 1 {named} AND TABLE_SCHEMA = %s AND TABLE_NAME = %s"
+    return bool(_rows(connection, sql, (table.database, table.table)))
+
+
 def list_tables(connection: Connection[Any], *, sequences: bool = False) -> list[TableId]:
     """The names of all base tables that the account may see, ordered, without those of the system.
     `sequences`: and those of sequences."""

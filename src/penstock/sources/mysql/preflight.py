@@ -96,6 +96,7 @@ def _checks() -> list[Callable[[Source], Iterator[Finding]]]:
         preflight_tables.ensure_tables,
         ensure_retention,
         note_prepared_transactions,
+        note_savepoints,
     ]
 
 
@@ -413,3 +414,23 @@ def note_prepared_transactions(source: Source) -> Iterator[Finding]:
         "log: at its XA COMMIT every captured table is read again. End those that will never be committed.",
         "\n".join(statements[:10]),
     )  # fmt: skip
+
+
+def note_savepoints(source: Source) -> Iterator[Finding]:
+    """Functions and triggers whose savepoints may have the names of others. These servers may log them, but
+    not that they are of another level. A replica of MySQL 5.7 stops at such a transaction."""
+    if not source.traits.mariadb and (source.traits.version >= (8, 0, 0) or source.is_on("gtid_mode")):
+        return
+    rows = source.ask(
+        "SELECT TRIGGER_SCHEMA, TRIGGER_NAME FROM information_schema.TRIGGERS"
+        " WHERE ACTION_STATEMENT LIKE '%SAVEPOINT%' UNION "
+        "SELECT ROUTINE_SCHEMA, ROUTINE_NAME FROM information_schema.ROUTINES"
+        " WHERE ROUTINE_TYPE = 'FUNCTION' AND ROUTINE_DEFINITION LIKE '%SAVEPOINT%'"
+    )
+    if names := sorted(f"{database}.{name}" for database, name in rows):
+        yield Finding(
+            "warning", "savepoints", source.name,
+            f"Triggers and functions set savepoints: {', '.join(names[:5])}. If one has the name of a "
+            "savepoint of the transaction around it, the log does not say which of them a ROLLBACK TO means. "
+            "Give them names that nothing else uses.",
+        )  # fmt: skip

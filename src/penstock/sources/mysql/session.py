@@ -192,6 +192,9 @@ class SourceSession:
         schema = self._ask(lambda connection: catalog.read_table(connection, table))
         return None if schema is None else self._with_keys({schema.table: schema})[schema.table]
 
+    def is_view(self, table: TableId) -> bool:
+        return self._ask(lambda connection: catalog.is_view(connection, table))
+
     def read_tables(self, captured: TableFilter) -> dict[TableId, TableSchema]:
         return self._with_keys(self._ask(lambda connection: catalog.read_tables(connection, captured)))
 

@@ -69,6 +69,7 @@ class MySqlSource:
             read_database=self.catalog.read_database,
             earlier=lambda offset: unprotected_statements(log, LogRange(Offset(0), offset)),
             in_full=lambda statement: in_full(log, statement),
+            is_view=self.catalog.is_view,
             types=types,
             parks_cascades=parks_cascades,
             with_foreign_keys=with_foreign_keys,

@@ -71,8 +71,9 @@ class MySqlStatements:
     """`sources.statements.Statements`.
 
     `read_table` asks the catalog; None for a table that is gone. `read_database`: the default character set
-    and collation. `earlier`: the statements of the relay log that end at or before an offset. `in_full`: a
-    statement as its event has it, None if it is not available (`relaylog/full_statements.py`).
+    and collation. `is_view`: whether the catalog has a view of this name. `earlier`: the statements of the
+    relay log that end at or before an offset. `in_full`: a statement as its event has it, None if it is not
+    available (`relaylog/full_statements.py`).
     `parks_cascades`: a table with a cascading foreign key cannot be captured. `with_foreign_keys`:
     definitions have their cascading foreign keys.
     """
@@ -86,6 +87,7 @@ class MySqlStatements:
         read_database: ReadDatabase = lambda name: None,
         earlier: Earlier = lambda offset: (),
         in_full: InFull = lambda statement: None,
+        is_view: Callable[[TableId], bool] = lambda table: False,
         types: TypeOptions = DEFAULT_TYPES,
         parks_cascades: bool,
         with_foreign_keys: bool = False,
@@ -95,6 +97,7 @@ class MySqlStatements:
         self._parks_cascades = parks_cascades
         self._with_foreign_keys = with_foreign_keys
         self._read_table = read_table
+        self._is_view = is_view
         self._types = types
         self._in_full = in_full
         self._uncaptured = UncapturedTables(captured, server, read_database, earlier, in_full)
@@ -181,6 +184,8 @@ class MySqlStatements:
     ) -> list[TableEffect]:
         table, definition = change.table, change.definition
         if table not in live and table not in self._captured:
+            return []
+        if table not in live and change.if_not_exists and self._is_view(table):
             return []
         schema = self._schema(definition, table)
         if schema is None:
@@ -325,13 +330,15 @@ class MySqlStatements:
     def _doubtful(
         self, table: TableId, why: str, known: TableSchema, statement: Statement
     ) -> list[TableEffect]:
-        """Asks the catalog. If it has the definition that the pipeline has, nothing happens. Otherwise the
-        table is read again."""
+        """Asks the catalog. If it has the definition that the pipeline has, nothing happens, but for unique
+        keys that do not identify rows. Otherwise the table is read again."""
         now = self._read_table(table)
-        if same_definition(now, known):
-            return []
         if now is None:
             return [_unsupported(table, why, statement.end)]
+        if same_definition(now, known):
+            origins = tuple(plan.ColumnOrigin(column.name) for column in known.columns)
+            evolve = plan.Evolve(replace(known, unique=now.unique), origins)
+            return [TableEffect(table, (evolve,))] if now.unique != known.unique else []
         return [TableEffect(table, voids=why, rereads=why, what="changed")]
 
 

@@ -209,13 +209,13 @@ def _alter(cursor: Cursor, server: Server) -> Action:
         cursor.rest()
         return NoChange("alters an index or check")
     cursor.take("COLUMN")
-    cursor.take("IF", "EXISTS")
+    if_exists = cursor.take("IF", "EXISTS")
     name = cursor.column_name()
     if cursor.take("DROP", "DEFAULT"):
-        return AlterColumn(name)
+        return AlterColumn(name, if_exists=if_exists)
     cursor.expect("SET")
     if cursor.take("DEFAULT"):
-        return AlterColumn(name, default=read_default(cursor))
+        return AlterColumn(name, default=read_default(cursor), if_exists=if_exists)
     if cursor.take("VISIBLE"):
         return AlterColumn(name, invisible=False)
     cursor.expect("INVISIBLE")
@@ -224,10 +224,10 @@ def _alter(cursor: Cursor, server: Server) -> Action:
 
 def _rename(cursor: Cursor, server: Server) -> Action:
     if cursor.take("COLUMN"):
-        cursor.take("IF", "EXISTS")
+        if_exists = cursor.take("IF", "EXISTS")
         old = cursor.column_name()
         cursor.expect("TO")
-        return RenameColumn(old, cursor.identifier())
+        return RenameColumn(old, cursor.identifier(), if_exists)
     if cursor.take_any_of("INDEX", "KEY"):
         cursor.take("IF", "EXISTS")
         old = cursor.identifier()

@@ -146,7 +146,7 @@ class Keys:
     def add(self, element: Element) -> None:
         match element:
             case IndexSpec(kind=kind, name=name, parts=parts, if_not_exists=known):
-                if not (known and name is not None and self.has(name)):
+                if not (known and self.has(element.known_as)):
                     self.add_key(kind, name, parts)
             case ForeignKeySpec(name=name, index=index, columns=columns, references=reference):
                 self.add_foreign_key(name, index, columns, reference)

@@ -109,8 +109,8 @@ class Catalog:
                 return self._alter(statement)
             case DropTables():
                 return self._drop(statement)
-            case RenameTables(pairs=pairs):
-                return self._rename(pairs)
+            case RenameTables():
+                return self._rename(statement)
             case TruncateTable(table=table):
                 return [] if table in self._temporary else [Emptied(table)]
             case SetDatabase(name=name, replaces=replaces):
@@ -198,7 +198,7 @@ class Catalog:
         else:
             self.unknown.discard(table)
             self.tables[table] = definition
-        return [Created(table, definition, filled, replaces, statement.like, why)]
+        return [Created(table, definition, filled, replaces, statement.like, why, statement.if_not_exists)]
 
     def _made(self, statement: CreateTable) -> TableDefinition:
         table = statement.table
@@ -300,8 +300,11 @@ class Catalog:
     def _drop(self, statement: DropTables) -> list[Change]:
         changes: list[Change] = []
         for table in statement.tables:
+            known = self.tables.get(table)
             if table in self._temporary:
                 self._temporary.discard(table)
+            elif statement.sequences and known is not None and not known.sequence:
+                pass
             elif not statement.temporary:
                 self._forget(table)
                 changes.append(Dropped(table))
@@ -311,15 +314,18 @@ class Catalog:
         self.tables.pop(table, None)
         self.unknown.discard(table)
 
-    def _rename(self, pairs: tuple[tuple[TableId, TableId], ...]) -> list[Change]:
-        """Whether RENAME TABLE renames a temporary table of this name. MariaDB does; MySQL renames the other
-        table of this name."""
+    def _rename(self, statement: RenameTables) -> list[Change]:
+        """If there is a temporary table of the old name, MariaDB renames it, and MySQL the other table of
+        this name. A pair of IF EXISTS whose new name is taken was skipped: it would have been refused."""
         moved = []
-        for old, new in pairs:
+        exists: dict[TableId, bool] = {}
+        for old, new in statement.pairs:
+            was = exists.get(old, self.has(old))
             if self.server.mariadb and old in self._temporary:
                 self._temporary ^= {old, new}
-            else:
+            elif was or not (statement.if_exists and exists.get(new, self.has(new))):
                 moved.append((old, new))
+                exists |= {old: False, new: was}
         return [self._move(tuple(moved))] if moved else []
 
     def _move(self, pairs: tuple[tuple[TableId, TableId], ...]) -> Moved:

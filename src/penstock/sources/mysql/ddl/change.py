@@ -21,6 +21,7 @@ class Created:
 
     `definition` None: the statement does not contain it, and `why` says for what reason. `filled`: the table
     begins with rows. `replaces`: there was a table of this name. `like`: the table in its LIKE clause.
+    `if_not_exists`: nothing was created if there is a view of this name.
     """
 
     table: TableId
@@ -29,6 +30,7 @@ class Created:
     replaces: bool = False
     like: TableId | None = None
     why: str | None = None
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,11 @@ class IndexSpec:
     parts: tuple[KeyPart, ...]
     if_not_exists: bool = False
 
+    @property
+    def known_as(self) -> str:
+        """The name by which IF NOT EXISTS looks for it."""
+        return "PRIMARY" if self.kind == "primary" else self.name or self.parts[0].column or ""
+
 
 @dataclass(frozen=True)
 class CheckSpec:

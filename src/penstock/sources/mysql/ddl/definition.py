@@ -129,6 +129,8 @@ class TableDefinition:
     options: tuple[tuple[str, str], ...] = field(default=())
     keys_known: bool = True
     """Whether all unique keys are known. False: only the key that identifies a row is known."""
+    indexes_known: bool = True
+    """Whether all other indexes are known, too."""
 
     def find(self, name: str) -> ColumnDefinition | None:
         lowered = name.lower()
@@ -225,5 +227,7 @@ class TableDefinition:
             ),
             charset=schema.charset,
             collation=schema.collation,
+            sequence=any(column.name == "next_not_cached_value" for column in schema.columns[:1]),
             keys_known=schema.unique is not None,
+            indexes_known=False,
         )

@@ -21,7 +21,7 @@ from penstock.sources.mysql.ddl.build import (
     with_default,
 )
 from penstock.sources.mysql.ddl.change import Origin
-from penstock.sources.mysql.ddl.column import ColumnSpec, PeriodSpec
+from penstock.sources.mysql.ddl.column import ColumnSpec, IndexSpec, PeriodSpec
 from penstock.sources.mysql.ddl.conversion import silent_changes
 from penstock.sources.mysql.ddl.definition import ColumnDefinition, Key, TableDefinition
 from penstock.sources.mysql.ddl.options import ENGINES_WITH_ROWS, SHOWN, TableOptions
@@ -122,25 +122,28 @@ def _sort(table: TableDefinition, statement: AlterTable) -> _Sorted:
     todo = _Sorted()
     for action in statement.actions:
         match action:
+            case (
+                ChangeColumn(old=name, if_exists=True) | RenameColumn(old=name, if_exists=True)
+                | DropColumn(name=name, if_exists=True) | AlterColumn(name=name, if_exists=True)
+            ) if table.find(name) is None:  # fmt: skip
+                continue
             case AddElement(element=element, if_not_exists=known):
                 if isinstance(element, ColumnSpec) and known and _has(table, todo, element.name):
+                    continue
+                if isinstance(element, IndexSpec) and element.if_not_exists and _has_index(table, element):
                     continue
                 todo.added.append(action)
                 todo.order.append(action)
                 if isinstance(element, PeriodSpec) and element.system:
                     todo.silent.append("a period of system time is added")
-            case ChangeColumn(old=old, if_exists=known):
-                if table.find(old) is None and known:
-                    continue
+            case ChangeColumn(old=old):
                 if old.lower() in todo.changed:
                     raise CannotApply(f"column {old} is changed twice")
                 todo.changed[old.lower()] = action
                 todo.order.append(action)
             case RenameColumn(old=old, new=new):
                 todo.renamed[old.lower()] = new
-            case DropColumn(name=name, if_exists=known):
-                if table.find(name) is None and known:
-                    continue
+            case DropColumn(name=name):
                 todo.dropped.add(name.lower())
             case AlterColumn(name=name):
                 todo.altered.setdefault(name.lower(), []).append(action)
@@ -178,6 +181,14 @@ def _has(table: TableDefinition, todo: _Sorted, name: str) -> bool:
         isinstance(one.element, ColumnSpec) and one.element.name.lower() == lowered for one in todo.added
     )
     return added or (table.find(name) is not None and lowered not in todo.dropped)
+
+
+def _has_index(table: TableDefinition, index: IndexSpec) -> bool:
+    if any(key.name.lower() == index.known_as.lower() for key in table.keys):
+        return True
+    if index.kind == "unique" and not table.indexes_known:
+        raise CannotApply("whether it has an index of that name is not known")
+    return False
 
 
 def _engine(options: TableOptions, todo: _Sorted) -> None:

@@ -356,13 +356,13 @@ def _database(cursor: Cursor, *, create: bool) -> Statement:
 
 def _drop(cursor: Cursor, server: Server) -> Statement:
     temporary = cursor.take("TEMPORARY")
-    if cursor.take_any_of("TABLE", "TABLES", "SEQUENCE"):
+    if (kind := cursor.take_any_of("TABLE", "TABLES", "SEQUENCE")) is not None:
         if_exists = cursor.take("IF", "EXISTS")
         tables = cursor.tables()
         cursor.take_any("RESTRICT", "CASCADE")
         if not cursor.at_end and not cursor.at_any("WAIT", "NOWAIT"):
             raise NotUnderstood("the end of DROP TABLE")
-        return DropTables(tuple(tables), if_exists, temporary)
+        return DropTables(tuple(tables), if_exists, temporary, sequences=kind == "SEQUENCE")
     if cursor.take_any_of("DATABASE", "SCHEMA"):
         cursor.take("IF", "EXISTS")
         name = cursor.identifier()
@@ -417,7 +417,7 @@ def _rename(cursor: Cursor, server: Server) -> Statement:
         return NoTable("user")
     if not cursor.take_any_of("TABLE", "TABLES"):
         raise NotUnderstood("RENAME")
-    cursor.take("IF", "EXISTS")
+    if_exists = cursor.take("IF", "EXISTS")
     pairs: list[tuple[TableId, TableId]] = []
     while True:
         old = cursor.table()
@@ -430,7 +430,7 @@ def _rename(cursor: Cursor, server: Server) -> Statement:
             break
     if not cursor.at_end:
         raise NotUnderstood("the end of RENAME TABLE")
-    return RenameTables(tuple(pairs))
+    return RenameTables(tuple(pairs), if_exists)
 
 
 def _truncate(cursor: Cursor, server: Server) -> Statement:

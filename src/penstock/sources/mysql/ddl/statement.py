@@ -53,6 +53,7 @@ class ChangeColumn:
 class RenameColumn:
     old: str
     new: str
+    if_exists: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class AlterColumn:
     name: str
     default: Default | None = None
     invisible: bool | None = None
+    if_exists: bool = False
 
 
 @dataclass(frozen=True)
@@ -201,16 +203,21 @@ class AlterTable:
 
 @dataclass(frozen=True)
 class DropTables:
+    """DROP TABLE and DROP SEQUENCE. `sequences`: tables of these names stay."""
+
     tables: tuple[TableId, ...]
     if_exists: bool = False
     temporary: bool = False
+    sequences: bool = False
 
 
 @dataclass(frozen=True)
 class RenameTables:
-    """RENAME TABLE, with its pairs in the order written."""
+    """RENAME TABLE, with its pairs in the order written. `if_exists`: a pair whose first table does not exist
+    is skipped."""
 
     pairs: tuple[tuple[TableId, TableId], ...]
+    if_exists: bool = False
 
 
 @dataclass(frozen=True)
