@@ -49,6 +49,27 @@ def test_it_refuses_to_be_pickled_unless_it_was_lent() -> None:
     assert pickle.loads(pickle.dumps(source)) == source, "without a password there is nothing to hide"
 
 
+def test_one_in_a_file_is_read_at_each_use_and_travels_as_the_path(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    source = {"user": "u", "password": {"file": str(file)}}
+    made = configuration.parse({**OPTIONS, "source": source}, base=tmp_path)
+    secret = options_of(made).password
+    with pytest.raises(TransientError, match=f"{file}.*No such file") as raised:
+        secret.reveal()
+    assert "readable for the account" in raised.value.hint
+    for text in (PASSWORD, "changed"):
+        file.write_text(f"{text}\n")
+        with configuration.with_lent_secrets(made) as config:
+            pickled = pickle.dumps(config.source)
+        assert str(file).encode() in pickled and text.encode() not in pickled
+        assert pickle.loads(pickled).password.reveal() == secret.reveal() == text
+    assert PASSWORD not in repr(made)
+    configuration.save(made, tmp_path / "saved.yaml")
+    assert options_of(configuration.load(tmp_path / "saved.yaml")).password == secret
+    with pytest.raises(ConfigError, match="absolute"):
+        configuration.parse({**OPTIONS, "source": {"user": "u", "password": {"file": "here"}}})
+
+
 def lending(folder: Path) -> PipelineConfig:
     (folder / "s").mkdir(exist_ok=True)
     return configuration.parse(OPTIONS, base=folder)

@@ -96,6 +96,15 @@ class LogDiverged(SourceError):
     was reset, restored, or lost transactions in a failover."""
 
 
+class TargetRefused(ConfigError):
+    """The target lets the account not in. Refused at the start. Somebody may mend it while a pipeline runs (a
+    password that was changed, a certificate that has expired), so a running one waits."""
+
+
+class GrantMissing(TargetRefused):
+    """The account may not do at the target what is needed there. Usually about one table."""
+
+
 class LeaseHeld(ConfigError):
     """Another receiver writes this relay log."""
 
@@ -121,7 +130,7 @@ CLASSES: dict[str, type[PenstockError]] = {
     one.__name__: one
     for one in (
         PenstockError, TransientError, SourceUnreachable, LoginRefused, SourceBehind, TableError,
-        TablesParked, ConfigError,
+        TablesParked, ConfigError, TargetRefused, GrantMissing,
         SourceError, LogPurged, LogDiverged, LeaseHeld, DriverReplaced, RelayLogCorrupt,
         SparkFailed, InternalError,
     )

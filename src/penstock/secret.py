@@ -16,6 +16,9 @@ Executors of other machines do not see that directory. On a cluster the pickle h
 variable instead (`by_variable`), which Spark sets for the processes of its executors, and which no task
 carries (`spark/session.py`). The names contain SECRET, so that Spark hides their values in its event log and
 on its web page.
+
+**Passwords that are changed.** A pipeline file may name a file in place of the text (`{file: PATH}`).
+`reveal` reads it each time, so the next login has the new password.
 """
 
 from __future__ import annotations
@@ -41,17 +44,27 @@ REVEALED = "penstock.secret.revealed"
 class Secret:
     """A text that only `reveal` shows. Two secrets are equal if their texts are."""
 
-    __slots__ = ("_file", "_text", "_variable")
+    __slots__ = ("_file", "_kept", "_text", "_variable")
 
-    def __init__(self, text: str = "", *, file: Path | None = None, variable: str = "") -> None:
+    def __init__(
+        self, text: str = "", *, file: Path | None = None, variable: str = "", kept: Path | None = None
+    ) -> None:
         """`file` or `variable` (of the environment): where processes that unpickle the secret find the
-        text."""
+        text. `kept`: a file of the operator, who may change it at any time."""
         self._text: str | None = text if text or (file is None and not variable) else None
         self._file = file
         self._variable = variable
+        self._kept = kept
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether each login must ask for the text again, because it is in a file of the operator."""
+        return self._kept is not None
 
     def reveal(self) -> str:
-        """The text."""
+        """The text. Raises `TransientError` if it cannot be read."""
+        if self._kept is not None:
+            return self._from_operator(self._kept)
         if self._text is None:
             self._text = self._borrowed()
         return self._text
@@ -69,6 +82,17 @@ class Secret:
                 "system that driver and executors share.",
             ) from error
 
+    @staticmethod
+    def _from_operator(path: Path) -> str:
+        try:
+            return path.read_text("utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+            raise TransientError(
+                f"The file {path}, which has a password, cannot be read: {why}.",
+                hint="Write the password there, readable for the account that runs Penstock.",
+            ) from None
+
     def _from_environment(self) -> str:
         if text := os.environ.get(self._variable):
             return text
@@ -78,9 +102,11 @@ class Secret:
         )
 
     def __bool__(self) -> bool:
-        return bool(self.reveal())
+        return self.is_kept or bool(self.reveal())
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, Secret) and (self.is_kept or other.is_kept):
+            return self._kept == other._kept
         return isinstance(other, Secret) and self.reveal() == other.reveal()
 
     def __hash__(self) -> int:
@@ -99,6 +125,8 @@ class Secret:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._kept is not None:
+            return (_from_kept, (str(self._kept),))
         if self._file is not None:
             return (_from_file, (str(self._file),))
         if self._variable:
@@ -122,19 +150,30 @@ class Secret:
     def __get_pydantic_json_schema__(
         cls, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {"type": "string"}
+        file = {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]}
+        return {"anyOf": [{"type": "string"}, {**file, "additionalProperties": False}]}
 
     @classmethod
     def _accept(cls, value: Any) -> Secret:
         if isinstance(value, cls):
             return value
+        if isinstance(value, dict) and list(value) == ["file"] and isinstance(value["file"], str | Path):
+            if not (path := Path(value["file"])).is_absolute():
+                raise ValueError("the path after `file` must be absolute")
+            return cls(kept=path)
         if not isinstance(value, str):
-            raise ValueError("write it as a text, in quotes")
+            raise ValueError("write it as a text, in quotes, or as `{file: PATH}`")
         return cls(value)
 
 
-def _dumped(secret: Secret, info: SerializationInfo) -> str:
-    return secret.reveal() if info.context == REVEALED else str(secret)
+def _dumped(secret: Secret, info: SerializationInfo) -> str | dict[str, str]:
+    if info.context != REVEALED:
+        return str(secret)
+    return secret.reveal() if secret._kept is None else {"file": str(secret._kept)}
+
+
+def _from_kept(path: str) -> Secret:
+    return Secret(kept=Path(path))
 
 
 def _from_file(path: str) -> Secret:
@@ -154,7 +193,9 @@ def by_variable(secrets: Mapping[str, Secret], section: str) -> dict[str, Secret
     """The secrets in a form that can be pickled. Processes that unpickle them have the variables
     `variable_of`."""
     return {
-        name: Secret(secret.reveal(), variable=variable_of(section, name) if secret else "")
+        name: secret
+        if secret.is_kept
+        else Secret(secret.reveal(), variable=variable_of(section, name) if secret else "")
         for name, secret in secrets.items()
     }
 
@@ -162,13 +203,14 @@ def by_variable(secrets: Mapping[str, Secret], section: str) -> dict[str, Secret
 @contextlib.contextmanager
 def lent(secrets: Mapping[str, Secret], state: Path) -> Iterator[dict[str, Secret]]:
     """The secrets in a form that can be pickled while the block lasts."""
-    if not any(secrets.values()):
+    lendable = {name: secret for name, secret in secrets.items() if secret and not secret.is_kept}
+    if not lendable:
         yield dict(secrets)
         return
     folder = state / "secrets"
     folder.mkdir(mode=0o700, exist_ok=True)
     folder.chmod(0o700)
-    files = {name: (folder / uuid.uuid4().hex).absolute() for name, secret in secrets.items() if secret}
+    files = {name: (folder / uuid.uuid4().hex).absolute() for name in lendable}
     try:
         for name, file in files.items():
             descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -68,7 +68,7 @@ def test_every_kind_of_option_is_told_by_name_type_default_and_text() -> None:
     assert top.options == (
         Option("wait", "duration, such as 10s", "none", "Inherited."),
         Option("size", "size, such as 256MiB", "3KiB", "How large."),
-        Option("secret", "text", "none", ""),
+        Option("secret", "text or `{file: PATH}`", "none", ""),
         Option("place", "path", REQUIRED, "Where."),
         Option("names", "list of texts", "[]", "Which."),
         Option("word", "text", '"{database}"', "Named in two lines."),

@@ -80,6 +80,7 @@ def outage(
         assert peer.played, "the fault was not played"
         assert time.monotonic() - began < SECONDS_MAX
         text = str(raised.value)
+        assert str(peer.port) in raised.value.message, text
         assert "unpark" not in text and "bug" not in text and "<html" not in text.lower()
     finally:
         peer.behave()

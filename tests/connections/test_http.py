@@ -47,7 +47,7 @@ def answer_once(connection: socket.socket) -> None:
 
 
 def connected(url: str, timeout_s: float = 10) -> HttpConnection:
-    return HttpConnection(url, {}, timeout_s=timeout_s)
+    return HttpConnection(url, dict, timeout_s=timeout_s)
 
 
 def test_a_connection_that_the_server_has_closed_meanwhile_is_replaced() -> None:

@@ -11,14 +11,21 @@ import pytest
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 
 from penstock.config import EpochConfig, RetriesConfig
-from penstock.errors import ConfigError, DriverReplaced, TransientError
+from penstock.errors import ConfigError, DriverReplaced, GrantMissing, TargetRefused, TransientError
 from penstock.model.offset import LogRange, Offset, Split
-from penstock.model.plan import ApplyEvents, CreateTarget, EpochPlan, TablePlan, TruncateTarget
+from penstock.model.plan import (
+    ApplyEvents,
+    CreateTarget,
+    DropTarget,
+    EpochPlan,
+    TablePlan,
+    TruncateTarget,
+)
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
 from penstock.model.table import new_table
 from penstock.relaylog.outline import Outlines
 from penstock.relaylog.split_sources import SplitSources
-from penstock.sinks.base import Commit
+from penstock.sinks.base import Commit, Missing
 from penstock.spark.epochs import EpochRunner, EpochSettings
 from penstock.spark.incomplete_images import IncompleteImages
 from penstock.spark.step_rows import StepRows
@@ -234,6 +241,51 @@ def test_an_error_of_one_table_parks_it_after_some_attempts_and_holds_no_other(
     assert first.parked is not None and second.parked is None
     assert sink.calls == (1 if isinstance(error, ConfigError) else 2)
     assert "secret" not in f"{first.parked} {first.parked.to_json()}"
+
+
+DROPS = EpochPlan(1, PLAN.range, (TablePlan(SCHEMA, (DropTarget(),)),))
+
+
+def test_an_outage_is_waited_out_also_when_a_target_is_opened_before_its_first_step(
+    state: StateStore,
+) -> None:
+    class Opened(Sink):
+        def open(self, table: TableId) -> Missing:
+            super().create(SCHEMA, None)
+            return Missing()
+
+    sink = Opened(*[TransientError("the server is away")] * 4)
+    assert runner(state, sink, attempts_max=2)._run(DROPS)[0].dropped and sink.calls == 5
+
+
+REFUSED = TargetRefused("The server refuses the account.")
+LACKING = GrantMissing("The account may not write.", hint="GRANT it.", table="shop.orders")
+
+
+@pytest.mark.parametrize("error", [REFUSED, LACKING], ids=["login", "grant"])
+def test_a_refused_account_ends_a_run_that_has_applied_nothing(state: StateStore, error: Exception) -> None:
+    with pytest.raises(TargetRefused):
+        runner(state, SinkOfTwo(*[error] * 10), attempts_max=1)._run(BOTH)
+
+
+def test_a_refused_account_is_waited_for_in_a_run_that_has_applied_an_epoch(state: StateStore) -> None:
+    sink = SinkOfTwo()
+    epochs = runner(state, sink, attempts_max=1)
+    epochs._run(BOTH)
+    sink.errors = [REFUSED] * 4
+    assert [one.parked for one in epochs._run(BOTH)] == [None, None] and sink.calls == 6
+
+
+def test_a_grant_that_only_one_table_lacks_parks_it_in_a_run_that_has_applied_an_epoch(
+    state: StateStore,
+) -> None:
+    sink = SinkOfTwo()
+    epochs = runner(state, sink, attempts_max=2)
+    epochs._run(BOTH)
+    sink.errors = [LACKING] * 9
+    first, second = epochs._run(BOTH)
+    assert first.parked is not None and "GRANT it. Then run `penstock unpark" in first.parked.hint
+    assert second.parked is None
 
 
 @pytest.mark.parametrize(

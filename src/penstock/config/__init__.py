@@ -319,9 +319,9 @@ def executor_variables(config: PipelineConfig) -> dict[str, Secret]:
     where they are in files of the state directory."""
     if config.spark.is_local:
         return {}
-    source = {variable_of("source", name): one for name, one in secrets_of(config.source).items() if one}
-    key = {variable_of("transform", "key"): config.transform_key} if config.transform_key else {}
-    return source | key | config.store.variables()
+    found = {variable_of("source", name): one for name, one in secrets_of(config.source).items()}
+    found[variable_of("transform", "key")] = config.transform_key
+    return {name: one for name, one in found.items() if one and not one.is_kept} | config.store.variables()
 
 
 def save(config: PipelineConfig, path: Path) -> None:

@@ -199,7 +199,8 @@ def _annotated(annotation: Any) -> Sequence[Any]:
 
 
 _NAMES: dict[Any, str] = {
-    int: "number", float: "number", bool: "`true` or `false`", str: "text", Path: "path", Secret: "text",
+    int: "number", float: "number", bool: "`true` or `false`", str: "text", Path: "path",
+    Secret: "text or `{file: PATH}`",
 }  # fmt: skip
 
 

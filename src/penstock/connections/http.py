@@ -21,7 +21,7 @@ import ssl
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -72,14 +72,15 @@ def is_outage(status: int) -> bool:
 
 
 class HttpConnection:
-    """A kept connection to a server. `url`: `http://host:port/prefix`, or https. `tls`: for https, if not the
+    """A kept connection to a server. `url`: `http://host:port/prefix`, or https. `headers`: asked for before
+    each request, as passwords may change. `tls`: for https, if not the
     system's settings. `through_proxy`: by way of the proxy that the environment names, if it names one.
     `timeout_s`: how long a whole answer may take."""
 
     def __init__(
         self,
         url: str,
-        headers: Mapping[str, str],
+        headers: Callable[[], Mapping[str, str]],
         *,
         timeout_s: float,
         tls: ssl.SSLContext | None = None,
@@ -90,13 +91,12 @@ class HttpConnection:
         self._host = parts.hostname or ""
         self._port = parts.port
         self._prefix = parts.path.rstrip("/")
-        self._headers = {name: _header(name, value) for name, value in headers.items()}
+        self._headers = headers
         self._timeout_s = timeout_s
         self._tls = (tls or ssl.create_default_context()) if self._secure else None
         self._proxy = _proxy_of(parts.scheme, self._host) if through_proxy else None
         if self._proxy is not None and not self._secure:
             self._prefix = f"http://{parts.netloc}{self._prefix}"
-            self._headers |= self._proxy.headers
         self._idle: list[http.client.HTTPConnection] = []
         self._guard = threading.Lock()
 
@@ -110,7 +110,7 @@ class HttpConnection:
         bytes_max: int = ANSWER_BYTES_MAX,
     ) -> Answer:
         """Sends a request, and reads the whole answer. Raises `NoAnswer`."""
-        wanted = {**self._headers, **{name: _header(name, value) for name, value in (headers or {}).items()}}
+        wanted = self._wanted(headers or {})
         while True:
             kept = self._kept()
             connection = kept or self._new()
@@ -145,7 +145,7 @@ class HttpConnection:
         long answer, for each of which the server has `timeout_s`. The call and the parts raise `NoAnswer`."""
         connection = self._new()
         try:
-            answer = self._begun(connection, method, path, body, self._headers, timeout_s)
+            answer = self._begun(connection, method, path, body, self._wanted({}), timeout_s)
         except (http.client.HTTPException, OSError) as error:
             connection.close()
             raise NoAnswer(in_words(error)) from None
@@ -164,6 +164,10 @@ class HttpConnection:
                 connection.close()
 
         return answer.status, answer.headers, parts()
+
+    def _wanted(self, more: Mapping[str, str]) -> dict[str, bytes]:
+        headers = {name: _header(name, value) for name, value in {**self._headers(), **more}.items()}
+        return headers if self._proxy is None or self._secure else headers | dict(self._proxy.headers)
 
     def _begun(
         self,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.connections.answers import STRANGE, NoAnswer
-from penstock.errors import ConfigError
+from penstock.errors import TargetRefused
 
 _RECEIVED_AT_ONCE = 256 * 1024
 """Bytes that one system call may read: more would rarely be there."""
@@ -149,8 +149,8 @@ def tls_context(ca: Path | None, certificate: Path | None = None, key: Path | No
     return context
 
 
-def _unreadable(path: Path | None, error: OSError, option: str) -> ConfigError:
-    return ConfigError(
+def _unreadable(path: Path | None, error: OSError, option: str) -> TargetRefused:
+    return TargetRefused(
         f"The certificates in {path} cannot be read: {error.strerror or type(error).__name__}.",
         hint=f"Correct `{option}`.",
     )

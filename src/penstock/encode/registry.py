@@ -21,7 +21,7 @@ from penstock.backoff import Backoff, Schedule
 from penstock.connections.answers import STRANGE, NoAnswer, fits
 from penstock.connections.http import Answer, HttpConnection, basic_authorization, is_outage
 from penstock.encode.registry_access import RegistryAccess
-from penstock.errors import ConfigError, TableError, TransientError
+from penstock.errors import ConfigError, TableError, TargetRefused, TransientError
 from penstock.model.schema import TableId
 from penstock.secret import Secret
 
@@ -123,9 +123,13 @@ class Registry:
         self._settings = settings
         self._known: dict[tuple[str, Schema], int] = {}
         self._lock = threading.Lock()
-        headers = {"Accept": f"{_CONTENT}, application/json"}
-        if settings.user:
-            headers |= basic_authorization(settings.user, settings.password.reveal())
+
+        def headers() -> dict[str, str]:
+            own = {"Accept": f"{_CONTENT}, application/json"}
+            if not settings.user:
+                return own
+            return own | basic_authorization(settings.user, settings.password.reveal())
+
         self._connection = HttpConnection(
             settings.url, headers, timeout_s=settings.timeout_s, tls=_tls(settings), through_proxy=True
         )
@@ -219,8 +223,8 @@ class Registry:
             table=table, subject=subject,
         )  # fmt: skip
 
-    def _not_let_in(self, error: _Answered, hint: str) -> ConfigError:
-        return ConfigError(
+    def _not_let_in(self, error: _Answered, hint: str) -> TargetRefused:
+        return TargetRefused(
             f"The schema registry {self._settings.url} refuses the user "
             f"`{self._settings.user}` (HTTP {error.status}): {error.reason}.",
             hint=hint,

@@ -10,7 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from penstock.errors import ConfigError, DriverReplaced, InternalError, PenstockError, SparkFailed, TableError
+from penstock.errors import (
+    ConfigError,
+    DriverReplaced,
+    GrantMissing,
+    InternalError,
+    PenstockError,
+    SparkFailed,
+    TableError,
+)
 from penstock.failures import error_log
 from penstock.failures.advice import Advice, advise, advise_log, concerns_one_table, without_secrets
 from penstock.failures.trace import causes, without_traces
@@ -84,7 +92,7 @@ def of_one_table(error: BaseException, table: str, state: Path | None) -> TableE
     store, the network, memory, the class path). `state`: the directory of `errors.log`."""
     if isinstance(error, TableError):
         return error
-    if isinstance(error, ConfigError) and not isinstance(error, DriverReplaced):
+    if isinstance(error, ConfigError) and not isinstance(error, DriverReplaced | GrantMissing):
         own = error.details.get("table") == table
         return TableError(error.message, hint=error.hint, table=table) if own else None
     if isinstance(error, PenstockError | OSError):
@@ -95,9 +103,15 @@ def of_one_table(error: BaseException, table: str, state: Path | None) -> TableE
             return None
     elif not isinstance(error, _OF_VALUES):
         return None
-    found = as_penstock_error(error, state, doing=f"The target of {table} cannot be changed")
+    return parked_for(
+        as_penstock_error(error, state, doing=f"The target of {table} cannot be changed"), table
+    )
+
+
+def parked_for(error: PenstockError, table: str) -> TableError:
+    """The error of a table that is parked because of `error`."""
     again = f"Then run `penstock unpark FILE {argument(table)}`."
-    return TableError(found.message, hint=f"{found.hint} {again}".strip(), table=table)
+    return TableError(error.message, hint=f"{error.hint} {again}".strip(), table=table)
 
 
 _OF_VALUES = (ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from penstock.errors import TransientError
+from penstock.errors import TargetRefused, TransientError
 from penstock.failures.messages import is_sparks, text_of
 from penstock.failures.trace import causes
 
@@ -36,10 +36,29 @@ _NOT_THE_NETWORK = re.compile(
 )
 """Causes that no wait mends, of errors that begin as if it was an outage."""
 
+_REFUSAL = re.compile(
+    r"NotAuthorizedException: |ForbiddenException: |AccessDeniedException: |"
+    r"(?:S3Exception|AwsServiceException|GlueException): [^\n]{0,400}Status Code: (?:401|403)|"
+    r"SSLHandshakeException: |SSLPeerUnverifiedException: |SQLInvalidAuthorizationSpecException: ",
+    re.IGNORECASE,
+)
+"""Causes of an account that is refused, or of a certificate that is not trusted."""
+
 
 def passes(error: BaseException) -> bool:
     """Whether the same step may succeed later, though nobody changes anything here."""
     if not is_sparks(error):
         return isinstance(error, TransientError)
-    said = [f"{one.kind.rpartition('.')[2]}: {one.message}" for one in causes(text_of(error))]
+    said = _said(error)
     return any(map(_OUTAGE.match, said)) and not any(map(_NOT_THE_NETWORK.match, said))
+
+
+def refuses(error: BaseException) -> bool:
+    """Whether a target, its catalog or its store does not let this account in, or not any more."""
+    if not is_sparks(error):
+        return isinstance(error, TargetRefused)
+    return any(map(_REFUSAL.match, _said(error)))
+
+
+def _said(error: BaseException) -> list[str]:
+    return [f"{one.kind.rpartition('.')[2]}: {one.message}" for one in causes(text_of(error))]

@@ -20,7 +20,7 @@ from penstock.backoff import Backoff, Schedule
 from penstock.cascades.keys import refers_to_itself
 from penstock.cascades.waiting import is_unfinished
 from penstock.config import PipelineConfig, executor_variables
-from penstock.errors import TableError, TransientError
+from penstock.errors import TableError, TargetRefused, TransientError
 from penstock.failures.messages import one_sentence
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset
@@ -424,8 +424,8 @@ class Run:
                 self.runner.wake()
                 self.last_plan = time.monotonic()
             self.planning_retries.ended(None)
-        except TransientError as error:
-            # The source does not answer. Pending plans continue, and the receiver reports details.
+        except (TransientError, TargetRefused) as error:
+            # A server does not answer. Pending plans continue, and the receiver reports details.
             log.warning("nothing can be planned for now: %s", error)
             self.planning_retries.failed(None, error)
             self.planning_backoff.failed()

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.errors import ConfigError, DriverReplaced, InternalError, TableError, TransientError
+from penstock.errors import (
+    ConfigError,
+    DriverReplaced,
+    GrantMissing,
+    InternalError,
+    TableError,
+    TargetRefused,
+    TransientError,
+)
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.base import SHARDS_BY, Commit, Foreign, TargetState
@@ -62,6 +70,19 @@ def unfit_target(table: TableId, place: str, differences: Sequence[str]) -> Tabl
         "`sink.namespace`, or drop the table if nobody needs it.",
         table=str(table),
     )
+
+
+def refusal(table: TableId | None, *, of_table: bool) -> tuple[type[TargetRefused], dict[str, str]]:
+    """The class of an error for an account that is refused, and its details. `of_table`: the account may log
+    in, but not do what is needed for `table`."""
+    if of_table and table is not None:
+        return GrantMissing, {"table": str(table)}
+    return TargetRefused, {}
+
+
+def at(what: str, address: str) -> str:
+    """How a message about a server begins: what failed, and where."""
+    return what if address in what else f"{what} ({address})"
 
 
 def lost_target(table: TableId, advice: str = "") -> TableError:

@@ -13,6 +13,10 @@ again. Usually it cannot happen: see `runtime/driver_lease.py`.
 affect the others. A transient error is retried. So is one for an unknown reason, some times; then it parks
 its table, if it depends on that table alone (`failures.messages.of_one_table`). Any other error ends the
 batch, and the plan stays pending.
+
+A refusal of the account (`TargetRefused`) ends a run that has applied nothing yet: its options are wrong.
+Later somebody has changed something at the target, and may change it back, so the epoch waits. If other
+tables were written meanwhile, the refusal is about one table, which is parked.
 """
 
 from __future__ import annotations
@@ -23,17 +27,26 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 from pyspark.sql import SparkSession
 
 from penstock.backoff import Backoff
 from penstock.cascades.comparison import Comparisons
 from penstock.config import EpochConfig, PipelineConfig, RetriesConfig
-from penstock.errors import PenstockError, TransientError
-from penstock.failures.messages import of_one_table, one_sentence
-from penstock.failures.outages import passes
-from penstock.model.plan import AdoptTarget, CreateTarget, DropTarget, EpochPlan, RecreateTarget, TablePlan
+from penstock.errors import GrantMissing, PenstockError, TransientError
+from penstock.failures.messages import of_one_table, one_sentence, parked_for
+from penstock.failures.outages import passes, refuses
+from penstock.model.plan import (
+    AdoptTarget,
+    CreateTarget,
+    DropTarget,
+    EpochPlan,
+    Move,
+    RecreateTarget,
+    TablePlan,
+)
 from penstock.model.schema import TableId, TypeOptions
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.split_sources import SplitSources
@@ -43,6 +56,7 @@ from penstock.sinks.base import (
     Narrowing,
     Sink,
     TableSink,
+    TargetState,
     table_sink,
     version_of,
     wants_before_images,
@@ -62,6 +76,7 @@ from penstock.store.base import Store
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 RETRY_FIRST_S = 1.0
 """Pause before the first retry of a step."""
 BATCH_SECONDS = 60.0
@@ -113,6 +128,11 @@ class EpochRunner:
     """Executes plans. A running pipeline has one; `foreachBatch` calls its `run_next`. `store`: where tasks'
     files are staged. `on_applied` is called when an epoch has been recorded. `may_write` is called before
     targets and the state are written; it raises `DriverReplaced` if another driver has taken over."""
+
+    _has_applied = False
+    """Whether this run has applied an epoch."""
+    _written: set[TableId]
+    """Tables of which the present epoch has written something."""
 
     def __init__(
         self,
@@ -240,6 +260,7 @@ class EpochRunner:
 
     def _run(self, plan: EpochPlan) -> list[TableOutcome]:
         self._wait_until_ours()
+        self._written = set()
         is_first, self._begun = plan.epoch > self._begun, max(plan.epoch, self._begun)
         plan = self._sources.located(plan)
         consequences = self._cascades.prepare(plan)
@@ -248,12 +269,13 @@ class EpochRunner:
         epoch = Epoch.of(plan, consequences, driver_bytes_max=driver_bytes_max, is_first=is_first)
         outcomes = self._run_tables(epoch) if self._log is None else self._write_log(self._log, epoch)
         self._wait_until_ours()
-        lost = table_sink(self._sink).move(plan.moves) if plan.moves else []
+        lost = self._retried(plan, None, "moves", lambda: self._move(plan)) if plan.moves else []
         merges = isinstance(self._sink, TableSink)
         record(
             self._state, plan, outcomes, lost, discard=self._staging.discard,
             rereads_max=self._settings.rereads_max, merges=merges,
         )  # fmt: skip
+        self._has_applied = True
         self._cascades.sweep(self._state)
         self._sources.applied(plan)
         return outcomes
@@ -303,14 +325,15 @@ class EpochRunner:
         started = time.monotonic()
         try:
             # A repeated plan may already have dropped the target. Its steps then have nothing to change.
-            is_gone = DropTarget() in table.steps and isinstance(self._sink.open(table.table), Missing)
+            is_gone = DropTarget() in table.steps and isinstance(self._open(epoch.plan, table), Missing)
             outcome.dropped = is_gone
             for number, step in enumerate(() if is_gone else table.steps):
                 outcome.failed = step
                 self._execute(epoch, table, number, outcome)
                 outcome.committed += not isinstance(step, CreateTarget | AdoptTarget | RecreateTarget)
             if outcome.written:
-                outcome.version = version_of(self._sink, table.table)
+                version = partial(version_of, self._sink, table.table)
+                outcome.version = self._retried(epoch.plan, table.table, f"{table.table}, version", version)
         except Exception as error:
             parked = None if self._ended else of_one_table(error, str(table.table), self._state.path.parent)
             if parked is None:
@@ -328,13 +351,44 @@ class EpochRunner:
                 if outcome.was_recorded and epoch.is_first and not backoff.failures:
                     raise written_by_another(table.table, epoch.plan.epoch)
                 self.retries.ended(table.table)
+                self._written.add(table.table)
                 return
             except Exception as error:
                 found = returned(error)
                 if self._images.learns(table.schema, table.steps[number], found):
                     continue
+                if self._lacks_grant(found, table, number, backoff.failures):
+                    raise parked_for(found, str(table.table)) from error
                 what = f"{table.table}, step {number}"
                 self._note_failure(backoff, error, epoch.plan.epoch, table.table, what)
+
+    def _lacks_grant(
+        self, error: BaseException, table: TablePlan, number: int, failures: int
+    ) -> TypeGuard[GrantMissing]:
+        """Whether the account may not write this table, and may write others."""
+        if not isinstance(error, GrantMissing) or not self._has_applied:
+            return False
+        is_new = isinstance(table.steps[number], CreateTarget | AdoptTarget | RecreateTarget)
+        others = is_new or bool(self._written - {table.table})
+        return others and failures + 1 >= self._settings.retries.attempts_max
+
+    def _open(self, plan: EpochPlan, table: TablePlan) -> TargetState:
+        look = partial(self._sink.open, table.table)
+        return self._retried(plan, table.table, f"{table.table}, its target", look)
+
+    def _move(self, plan: EpochPlan) -> list[Move]:
+        return table_sink(self._sink).move(plan.moves)
+
+    def _retried(self, plan: EpochPlan, table: TableId | None, what: str, act: Callable[[], T]) -> T:
+        """Does something that can be repeated, and retries it as steps are."""
+        backoff = Backoff(self._schedule)
+        while True:
+            try:
+                found = act()
+                self.retries.ended(table)
+                return found
+            except Exception as error:
+                self._note_failure(backoff, error, plan.epoch, table, what)
 
     def _note_failure(
         self, backoff: Backoff, error: Exception, epoch: int, table: TableId | None, what: str
@@ -343,7 +397,7 @@ class EpochRunner:
         found = returned(error)
         backoff.failed()
         attempt, attempts_max = backoff.failures, self._settings.retries.attempts_max
-        passing = passes(found)
+        passing = passes(found) or (self._has_applied and refuses(found))
         lasting = not passing and (isinstance(found, PenstockError) or attempt >= attempts_max)
         if lasting or self._ended:
             if found is error:

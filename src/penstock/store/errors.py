@@ -3,7 +3,7 @@
 | class | what it means | what the caller does |
 |---|---|---|
 | `StoreUnavailable` | no answer, throttled, or broken, also after retries | tries the whole step again |
-| `StoreRefused` | credentials, rights, bucket, region or URL are wrong | stops: the operator must act |
+| `StoreRefused` | credentials, rights, bucket, region or URL are wrong | waits for the operator, or stops |
 | `KeyRefused` | no store could hold an object of this name | stops |
 | `ObjectMissing` | there is no such object | decides |
 | `ObjectExists` | somebody else has put it first | decides: it has lost the race |
@@ -17,7 +17,7 @@ signature. What is kept of them is the HTTP status and the error code.
 
 from __future__ import annotations
 
-from penstock.errors import ConfigError, PenstockError, TransientError
+from penstock.errors import ConfigError, PenstockError, TargetRefused, TransientError
 
 
 class StoreUnavailable(TransientError):
@@ -25,7 +25,7 @@ class StoreUnavailable(TransientError):
     may even happen later."""
 
 
-class StoreRefused(ConfigError):
+class StoreRefused(TargetRefused):
     """The store answers, but not to us: credentials, rights, bucket, region or URL are wrong."""
 
 

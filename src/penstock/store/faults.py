@@ -116,7 +116,7 @@ def fault_of(error: BaseException, *, what: str, url: str) -> Fault:
     if isinstance(error, PreconditionError | NotModifiedError):
         return Fault(ObjectChanged(f"{url} is no longer the version that was seen.", url=url))
     if isinstance(error, FileNotFoundError):
-        return Fault(ObjectMissing(f"{url} does not exist.", url=url))
+        return Fault(ObjectMissing(f"{url} does not exist.", url=url, code=code))
     if status == 416 or "but object was only" in text:  # the library's own words, if the server sends nothing
         return Fault(ObjectShorter(f"{url} ends before the bytes that were asked for.", url=url))
     if status:
@@ -125,6 +125,8 @@ def fault_of(error: BaseException, *, what: str, url: str) -> Fault:
 
 
 def _without_status(text: str, failed: Callable[[type[PenstockError], str, str], PenstockError]) -> Fault:
+    if "valid authentication credentials" in text:
+        return Fault(failed(StoreRefused, "the credentials have another form", _CREDENTIALS))
     if "redirect without LOCATION" in text:
         return Fault(failed(StoreRefused, "it is in another region", _HINTS["PermanentRedirect"]))
     if "URL scheme is not allowed" in text:

@@ -191,10 +191,27 @@ class ObjectStore:
 
         def read(client: Client) -> list[Any]:
             stream = client.list(folder or None, offset=offset, chunk_size=_PAGE)
-            return list(next(iter(stream), []))
+            found = list(next(iter(stream), []))
+            if not found:
+                self._check_is_store(client)
+            return found
 
         page = self._do(read, "listed", prefix)
         return page, page[-1]["path"] if page else offset
+
+    def _check_is_store(self, client: Client) -> None:
+        """The library below takes a page of HTML for a list without objects. So an empty list counts only if
+        its sender also says, as stores do, that an object does not exist."""
+        key = uuid.uuid4().hex
+        try:
+            client.get(self.location.path(key))
+        except Exception as error:
+            fault = self._fault(error, "listed", "")
+            if not isinstance(fault.error, ObjectMissing):
+                raise Failed(fault) from None
+            if fault.error.details["code"] or self.location.kind == "gcs":  # whose emulators give no code
+                return
+        raise Failed(Fault(self._stranger(), passing=True))
 
     # deleting
 
@@ -281,9 +298,14 @@ class ObjectStore:
     def _version(self, meta: Any) -> Version:
         generation = meta.get("version") if self.location.kind == "gcs" else None
         if not (etag := meta.get("e_tag")):
-            raise StoreUnavailable(f"Something else than a store answers for {self.location.url('')}.",
-                                   hint="Check proxies on the way, and the endpoint.")  # fmt: skip
+            raise self._stranger()
         return Version(etag, str(generation or ""))
+
+    def _stranger(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"Something else than a store answers for {self.location.url('')}.",
+            hint="Check proxies on the way, and the endpoint.",
+        )
 
 
 @functools.lru_cache(maxsize=STORES_MAX)

@@ -6,7 +6,7 @@ from urllib.parse import quote, urlsplit
 
 from penstock.connections.answers import NoAnswer
 from penstock.connections.http import Answer, HttpConnection, is_outage
-from penstock.errors import ConfigError, PenstockError, TableError, TransientError
+from penstock.errors import PenstockError, TableError, TargetRefused, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.calls.lines import lines_of
@@ -57,8 +57,8 @@ class Post:
             )
         except NoAnswer as error:
             raise TransientError(
-                f"Changes of {table} were not taken by the server of `sink.url`: {error}.",
-                hint="Start the server, or correct `sink.url`. It is tried again until the server answers.",
+                f"Changes of {table} were not taken by {parts.netloc}: {error}.",
+                hint="Start that server, or correct `sink.url`. It is tried again until the server answers.",
             ) from None
         if not answer.done or answer.is_page:
             raise _refused(table, answer)
@@ -66,7 +66,7 @@ class Post:
     def _connection(self, url: str) -> HttpConnection:
         if url not in self._connections:
             self._connections[url] = HttpConnection(
-                url, {}, timeout_s=self._options.timeout / 1000, through_proxy=True
+                url, dict, timeout_s=self._options.timeout / 1000, through_proxy=True
             )
         return self._connections[url]
 
@@ -75,7 +75,7 @@ def _refused(table: TableId, answer: Answer) -> PenstockError:
     status = answer.status
     what = f"Changes of {table} were not taken: the server answers {status}"
     if status in (401, 403):
-        return ConfigError(f"{what}.", hint="Check `sink.headers`.")
+        return TargetRefused(f"{what}.", hint="Check `sink.headers`.")
     if answer.done:
         return TransientError(
             f"{what} with a page of HTML, as a proxy or a login does.",

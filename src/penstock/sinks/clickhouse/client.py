@@ -42,7 +42,9 @@ Errors = (Refused, NoAnswer)
 
 class Client:
     def __init__(self, options: ClickHouseOptions) -> None:
-        headers = {"X-ClickHouse-User": options.user, "X-ClickHouse-Key": options.password.reveal()}
+        def headers() -> dict[str, str]:
+            return {"X-ClickHouse-User": options.user, "X-ClickHouse-Key": options.password.reveal()}
+
         self._connection = HttpConnection(
             options.url, headers, timeout_s=options.timeout / 1000, tls=tcp.tls_context(options.ca)
         )

@@ -52,6 +52,7 @@ from penstock.sinks.evolve import changes, key_after
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.recorded import Recorded
 from penstock.sinks.refusals import (
+    at,
     check_pipeline,
     is_recorded,
     lost_target,
@@ -342,6 +343,7 @@ class ClickHouseSink(Recorded):
         try:
             yield
         except Errors as error:
+            what = at(what, self._options.url)
             raise explained(error, what, table) from None  # the server's text may have values of rows
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.connections.verdicts import Codes, Verdict
-from penstock.errors import ConfigError, PenstockError, TableError, TransientError
+from penstock.errors import ConfigError, PenstockError, TableError, TargetRefused, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.hbase.cluster import ClusterError
@@ -38,7 +38,7 @@ def explained(error: ClusterError, what: str, table: TableId | None) -> Penstock
     telling = next((one for one in reversed(names) if not one.endswith("RemoteException")), names[0])
     said = f"{what}: {telling}."
     if kinds & _DENIED:
-        return ConfigError(
+        return TargetRefused(
             said,
             hint="The cluster refuses this account. It needs the permissions READ, WRITE and CREATE on its "
             "tables and on `sink.control`, and ADMIN on namespaces that do not exist yet. For Kerberos, see "

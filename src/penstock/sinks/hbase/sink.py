@@ -59,6 +59,7 @@ from penstock.sinks.hbase.values import Form
 from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.recorded import Recorded
 from penstock.sinks.refusals import (
+    at,
     changed_record,
     check_pipeline,
     is_recorded,
@@ -384,6 +385,7 @@ class HBaseSink(Recorded):
         try:
             yield
         except ClusterError as error:
+            what = at(what, self._options.quorum or str(self._options.site))
             raise explained(error, what, table) from None
 
 

@@ -7,7 +7,7 @@ import re
 from confluent_kafka import KafkaError, KafkaException
 
 from penstock.connections.verdicts import Codes, Verdict
-from penstock.errors import ConfigError, PenstockError, TableError, TransientError
+from penstock.errors import ConfigError, PenstockError, TableError, TargetRefused, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 
@@ -62,14 +62,14 @@ def explained(error: KafkaError, what: str) -> PenstockError:
         why = _VALUE.sub("Invalid value", error.str().strip())
         return ConfigError(f"{what}: {why}.", hint="Correct `sink.client`.")
     if code in _FORBIDDEN:
-        return ConfigError(f"{what}: {error.str()}.", hint=f"Grant this account {_FORBIDDEN[code]}.")
+        return TargetRefused(f"{what}: {error.str()}.", hint=f"Grant this account {_FORBIDDEN[code]}.")
     if code == KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT or code == KafkaError._UNSUPPORTED_FEATURE:
         return ConfigError(
             f"{what}: {error.str()}.",
             hint="Brokers before 0.11 have no transactions: set `sink.delivery: at_least_once`.",
         )
     if CODES.verdict(code) is Verdict.CONFIGURATION:
-        return ConfigError(f"{what}: {error.str()}.", hint="Check the settings in `sink.client`.")
+        return TargetRefused(f"{what}: {error.str()}.", hint="Check the settings in `sink.client`.")
     return TransientError(f"{what}: {error.str()}.", hint="It is tried again until brokers answer.")
 
 

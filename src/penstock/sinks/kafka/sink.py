@@ -49,7 +49,7 @@ from penstock.sinks.kafka.faults import FENCED, explained, kafka_error, of_table
 from penstock.sinks.kafka.options import KafkaOptions
 from penstock.sinks.kafka.topics import OVERHEAD_BYTES, Topic, Topics
 from penstock.sinks.messages import Messages, another_driver
-from penstock.sinks.refusals import check_pipeline, is_recorded
+from penstock.sinks.refusals import at, check_pipeline, is_recorded
 
 if TYPE_CHECKING:
     from penstock._core import MessageTarget
@@ -85,8 +85,7 @@ class KafkaSink(Messages):
         self._last: Written = NOTHING
         self._failed: tuple[KafkaError, str] | None = None
         self._guard = threading.Lock()
-        # What is said of a broker that is away is said by the error of an attempt.
-        self._settings = {"log_level": "2", **options.client_settings()}
+        self._settings = self._client_settings()
         try:
             self._topics = Topics(options, self._settings)
         except KafkaException as error:
@@ -186,6 +185,8 @@ class KafkaSink(Messages):
 
     def _begun(self) -> Producer:
         what = "The pipeline cannot begin to write"
+        self._log_in_again()
+        producer: Producer | None = None
         try:
             self._topics.prepare_commits(self._commits)
             producer = Producer(self._producer_settings(), self._reported, self._seconds)
@@ -198,10 +199,25 @@ class KafkaSink(Messages):
                     producer.begin_transaction()
                 self._last = replace(self._last, generation=self._generation, run=self._run)
                 self._end(producer, self._last)
-        except KafkaException as error:
-            raise self._fault(kafka_error(error), what) from error
+        except BaseException as error:
+            if producer is not None:
+                producer.close()
+            if isinstance(error, KafkaException):
+                raise self._fault(kafka_error(error), what) from error
+            raise
         self._began = True
         return producer
+
+    def _client_settings(self) -> dict[str, str]:
+        # What is said of a broker that is away is said by the error of an attempt.
+        return {"log_level": "2", **self._options.client_settings()}
+
+    def _log_in_again(self) -> None:
+        """Takes over passwords that were changed: a client of librdkafka keeps those that it was made
+        with."""
+        if (settings := self._client_settings()) != self._settings:
+            self._settings = settings
+            self._topics.use(settings)
 
     def _with_smaller_batches(self, producer: Producer) -> Producer:
         """Another producer, if a topic does not take batches as large as this one makes."""
@@ -335,7 +351,7 @@ class KafkaSink(Messages):
                 hint="Another producer of this pipeline has begun, or the epoch took longer than "
                 "`sink.transaction_timeout`. What is written is looked up, and it is tried again.",
             )
-        return explained(error, what)
+        return explained(error, at(what, self._options.bootstrap))
 
     def _drop(self, *, abort: bool) -> None:
         """Discards the producer. `abort`: aborts its transaction at the broker, so that consumers need not

@@ -55,11 +55,15 @@ class Topics:
     def __init__(self, options: KafkaOptions, settings: Mapping[str, Any]) -> None:
         self._options = options
         self._seconds = options.request_timeout / 1000
-        self._admin = AdminClient(dict(settings))
+        self.use(settings)
         self._of: dict[Subject, Topic] = {}
         self.batch_bytes_max = BATCH_BYTES_MAX
         """Bytes of a batch that all topics so far accept. What Kafka calls the limit of a message is one of a
         batch."""
+
+    def use(self, settings: Mapping[str, Any]) -> None:
+        """Makes a new client, with these settings."""
+        self._admin = AdminClient(dict(settings))
 
     def of(self, subject: Subject) -> Topic:
         """The topic of a table that `prepare` has seen."""

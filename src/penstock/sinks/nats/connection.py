@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.connections.answers import STRANGE, NoAnswer, fits, parsed, reading
-from penstock.connections.tcp import TcpConnection
+from penstock.connections.tcp import TcpConnection, in_words
 from penstock.sinks.nats.credentials import Credentials
 
 _LINE_BYTES_MAX = 1024**2
@@ -118,7 +118,8 @@ class NatsConnection:
         self._requests += 1
         reply = self.inbox(f"r{self._requests}")
         self.send(frame(subject, payload, reply, headers))
-        while (message := self.next()).subject != reply:
+        deadline = self.deadline()
+        while (message := self.next(deadline)).subject != reply:
             self._hold(message)
         if message.status == NO_RESPONDERS:
             raise NoResponder(subject)
@@ -126,16 +127,23 @@ class NatsConnection:
 
     # receiving
 
-    def next(self) -> Message:
-        """The next message. Answers the server's other commands meanwhile."""
-        deadline, before = time.monotonic() + self._seconds, len(self._waiting)
+    def deadline(self) -> float:
+        """Until when the server may take for an answer that is awaited from now on."""
+        return time.monotonic() + self._seconds
+
+    def next(self, deadline: float) -> Message:
+        """The next message. Answers the server's other commands meanwhile. A server that sends other messages
+        without end does not move the deadline."""
+        if time.monotonic() > deadline:
+            raise NoAnswer(in_words(TimeoutError()))
+        before = len(self._waiting)
         while len(self._waiting) == before:
             self._line(deadline)
         return self._released(self._waiting.pop())
 
-    def received(self) -> Message:
+    def received(self, deadline: float) -> Message:
         """The next message that no request waits for."""
-        return self._released(self._waiting.popleft()) if self._waiting else self.next()
+        return self._released(self._waiting.popleft()) if self._waiting else self.next(deadline)
 
     def _hold(self, message: Message) -> None:
         self._waiting.append(message)

@@ -11,7 +11,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from penstock.errors import ConfigError
+from penstock.errors import TargetRefused
 from penstock.secret import Secret
 
 _BLOCK = re.compile(r"-{3,}BEGIN [^-]*-{3,}\s*([^\s-]+)\s*-{3,}END [^-]*-{3,}")
@@ -40,7 +40,7 @@ class Credentials:
             text = file.read_text()
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is no text"
-            raise ConfigError(
+            raise TargetRefused(
                 f"The credentials in {file} cannot be read: {reason}.", hint="Correct `sink.credentials`."
             ) from None
         blocks = _BLOCK.findall(text)
@@ -57,7 +57,7 @@ def _key_of(seed: str, file: Path) -> tuple[Ed25519PrivateKey, str]:
     except (binascii.Error, ValueError):
         raw = b""
     if len(raw) != _SEED_BYTES or binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
-        raise ConfigError(
+        raise TargetRefused(
             f"The file {file} has no seed of a key of NATS.",
             hint="`sink.credentials` names a .creds file, or a file with the seed of an NKey (SU…).",
         )

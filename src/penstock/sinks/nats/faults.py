@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from penstock.connections.answers import NoAnswer
 from penstock.connections.verdicts import Codes, Verdict
-from penstock.errors import ConfigError, PenstockError, TableError, TransientError
+from penstock.errors import ConfigError, PenstockError, TableError, TargetRefused, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.nats.connection import NoResponder, Refused
@@ -44,7 +44,7 @@ def of(error: Exception, what: str) -> PenstockError:
     if isinstance(error, NoAnswer):
         return TransientError(f"{what}: {error}.", hint="It is tried again until the server answers.")
     if isinstance(error, Refused):
-        return ConfigError(
+        return TargetRefused(
             f"{what}: the server refuses this client ({error}).",
             hint="Check `sink.user`, `sink.password`, `sink.token` and `sink.credentials`, whether the URL "
             "wants tls://, and what the account may do (`penstock docs nats` lists it).",

@@ -115,8 +115,9 @@ class JetStream:
                 self.api(f"CONSUMER.DELETE.{stream}.{made['name']}")
 
     def _delivered(self, subscription: int, last: int, pending: int) -> Iterator[dict[str, str]]:
+        deadline = self.connection.deadline()
         while pending:
-            message = self.connection.received()
+            message = self.connection.received(deadline)
             if message.subscription != subscription:
                 continue
             if message.status == FLOW_CONTROL:
@@ -124,6 +125,7 @@ class JetStream:
                 if wanted:
                     self.connection.send(f"PUB {wanted} 0\r\n\r\n".encode())
                 continue
+            deadline = self.connection.deadline()
             sequence, pending = _place(message.reply)
             if sequence <= last:
                 yield message.headers

@@ -46,7 +46,7 @@ from penstock.sinks.nats.records import Mark, Written
 from penstock.sinks.nats.server import connected
 from penstock.sinks.nats.subjects import is_covered
 from penstock.sinks.nats.window import Outgoing, Window
-from penstock.sinks.refusals import check_pipeline, is_recorded
+from penstock.sinks.refusals import at, check_pipeline, is_recorded
 from penstock.sinks.schema_registry import BINARY_FORMATS
 
 ID, KEY, KEY_BASE64 = "Nats-Msg-Id", "Key", "Key-Base64"
@@ -65,6 +65,7 @@ class NatsSink(Messages):
     def __init__(self, options: NatsOptions, pipeline: str) -> None:
         super().__init__(options, pipeline)
         self._options = options
+        self._servers = ", ".join(options.url)
         self._run = secrets.token_urlsafe(8)
         self._own = f"$KV.{options.control}.{pipeline}"
         self._jetstream: JetStream | None = None
@@ -85,7 +86,7 @@ class NatsSink(Messages):
 
     def check(self) -> None:
         try:
-            with explained(f"The servers {', '.join(self._options.url)} cannot be used"):
+            with explained(f"The servers {self._servers} cannot be used"):
                 found = self._connected().stream(self._options.stream_name)
         except TransientError as error:
             raise ConfigError(error.message, hint="Start it, or correct `sink.url`.") from None
@@ -131,7 +132,7 @@ class NatsSink(Messages):
         for schema in tables:
             self._check_subject(schema.table)
         try:
-            with explained(f"Epoch {commit.epoch} was not written"):
+            with explained(at(f"Epoch {commit.epoch} was not written", self._servers)):
                 self._publish(commit, messages)
                 return self._commit(replace(self._written, epoch=commit.epoch, step=commit.step, note=note))
         except TableError:
@@ -215,7 +216,7 @@ class NatsSink(Messages):
         if self._jetstream is not None and self._began:
             return self._jetstream
         try:
-            with explained("The pipeline cannot begin to write"):
+            with explained(at("The pipeline cannot begin to write", self._servers)):
                 jetstream = self._connected()
                 self._prepare(jetstream)
                 if self._began:

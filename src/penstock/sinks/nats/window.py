@@ -125,7 +125,8 @@ class Window:
         return None
 
     def _answer_to(self, batch: _Batch) -> Message:
-        while (message := self._connection.received()).subject != batch.inbox:
+        deadline = self._connection.deadline()
+        while (message := self._connection.received(deadline)).subject != batch.inbox:
             pass
         return message
 

@@ -35,11 +35,11 @@ Errors = (Refused, NoAnswer)
 
 class Client:
     def __init__(self, options: OpenSearchOptions) -> None:
-        headers: dict[str, str] = {}
-        if key := options.api_key.reveal():
-            headers = {"Authorization": f"ApiKey {key}"}
-        elif options.user:
-            headers = basic_authorization(options.user, options.password.reveal())
+        def headers() -> dict[str, str]:
+            if key := options.api_key.reveal():
+                return {"Authorization": f"ApiKey {key}"}
+            return basic_authorization(options.user, options.password.reveal()) if options.user else {}
+
         self._connection = HttpConnection(
             options.url, headers, timeout_s=options.timeout / 1000, tls=tcp.tls_context(options.ca)
         )

@@ -8,6 +8,7 @@ from penstock.errors import ConfigError, PenstockError, TableError, TransientErr
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.opensearch.client import Refused
+from penstock.sinks.refusals import refusal
 
 TOO_LARGE = 413
 BLOCKED = "cluster_block_exception"
@@ -25,6 +26,13 @@ CODES = Codes(
         "node_not_connected_exception", "receive_timeout_transport_exception",
         "snapshot_in_progress_exception",
         "concurrent_snapshot_execution_exception", "search_context_missing_exception",
+        "index_create_block_exception",  # disks are nearly full
+        "illegal_index_shard_state_exception", "index_shard_closed_exception",
+        "index_shard_not_started_exception", "index_shard_recovering_exception",
+        "index_shard_relocated_exception", "index_shard_started_exception",
+        "index_shard_not_recovering_exception", "shard_not_found_exception",
+        "shard_not_in_primary_mode_exception", "primary_shard_closed_exception", "no_such_node_exception",
+        "node_weighed_away_exception", "task_cancelled_exception", "timeout_exception",
     }),
     configuration=frozenset({401, 403, 407, "security_exception"}),
 )  # fmt: skip
@@ -54,10 +62,12 @@ def refused(status: int, kind: str, what: str, table: TableId | None) -> Penstoc
         )
     verdict = CODES.verdict(kind, status)
     if verdict is Verdict.CONFIGURATION:
-        return ConfigError(
+        refused, details = refusal(table, of_table=status == 403)
+        return refused(
             f"{what}: the server refuses this account ({said}).",
             hint="Check `sink.user` and `sink.password`, or `sink.api_key`. The account needs to create, "
             "read, write and delete its tables' indexes and the index `sink.control`, and to change aliases.",
+            **details,
         )
     if verdict is Verdict.OUTAGE:
         return TransientError(f"{what}: the server answers {said}.", hint="It is tried again.")

@@ -53,6 +53,7 @@ from penstock.sinks.opensearch.rows import operations
 from penstock.sinks.opensearch.scan import OpenSearchScan
 from penstock.sinks.recorded import Recorded
 from penstock.sinks.refusals import (
+    at,
     changed_record,
     check_pipeline,
     is_recorded,
@@ -333,6 +334,7 @@ class OpenSearchSink(Recorded):
         try:
             yield
         except Errors as error:
+            what = at(what, self._options.url)
             raise explained(error, what, table) from None  # the server's text may have values of rows
 
 

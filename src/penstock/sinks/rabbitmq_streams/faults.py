@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from penstock.connections.answers import NoAnswer
 from penstock.connections.verdicts import Codes, Verdict
-from penstock.errors import ConfigError, PenstockError, TableError, TransientError
+from penstock.errors import PenstockError, TableError, TargetRefused, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.rabbitmq_streams import wire
@@ -56,7 +56,7 @@ def of(error: Exception, what: str) -> PenstockError:
     text = f"{what}: {in_words(error)}."
     if CODES.verdict(error.code) is Verdict.OUTAGE:
         return TransientError(text, hint="It is tried again.")
-    return ConfigError(
+    return TargetRefused(
         text,
         hint="Check `sink.url`, `sink.user` and `sink.password`. The account needs the rights to configure, "
         "write and read the streams of its tables and `penstock-*`.",

@@ -45,7 +45,7 @@ from penstock.sinks.rabbitmq_streams.lanes import Lane, Lanes
 from penstock.sinks.rabbitmq_streams.options import RabbitMqStreamsOptions
 from penstock.sinks.rabbitmq_streams.records import Written, count_of, id_of
 from penstock.sinks.rabbitmq_streams.server import connected
-from penstock.sinks.refusals import check_pipeline, is_recorded
+from penstock.sinks.refusals import at, check_pipeline, is_recorded
 from penstock.sinks.schema_registry import BINARY_FORMATS
 
 _RECORDS, _REFERENCE = 0, "penstock"
@@ -65,6 +65,7 @@ class RabbitMqStreamsSink(Messages):
     def __init__(self, options: RabbitMqStreamsOptions, pipeline: str) -> None:
         super().__init__(options, pipeline)
         self._options = options
+        self._servers = ", ".join(options.url)
         self._run = secrets.token_urlsafe(8)
         self._own = f"penstock-{pipeline}"
         self._connection: StreamConnection | None = None
@@ -80,7 +81,7 @@ class RabbitMqStreamsSink(Messages):
 
     def check(self) -> None:
         try:
-            with explained(f"The servers {', '.join(self._options.url)} cannot be used"):
+            with explained(f"The servers {self._servers} cannot be used"):
                 self._connected()
         except TransientError as error:
             raise ConfigError(
@@ -125,7 +126,7 @@ class RabbitMqStreamsSink(Messages):
             self._told = (commit.place, set())
         self._tell_left_out()
         try:
-            with explained(f"Epoch {commit.epoch} was not written"):
+            with explained(at(f"Epoch {commit.epoch} was not written", self._servers)):
                 lanes.begin(self._written.bases)
                 self._publish(lanes, messages)
                 number = self._written.number + 1
@@ -257,7 +258,7 @@ class RabbitMqStreamsSink(Messages):
                 return self._lanes
             self._drop()
         try:
-            with explained("The pipeline cannot begin to write"):
+            with explained(at("The pipeline cannot begin to write", self._servers)):
                 connection = self._connected()
                 if not connection.exists(self._own):
                     connection.create(self._own, _RECORDS_ARGUMENTS)

@@ -9,6 +9,7 @@ from penstock.connections.verdicts import Codes, Verdict
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
+from penstock.sinks.refusals import refusal
 
 CODES = Codes(
     "https://redis.io/docs/latest/develop/reference/protocol-spec/ and, as codes are listed nowhere, "
@@ -16,7 +17,8 @@ CODES = Codes(
     outage=frozenset({
         "",  # no answer, or one that no server gives
         "LOADING", "BUSY", "BUSYKEY", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS",
-        "NOGOODSLAVE", "MISCONF", "OOM", "UNKILLABLE", "NOTREADY", "max number of clients reached",
+        "NOGOODSLAVE", "MISCONF", "OOM", "UNKILLABLE", "NOTREADY", "max number of clients", "NOMASTERLINK",
+        "INPROG", "IOERR", "REDIRECT", "UNBLOCKED", "EXECABORT", "NOQUORUM",
     }),
     configuration=frozenset({
         "NOAUTH", "WRONGPASS", "NOPERM", "DENIED", "NOPROTO", "invalid password", "CROSSSLOT", "MOVED", "ASK",
@@ -36,7 +38,7 @@ _CLASSES: dict[type[Exception], str] = {
     exceptions.AskError: "ASK",
     exceptions.TryAgainError: "TRYAGAIN",
     exceptions.BusyLoadingError: "LOADING",
-    exceptions.MaxConnectionsError: "max number of clients reached",
+    exceptions.MaxConnectionsError: "max number of clients",
     exceptions.ConnectionError: "",
     exceptions.TimeoutError: "",
     exceptions.NoScriptError: "",
@@ -63,10 +65,12 @@ def explained(error: exceptions.RedisError, what: str, table: TableId | None) ->
     if code in ("CROSSSLOT", "MOVED", "ASK"):
         return ConfigError(f"{what}: this is a Redis Cluster.", hint="Use a server without cluster mode.")
     if verdict is Verdict.CONFIGURATION:
-        return ConfigError(
+        kind, details = refusal(table, of_table=code == "NOPERM")
+        return kind(
             f"{what}: the server refuses this account ({code}).",
             hint="Check `sink.user` and `sink.password`. The account needs EVALSHA, SCAN, INFO and commands "
             "of hashes, strings and sets on the keys of its tables and on `penstock:*`.",
+            **details,
         )
     if code == "OOM":
         return TransientError(

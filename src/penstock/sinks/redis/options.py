@@ -43,15 +43,13 @@ class ServerOptions(SinkOptions):
         return value
 
     def connection(self) -> dict[str, Any]:
-        """Arguments of the client. Contains the password as text."""
+        """Arguments of the client, without the account."""
         parts = urlsplit(self.url)
         seconds = self.timeout / 1000
         return {
             "host": parts.hostname,
             "port": parts.port or 6379,
             "db": int(parts.path.strip("/") or 0),
-            "username": self.user or None,
-            "password": self.password.reveal() or None,
             "ssl": SCHEMES[parts.scheme] == "rediss",
             "socket_timeout": seconds,
             "socket_connect_timeout": seconds,

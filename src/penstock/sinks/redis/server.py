@@ -30,7 +30,8 @@ def client(options: ServerOptions) -> Any:
     """A client whose errors are all `redis.RedisError`, whatever the server sends. An answer that no server
     gives is an `InvalidResponse`."""
     # A kept connection may have been closed meanwhile. All else is tried again with the epoch.
-    made = _Client(**options.connection(), retry=Retry(NoBackoff(), 1))
+    account = _Account(options) if options.user or options.password else None
+    made = _Client(**options.connection(), credential_provider=account, retry=Retry(NoBackoff(), 1))
     kind: type[Any] = made.connection_pool.connection_class
 
     class Bounded(kind):  # type: ignore[misc]
@@ -47,6 +48,17 @@ def client(options: ServerOptions) -> Any:
 
     made.connection_pool.connection_class = Bounded
     return made
+
+
+class _Account(redis.CredentialProvider):
+    """Is asked before each login."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self._options = options
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        password = self._options.password.reveal()
+        return (self._options.user, password) if self._options.user else (password,)
 
 
 class _Client(redis.Redis):

@@ -56,6 +56,7 @@ from penstock.sinks.redis.options import RedisOptions, escaped
 from penstock.sinks.redis.scan import RedisScan
 from penstock.sinks.redis.server import check_server, client
 from penstock.sinks.refusals import (
+    at,
     check_pipeline,
     is_recorded,
     lost_target,
@@ -339,6 +340,7 @@ class RedisSink(Recorded):
         try:
             yield
         except redis.RedisError as error:
+            what = at(what, self._options.url)
             raise explained(error, what, table) from None  # the server's text may have values of rows
 
 

@@ -44,7 +44,7 @@ from penstock.sinks.redis.faults import explained
 from penstock.sinks.redis.server import check_server, client
 from penstock.sinks.redis_streams import scripts
 from penstock.sinks.redis_streams.options import RedisStreamsOptions
-from penstock.sinks.refusals import check_pipeline, is_recorded
+from penstock.sinks.refusals import at, check_pipeline, is_recorded
 
 MESSAGES_MAX = 500
 """Messages of one call: while it runs, the server does nothing else."""
@@ -195,6 +195,7 @@ class RedisStreamsSink(Messages):
         try:
             yield
         except redis.RedisError as error:
+            what = at(what, self._options.url)
             raise explained(error, what, None) from None  # the server's text may have values of rows
 
 

@@ -37,9 +37,10 @@ from penstock.connections.verdicts import Verdict
 from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.schema import Column, TableId
 from penstock.printable import argument
+from penstock.sinks.refusals import refusal
 from penstock.sinks.rows import Incomplete, pieces
 from penstock.sinks.sql import arrow_text
-from penstock.sinks.sql.codes import MYSQL
+from penstock.sinks.sql.codes import MYSQL, MYSQL_RIGHTS
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session, shortened
 from penstock.sinks.sql.mysql_session import MySqlConnection
 from penstock.sinks.sql.options import JdbcOptions
@@ -157,11 +158,13 @@ class MySql(Dialect):
         code = int(error.args[0]) if error.args and isinstance(error.args[0], int) else 0
         verdict = MYSQL.verdict(code)
         if verdict is Verdict.CONFIGURATION:
-            return ConfigError(
+            kind, details = refusal(table, of_table=code in MYSQL_RIGHTS)
+            return kind(
                 f"{what}: {self._address} refuses this account (error {code}).",
                 hint="Check `sink.user` and `sink.password`. The account needs CREATE, ALTER, DROP, INDEX, "
                 "SELECT, INSERT, UPDATE, DELETE and CREATE TEMPORARY TABLES on the targets' databases and on "
                 f"`{self._options.control}`.",
+                **details,
             )
         if verdict is Verdict.OUTAGE:
             read_only = ", which is read only now" if code in _READ_ONLY else ""

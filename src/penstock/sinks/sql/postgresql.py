@@ -26,9 +26,10 @@ from pyspark.sql.types import (
 )
 
 from penstock.connections.verdicts import Verdict
-from penstock.errors import ConfigError, PenstockError, TableError, TransientError
+from penstock.errors import ConfigError, PenstockError, TableError, TargetRefused, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
+from penstock.sinks.refusals import refusal
 from penstock.sinks.rows import Incomplete, pieces
 from penstock.sinks.sql import arrow_text
 from penstock.sinks.sql.codes import POSTGRESQL
@@ -119,22 +120,25 @@ class PostgreSql(Dialect):
         state = error.sqlstate or ("28000" if _is_login(error) else "08000")
         verdict = POSTGRESQL.verdict(state, state[:2])
         if verdict is Verdict.CONFIGURATION and state != "42501":
-            return ConfigError(
+            return TargetRefused(
                 f"{what}: {self._address} refuses the account or has no such database"
                 + (f" (SQLSTATE {state})." if error.sqlstate else "."),
                 hint="Check `sink.url`, `sink.user` and `sink.password`.",
             )
         if state == "42501":
-            return ConfigError(
+            kind, details = refusal(table, of_table=True)
+            return kind(
                 f"{what}: {error.diag.message_primary}.",
                 hint="GRANT CREATE ON DATABASE … to the account, so that it can make schemas; or make the "
                 "schemas for it, and GRANT USAGE, CREATE ON SCHEMA ….",
+                **details,
             )
         if verdict is Verdict.OUTAGE:
-            why = f"SQLSTATE {state}" if error.sqlstate else "the connection was lost or refused"
+            why = f"answers SQLSTATE {state}" if error.sqlstate else "refused or lost the connection"
             if state == _READ_ONLY:
                 why += ", it is read only now, as a standby or in maintenance"
-            return TransientError(f"{what}: {why}.", hint="It is tried again until the database takes it.")
+            hint = "It is tried again until the database takes it."
+            return TransientError(f"{what}: {self._address} {why}.", hint=hint)
         if table is None:
             return ConfigError(f"{what}: {error.diag.message_primary}.", hint="Check the section `sink`.")
         constraint = error.diag.constraint_name

@@ -10,7 +10,7 @@ from pydantic import Field, WithJsonSchema, field_validator, model_validator
 
 from penstock.config import PipelineConfig, Secret
 from penstock.config.sections import check_addresses
-from penstock.errors import ConfigError, LoginRefused
+from penstock.errors import ConfigError, LoginRefused, TransientError
 from penstock.model.section import Section, TableName
 from penstock.model.units import Milliseconds
 from penstock.sources.kind import SourceOptions
@@ -134,15 +134,11 @@ class MySqlOptions(SourceOptions):
 
     def current_password(self) -> bytes:
         """The password for the next login."""
-        if self.password_file is None:
-            return self.password.reveal().encode()
+        secret = self.password if self.password_file is None else Secret(kept=self.password_file)
         try:
-            return self.password_file.read_bytes().rstrip(b"\r\n")
-        except OSError as error:
-            raise LoginRefused(
-                f"source.password_file is {self.password_file}, which cannot be read: {error.strerror}.",
-                hint="Write the account's password there, readable for the account that runs Penstock.",
-            ) from error
+            return secret.reveal().encode()
+        except TransientError as error:
+            raise LoginRefused(error.message, hint=error.hint) from error
 
     @model_validator(mode="after")
     def _addresses(self) -> MySqlOptions:

@@ -22,6 +22,11 @@ _START_SECONDS = 180
 """Seconds: on a busy machine a node takes more than a minute."""
 
 
+def jars() -> list[Path]:
+    """The server's program."""
+    return fetch(_JARS, transitive=True, pins=_PINS)
+
+
 class OpenSearchServer(PrivateServer):
     """One node, without accounts. It keeps its data over `kill9` and `start`. `options`: of
     `opensearch.yml`."""
@@ -29,7 +34,7 @@ class OpenSearchServer(PrivateServer):
     kind = "opensearch"
 
     def __init__(self, options: Mapping[str, str] | None = None, *, folder: Path | None = None) -> None:
-        self._jars = fetch(_JARS, transitive=True, pins=_PINS)
+        self._jars = jars()
         super().__init__(folder=folder)
         self.options = dict(options or {})
         self._gateway_port = free_port()
