@@ -194,11 +194,12 @@ def test_environment_variables_are_replaced_and_a_missing_one_is_named(
             {"merge_shards": [{"tables": "shop.o_*", "into": "penstock.shop_schema_history"}]},
             "`merge_shards` and `schema.history_table` name one target",
         ),
-        ({"signals": {"rest": {}}}, "option `signals.rest.token` is missing"),
-        ({"signals": {"rest": {"token": "short"}}}, "at least 16 characters"),
-        ({"signals": {"rest": {"token": "a token with spaces"}}}, "without spaces"),
-        ({"signals": {"rest": {"token": "x" * 16, "listen": "8190"}}}, "write it as host:port"),
-        ({"signals": {"rest": {"token": "x" * 16, "listen": "127.0.0.1:65536"}}}, "write it as host:port"),
+        ({"http": {}}, "option `http.tokens` is missing"),
+        ({"http": {"tokens": {}}}, "at least 1 item"),
+        ({"http": {"tokens": {"a": {"token": "short"}}}}, "at least 16 characters"),
+        ({"http": {"tokens": {"a": {"token": "a token with spaces"}}}}, "without spaces"),
+        ({"http": {"tokens": {"a": {"token": "x" * 16}}, "listen": "8190"}}, "write it as host:port"),
+        ({"http": {"tokens": {"a": {"token": "x" * 16}}, "listen": "a:65536"}}, "write it as host:port"),
     ],
 )
 def test_a_wrong_option_is_named_with_what_is_expected(change: dict[str, Any], message: str) -> None:
@@ -207,16 +208,14 @@ def test_a_wrong_option_is_named_with_what_is_expected(change: dict[str, Any], m
     assert message in str(caught.value)
 
 
-def test_signals_are_taken_over_http_on_loopback_with_a_token_that_is_never_shown() -> None:
-    assert config.parse(GOOD).signals.rest is None
-    rest = config.parse({**GOOD, "signals": {"rest": {"token": "sixteen-letters!"}}}).signals.rest
-    assert rest is not None and rest.address == ("127.0.0.1", 8190)
-    assert "sixteen" not in repr(rest)
+def test_http_is_answered_on_loopback_to_holders_of_tokens_that_are_never_shown() -> None:
+    assert config.parse(GOOD).http is None
+    http = config.parse({**GOOD, "http": {"tokens": {"a": {"token": "sixteen-letters!"}}}}).http
+    assert http is not None and http.listen == "127.0.0.1:8190" and http.tokens["a"].role == "reader"
+    assert "sixteen" not in repr(http)
     with pytest.raises(ConfigError) as caught:
-        config.parse({**GOOD, "signals": {"rest": {"token": "secret but wrong"}}})
+        config.parse({**GOOD, "http": {"tokens": {"a": {"token": "secret but wrong"}}}})
     assert "secret" not in str(caught.value)
-    other = config.parse({**GOOD, "signals": {"rest": {"listen": "[::1]:0", "token": "x" * 16}}}).signals.rest
-    assert other is not None and other.address == ("::1", 0)
 
 
 @pytest.mark.parametrize("text", ["", "- a\n", "name: [\n", "\xff"])
@@ -266,8 +265,9 @@ def test_what_is_saved_is_loaded_again_and_is_nobody_elses(
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "other" / "saved.yaml"
     path.parent.mkdir()
+    http = {"listen": "[::1]:0", "tokens": {"a": {"token": "x" * 16}}}
     shards = [{"tables": ["shop.o_*"], "into": "shop.o", "shard_column": "part"}]
-    options = {**GOOD, "merge_shards": shards, "signals": {"rest": {"listen": "[::1]:0", "token": "x" * 16}}}
+    options = {**GOOD, "merge_shards": shards, "http": http}
     config.save(config.parse(options), path)
     absolute = {"state": str(tmp_path / "state"), "sink": {"path": str(tmp_path / "lake")}}
     assert config.load(path) == config.parse(options | absolute)

@@ -38,7 +38,7 @@ LAYERS: list[set[str]] = [
     {"_core"},
     {"model"},
     {"client"},  # of a subscription server: it needs nothing of ours
-    {"access", "artifacts", "connections", "disk"},
+    {"access", "artifacts", "connections", "disk", "http"},
     {"failures", "store", "encode/registry", "encode/registry_access"},  # a source reads schemas, too
     {"transforms"},
     {"sinks", "sources/kind", "sources/registry"},  # each sink knows its own options
@@ -238,31 +238,34 @@ def callers(calls: set[str]) -> list[str]:
 def test_sockets_are_opened_only_in_the_connection_module() -> None:
     """Errors and types of PyMySQL may be used anywhere."""
     found = [name for name in callers(SOCKET_CALLS) if name.split("/")[0] != "testing"]
-    # The subscription server binds its address before it starts anything else.
     own = [
+        "access/door.py",
         "connections/tcp.py",
-        "serve/listeners/listeners.py",
         "sinks/sql/mysql.py",
         "sources/mysql/connection.py",
     ]
     assert found in (own[:2], own)
 
 
-def test_only_the_rest_channel_and_the_subscription_server_listen() -> None:
+def test_only_the_door_and_grpc_listen() -> None:
     assert [name for name in callers(LISTENING_CALLS) if name.split("/")[0] != "testing"] == [
-        "serve/listeners/door.py",
+        "access/door.py",
         "serve/listeners/flight.py",
-        "signals/rest.py",
     ]
 
 
-def test_the_web_framework_is_imported_only_by_the_rest_channel() -> None:
+def test_the_web_framework_is_imported_only_by_the_room_of_http_and_its_pages() -> None:
     users = [
         str(path.relative_to(PACKAGE))
         for path in package_files()
-        if any(module.split(".")[0] in ("fastapi", "starlette", "uvicorn") for module in imports(path))
+        if any(module.split(".")[0] in ("starlette", "uvicorn", "websockets") for module in imports(path))
     ]
-    assert users == ["signals/rest.py"]
+    assert [name for name in users if not name.startswith("http/")] == [
+        "runtime/http.py",
+        "serve/listeners/events.py",
+        "serve/listeners/pages.py",
+        "signals/pages.py",
+    ]
 
 
 SOURCES = sorted(

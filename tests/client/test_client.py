@@ -57,7 +57,7 @@ def served(source: MySqlServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
     for name, database in names.items():
         DATABASES[name] = database_of(source, database)
     options: dict[str, Any] = {
-        "listen": {"canal": "127.0.0.1:0", "http": "127.0.0.1:0", "grpc": f"127.0.0.1:{free_port()}"},
+        "listen": {"canal": "127.0.0.1:0", "grpc": f"127.0.0.1:{free_port()}"},
         "tokens": {
             "all": {"token": TOKEN},
             "one": {"token_sha256": hashlib.sha256(OTHER.encode()).hexdigest(), "destinations": ["shop-0"]},

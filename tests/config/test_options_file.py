@@ -67,7 +67,7 @@ def test_a_file_that_is_no_yaml_gets_a_hint_on_its_mistake(
         ),
         (settings.load, SERVER + "destination: {}\n", "(did you mean `destinations`?)"),
         (settings.load, SERVER.replace("{example: {}}", "{example: {filtr: x}}"), "(did you mean `filter`?)"),
-        (settings.load, SERVER + "listen: {htp: 'x:1'}\n", "(did you mean `http`?)"),
+        (settings.load, SERVER + "http: {lissten: 'x:1'}\n", "(did you mean `listen`?)"),
         (settings.load, SERVER + "users: {anna: {passwd: x}}\n", "(did you mean `password`?)"),
         (settings.load, SERVER + "source: {host: h, usr: u}\n", "(did you mean `user`?)"),
         (

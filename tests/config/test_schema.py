@@ -42,7 +42,7 @@ ACCEPTED: list[dict[str, Any]] = [
     {"sink": {"type": "parquet", "path": "/lake"}},
     {"types": {"decimal": "string"}, "schema": {"history_table": None}, "cascades": "park"},
     {"merge_shards": [{"tables": ["shop.*"], "into": "shop.all"}]},
-    {"signals": {"table": "shop.signals", "rest": {"token": "0123456789abcdef", "listen": "[::1]:0"}}},
+    {"http": {"tokens": {"a": {"token": "0123456789abcdef"}}, "listen": "[::1]:0"}},
     {"spark": {"conf": {"spark.ui.enabled": "true"}}},
 ]
 REFUSED: list[dict[str, Any]] = [
@@ -69,7 +69,7 @@ REFUSED: list[dict[str, Any]] = [
     {"types": {"decimal": "exact"}},
     {"types": {"decimals": "string"}},
     {"merge_shards": [{"tables": "shop.*"}]},
-    {"signals": {"rest": {}}},
+    {"http": {}},
     {"signals": {"table": "signals"}},
     {"spark": {"conf": {"spark.cores.max": 4}}},
     {"cascades": True},

@@ -76,7 +76,7 @@ def test_a_wrong_field_is_noticed(tmp_path: Path) -> None:
 def test_the_pipeline_file_is_valid_and_what_the_user_writes_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PENSTOCK_REST_TOKEN", "a-token-of-16-characters")
+    monkeypatch.setenv("PENSTOCK_HTTP_TOKEN", "a-token-of-16-characters")
     monkeypatch.setenv("SHOP_PASSWORD", "secret")
     monkeypatch.setenv("POD_NAME", "shop-0")
     monkeypatch.setenv("POD_IP", "10.0.0.7")
@@ -86,7 +86,7 @@ def test_the_pipeline_file_is_valid_and_what_the_user_writes_wins(
         file.write_text(files["data"]["pipeline.yaml"])
         config = configuration.load(file)
         assert (config.name, str(config.state)) == ("shop", "/var/lib/penstock/state")
-        assert config.signals.rest is not None and config.signals.rest.listen == "127.0.0.1:8190"
+        assert config.http is not None and config.http.listen == "127.0.0.1:8190"
     assert config.spark.master == "k8s://https://kubernetes.default.svc"
     conf = config.spark.conf
     assert (conf["spark.executor.cores"], conf["spark.executor.instances"]) == ("3", "5")

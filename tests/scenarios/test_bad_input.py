@@ -66,8 +66,8 @@ def refused(case: Scenario, *named: str, command: str = "run") -> str:
 def test_a_port_that_is_taken_is_named(case: Scenario) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
-        case.write_file(signals={"rest": {"listen": address, "token": "0123456789abcdef"}})
-        refused(case, "signals.rest.listen", address, "another process listens there")
+        case.write_file(http={"listen": address, "tokens": {"a": {"token": "0123456789abcdef"}}})
+        refused(case, "http.listen", address, "another process listens there")
 
 
 # the pipeline file -----------------------------------------------------------------------------------------

@@ -22,7 +22,8 @@ SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 def document(folder: Path, **changes: Any) -> Path:
     file = folder / "server.yaml"
     content: dict[str, Any] = {
-        "listen": {"canal": "127.0.0.1:0", "http": "127.0.0.1:0", "grpc": "127.0.0.1:0"},
+        "listen": {"canal": "127.0.0.1:0", "grpc": "127.0.0.1:0"},
+        "http": {"listen": "127.0.0.1:0"},
         "source": {"host": "db", "port": 3306, "user": "u", "password": "hidden"},
         "relay_log": {"path": "relay"},
         "destinations": {"example": {"filter": r"shop\..*", "start": "earliest"}},
@@ -77,17 +78,16 @@ def test_a_time_needs_no_quotes(tmp_path: Path) -> None:
         ({"relay_log": {}}, "relay_log.path"),
         ({"listen": {"canal": "11111"}}, "host:port"),
         ({"users": {"canal": {"password": ""}}}, "`password` is empty"),
-        ({"tokens": {"a": {"token": ""}}}, "`token` is empty"),
-        ({"http_token": ""}, "`http_token` is empty"),
+        ({"tokens": {"a": {"token": ""}}}, "a token has at least 16 characters"),
+        ({"tokens": {"a": {"token": "x" * 16, "role": "admin"}}}, "reader"),
         ({"destinations": {"a": {"start": {"gtid": "1-2"}}}}, "not a GTID set"),
         ({"destinations": {"a": {"start": {"timestamp": "now"}}}}, "`now` is no time"),
         ({"destinations": {"a": {"exclude_columns": {"shop.*": ["email"]}}}}, "`shop.*` is a pattern"),
         (
-            {"listen": {"http": "127.0.0.1:8191", "grpc": "127.0.0.1:8191"}},
+            {"http": {"listen": "127.0.0.1:8191"}, "listen": {"grpc": "127.0.0.1:8191"}},
             "`http` and `grpc` have one address",
         ),
         ({"advertise": "machine"}, "host:port"),
-        ({"admin_token": ""}, "`admin_token` is empty"),
     ],
 )
 def test_what_cannot_be_served_is_refused_by_name(

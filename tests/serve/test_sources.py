@@ -65,7 +65,8 @@ def shards(source: MySqlServer, other_source: MySqlServer, tmp_path: Path) -> It
         }  # fmt: skip
     tables = {"filter": rf"{name}\..*", "start": "earliest"}
     options = {
-        "listen": {"canal": "127.0.0.1:0", "http": "127.0.0.1:0", "grpc": "127.0.0.1:0"},
+        "listen": {"canal": "127.0.0.1:0", "grpc": "127.0.0.1:0"},
+        "http": {"listen": "127.0.0.1:0"},
         "source": None, "relay_log": None, "sources": sources,
         "destinations": {"all": tables, "west": {**tables, "sources": ["west"]}},
     }  # fmt: skip

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from penstock import config as configuration
 from penstock.config import SignalsConfig
-from penstock.errors import ConfigError
 from penstock.signals.acceptance import WARNINGS_MAX, accept
 from penstock.signals.channels import FileChannel
-from penstock.signals.opening import REST_PACKAGES, rest_server
 from penstock.state import StateStore, requests
 from penstock.state.requests import SignalsWait
 
@@ -177,20 +173,3 @@ def test_no_more_signals_are_taken_while_too_many_wait(tmp_path: Path) -> None:
     assert state.signals_full()
     state.set_signal("a", "done", {})
     assert accept(state, "c", "log", {"message": "x"}, "command")
-
-
-@pytest.mark.parametrize("package", REST_PACKAGES)
-def test_without_the_extra_for_http_the_error_names_the_command_that_installs_it(
-    package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(sys.modules, "penstock.signals.rest", raising=False)
-    for name in [name for name in sys.modules if name.split(".")[0] == package]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
-    config = configuration.parse({
-        "name": "shop", "source": {"user": "u"}, "tables": ["shop.*"], "state": str(tmp_path),
-        "signals": {"rest": {"token": "0123456789abcdef"}},
-    })  # fmt: skip
-    with pytest.raises(ConfigError, match=package) as refused:
-        rest_server(config, StateStore(tmp_path))
-    assert refused.value.hint == "pip install 'penstock[rest]'"

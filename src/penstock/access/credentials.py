@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import ipaddress
 import threading
 import time
@@ -23,11 +21,6 @@ class Denied(Exception):
     def __init__(self, message: str, retry_s: float = 0.0) -> None:
         super().__init__(message)
         self.retry_s = retry_s
-
-
-def same(expected: str, given: str) -> bool:
-    """Compares two secrets in a time that tells nothing of either, also not their lengths."""
-    return hmac.compare_digest(*(hashlib.sha256(one.encode()).digest() for one in (expected, given)))
 
 
 class Attempts:

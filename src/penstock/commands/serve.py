@@ -77,10 +77,10 @@ def warnings(config: settings.ServerConfig) -> list[str]:
                 found.append(
                     f"The {kind} {name} may read `{min(unknown)}`, and there is no such destination."
                 )
-    tokens = bool(config.http_token or config.tokens)
+    tokens = bool(config.tokens)
     protected = {"canal": bool(config.users), "http": tokens, "grpc": tokens or bool(config.users)}
     encrypted = config.tls.listeners if config.tls is not None else []
-    for name, address in config.listen.addresses.items():
+    for name, address in config.addresses.items():
         if _is_local(address):
             continue
         if not protected[name]:

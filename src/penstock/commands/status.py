@@ -59,8 +59,8 @@ def _show(document: dict[str, Any]) -> None:
             out.print(cell(f"view {one['view']} is not up to date: {one['error']}"), soft_wrap=True)
     if document.get("receiver"):
         out.print(cell(f"receiver: {document['receiver']}"), soft_wrap=True)
-    if document.get("rest"):
-        out.print(cell(f"signals over HTTP: {document['rest']}"))
+    if document.get("http"):
+        out.print(cell(f"HTTP: {document['http']}"))
 
 
 def _without_tables(document: dict[str, Any]) -> str:

@@ -18,13 +18,13 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from penstock.config import changed_rows, options_file, several
 from penstock.config.dimensions import DimensionRule
+from penstock.config.http_section import PipelineHttpSection
 from penstock.config.options_file import expanded
 from penstock.config.sections import (
     CompletenessConfig,
     EpochConfig,
     NotificationsConfig,
     RelayLogConfig,
-    RestConfig,
     RetriesConfig,
     SchemaConfig,
     SignalsConfig,
@@ -57,7 +57,6 @@ __all__ = [
     "NotificationsConfig",
     "PipelineConfig",
     "RelayLogConfig",
-    "RestConfig",
     "RetriesConfig",
     "SchemaConfig",
     "Secret",
@@ -129,6 +128,8 @@ class PipelineConfig(Section):
     relay_log: RelayLogConfig = RelayLogConfig()
     snapshot: SnapshotConfig = SnapshotConfig()
     signals: SignalsConfig = SignalsConfig()
+    http: PipelineHttpSection | None = None
+    """None: the pipeline does not answer HTTP."""
     notifications: NotificationsConfig | None = None
     epoch: EpochConfig = EpochConfig()
     retries: RetriesConfig = RetriesConfig()
@@ -149,10 +150,8 @@ class PipelineConfig(Section):
             raise ValueError(f"two of `sinks` are called {twice[0]}; give each another `name`")
         if self.sinks and "sink" in self.model_fields_set:
             raise ValueError("there is `sink` and `sinks`; write all of them into `sinks`")
-        if self.sinks and (self.signals.file is not None or self.signals.rest is not None):
-            raise ValueError(
-                "`signals.file` and `signals.rest` serve one sink; use `signals.table` with `sinks`"
-            )
+        if self.sinks and (self.signals.file is not None or self.http is not None):
+            raise ValueError("`signals.file` and `http` serve one sink; use `signals.table` with `sinks`")
         return self
 
     @model_validator(mode="after")
@@ -370,5 +369,6 @@ def _rooted(config: PipelineConfig, base: Path) -> PipelineConfig:
                 for name, rule in config.dimensions.items()
             },
             "signals": config.signals.model_copy(update={"file": absolute(config.signals.file)}),
+            "http": config.http and config.http.rooted(absolute),
         }
     )

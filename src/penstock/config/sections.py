@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -174,45 +173,6 @@ class SnapshotConfig(Section):
         return self
 
 
-class RestConfig(Section):
-    """Signals over HTTP, protected by a token. There is no TLS: use a proxy with TLS for an address that
-    others can reach."""
-
-    listen: str = "127.0.0.1:8190"
-    """host:port. Port 0 takes any free port, which `penstock status` shows."""
-    token: str = Field(repr=False)
-    """At least 16 characters. Use `${NAME}` to take it from the environment."""
-    hosts: list[str] = Field(default_factory=list)
-    """More names by which clients reach it, such as that of a proxy or a service of Kubernetes. A request is
-    answered if its header `Host` has one of these, or the address that is listened on; with `0.0.0.0` or
-    `[::]`, any address."""
-    failed_logins_per_minute_max: int = Field(60, ge=1)
-    """Requests of one address with a wrong token within a minute. Then it is refused for the rest of that
-    minute."""
-
-    @field_validator("listen")
-    @classmethod
-    def _address(cls, value: str) -> str:
-        host, _, port = value.rpartition(":")
-        if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
-            raise ValueError(
-                f"{value!r} is not an address; write it as host:port, for example 127.0.0.1:8190"
-            )
-        return value
-
-    @field_validator("token")
-    @classmethod
-    def _long(cls, value: str) -> str:
-        if not re.fullmatch(r"[!-~]{16,}", value):
-            raise ValueError("a token has at least 16 characters, of printable ASCII without spaces")
-        return value
-
-    @property
-    def address(self) -> tuple[str, int]:
-        host, _, port = self.listen.rpartition(":")
-        return host.strip("[]"), int(port)
-
-
 class SignalTopicConfig(Section):
     """A topic of Kafka with signals, as Debezium's."""
 
@@ -244,7 +204,7 @@ class NotificationsConfig(Section):
 
 
 class SignalsConfig(Section):
-    """Channels for signals, besides `penstock signal` and Python."""
+    """Channels for signals, besides `penstock signal`, Python and `http`."""
 
     file: Path | None = None
     """A file to which signals are appended, one JSON object per line. Answers go to FILE.answers."""
@@ -253,8 +213,6 @@ class SignalsConfig(Section):
     signal. Nothing is written to it."""
     kafka: SignalTopicConfig | None = None
     """A topic of Kafka."""
-    rest: RestConfig | None = None
-    """A server in the running pipeline."""
     keep: int = Field(1000, ge=1)
     """Number of ended signals that are stored. Their answers can be read, and an id that is sent again is
     recognised."""

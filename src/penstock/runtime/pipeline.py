@@ -20,6 +20,7 @@ from penstock.config import PipelineConfig
 from penstock.disk import directory
 from penstock.errors import ConfigError
 from penstock.failures.messages import explained
+from penstock.http.packages import check_packages
 from penstock.relaylog.files import LogPlace
 from penstock.runtime import targets
 from penstock.runtime.describe import describe, ensure_run
@@ -28,7 +29,7 @@ from penstock.runtime.notebook import Plan, Rows, Status
 from penstock.runtime.progress import Progress, change_json
 from penstock.runtime.run import Run
 from penstock.runtime.shutdown import Ending, leave_by_force
-from penstock.signals.opening import rest_server, send
+from penstock.signals.opening import send
 from penstock.signals.settings import with_signals
 from penstock.sources import open_source
 from penstock.sources.preflight import refuse
@@ -237,12 +238,12 @@ class Pipeline:
             targets.check_relay_log(LogPlace.of(config), state)
             source.preflight.check_start()  # before Spark is started in parallel with the receiver
             consumer = stack.enter_context(contextlib.closing(register(config, state)))
-            rest = stack.enter_context(rest_server(config, state))
+            http = stack.enter_context(_serving(config, state))
             receiver = source.receiver(self._receiver_file())
             stack.callback(receiver.stop)
             step("starting the receiver and Spark")
             receiver.start()
-            run = Run(config, state, source, receiver, ending, self._stopping, consumer, rest, once=once,
+            run = Run(config, state, source, receiver, ending, self._stopping, consumer, http, once=once,
                        on_progress=on_progress, spark=spark)  # fmt: skip
             stack.callback(run.close)
             stack.push(ending.begin_on_error)
@@ -259,3 +260,13 @@ class Pipeline:
         path = self.config.state / "pipeline.yaml"
         configuration.save(self.config, path)
         return path
+
+
+def _serving(config: PipelineConfig, state: StateStore) -> contextlib.AbstractContextManager[str | None]:
+    """Answers HTTP while the block lasts, if the file has `http`. Yields the address."""
+    if config.http is None:
+        return contextlib.nullcontext()
+    check_packages("http")
+    from penstock.runtime.http import serving  # a web server is slow to import
+
+    return serving(config.http, state)

@@ -83,11 +83,11 @@ class Progress:
         receiver: Any,
         *,
         gate: Callable[[], dict[str, Any]] = dict,
-        rest: str | None = None,
+        http: str | None = None,
         retrying: Callable[[], list[dict[str, Any]]] = list,
     ) -> None:
-        """`gate` returns its part of the status (`snapshot/gate.py`). `rest`: the address for signals over
-        HTTP. `retrying` returns what is being retried, and why (`snapshot/retries.py`)."""
+        """`gate` returns its part of the status (`snapshot/gate.py`). `http`: the address at which the
+        pipeline answers HTTP. `retrying` returns what is being retried, and why (`snapshot/retries.py`)."""
         self._retrying = retrying
         self._gate = gate
         self._config = config
@@ -95,7 +95,7 @@ class Progress:
         self._state = state
         self._log = relay_log
         self._receiver = receiver
-        self._rest = rest
+        self._http = http
         self.started = time.time()
         self.epochs = 0
         self.events = 0
@@ -163,7 +163,7 @@ class Progress:
             "running": True,
             "pid": os.getpid(),
             "receiver": self._receiver.describe(),
-            "rest": self._rest,
+            "http": self._http,
             "retrying": self._retrying(),
             "since_start": {"epochs": self.epochs, "chunks": self.chunks, "rows": self.rows},
             "rates": rates,

@@ -86,7 +86,7 @@ class Run:
         ending: Ending,
         stopping: threading.Event,
         consumer: Consumer,
-        rest: str | None,
+        http: str | None,
         *,
         once: bool,
         on_progress: Callable[[Progress], None] | None,
@@ -99,7 +99,7 @@ class Run:
         self.receiver = receiver
         self.ending = ending
         self.stopping = stopping
-        self.rest = rest
+        self.http = http
         self.once = once
         self.on_progress = on_progress
         self.borrowed = spark
@@ -147,7 +147,7 @@ class Run:
             self._discover(partial(self._wait_for, seconds=config.relay_log.catch_up_timeout / 1000))
             shape_changes.check_new(self.sink, self.state, types=config.types)
             adopted = targets.check_new(self.sink, self.state, self.captured, types=config.types)
-            self.progress = Progress(config, self.state, self.log, self.receiver, rest=self.rest,
+            self.progress = Progress(config, self.state, self.log, self.receiver, http=self.http,
                                      gate=self.chunks.gate.to_json, retrying=self._retrying)  # fmt: skip
             self.ending.report, self.ending.beat = self.progress.ending, self.progress.beat
             planner = make_planner(

@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 BATCH_BYTES_MAX = 4 * 1024**2
 """The most bytes of entries in a batch, whatever the client asks for. Only a single entry may be larger."""
+READ_BYTES = 128 * 1024
+"""Bytes of changes that are read at once for a client without batches."""
 OUTSTANDING_MAX = 10_000
 """Batches without acknowledgement: a client that never acknowledges must not fill the memory."""
 SOURCES_MAX = 64

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from penstock.access.rates import Limits
+from penstock.access.tokens import Rights, TokenSection
 from penstock.config import PipelineConfig, RelayLogConfig, Secret, StoreConfig, options_file
+from penstock.config.http_section import HttpSection, TlsSection, check_address
 from penstock.config.sections import check_place, url_of
 from penstock.config.source_section import SourceSection
 from penstock.errors import ConfigError
@@ -28,54 +32,23 @@ MERGED_HEARTBEAT_MS = 1000
 """Heartbeats of merged sources. An idle source delays the others until its next heartbeat."""
 
 
-def _address(value: str | None) -> str | None:
-    if value is not None:
-        host, _, port = value.rpartition(":")
-        if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
-            raise ValueError(f"{value!r} is not an address; write it as host:port")
-    return value
-
-
 class ListenSection(Section):
     """Addresses as host:port. Without `tls`, use addresses that only trusted machines reach."""
 
     canal: str = "127.0.0.1:11111"
     """For clients of Canal."""
-    http: str | None = None
-    """For `/health`, `/destinations` and changes as server-sent events or by WebSocket. None: no HTTP."""
-    http_hosts: list[str] = Field([])
-    """More names by which clients reach `http`, such as that of a proxy. A request is answered if its header
-    `Host` has one of these, or the address that is listened on; with `0.0.0.0` or `[::]`, any address."""
     grpc: str | None = None
     """For `penstock.client` and other clients of Arrow Flight, which is a gRPC service. None: no Flight."""
 
-    @property
-    def addresses(self) -> dict[str, str]:
-        """The addresses, by protocol."""
-        others = {"http": self.http, "grpc": self.grpc}
-        return {"canal": self.canal} | {name: one for name, one in others.items() if one is not None}
-
-    _are_addresses = field_validator("canal", "http", "grpc")(_address)
-
-    @model_validator(mode="after")
-    def _differ(self) -> ListenSection:
-        used: dict[str, str] = {}
-        for name, address in self.addresses.items():
-            if not address.endswith(":0") and (other := used.setdefault(address, name)) != name:
-                raise ValueError(f"`{other}` and `{name}` have one address; each needs its own")
-        return self
+    _are_addresses = field_validator("canal", "grpc")(check_address)
 
 
 Listener = Literal["canal", "http", "grpc"]
 
 
-class TlsSection(Section):
+class ServerTlsSection(TlsSection):
     """Encrypts connections."""
 
-    cert: Path
-    """PEM file with the server's certificate, and those that signed it."""
-    key: Path
-    """PEM file with its private key, which has no passphrase."""
     listeners: list[Listener] = Field(["canal", "http", "grpc"])
     """Where it is used. Canal's own clients do not encrypt: leave `canal` out for them."""
 
@@ -180,29 +153,14 @@ class UserSection(Section):
         return known(name, self.password, bytes_of(self.password_sha1_sha1), bytes_of(self.password_sha256))
 
 
-class TokenSection(Section):
+class ReaderTokenSection(TokenSection):
     """A token for HTTP and Arrow Flight, in one of two forms."""
 
-    token: Secret | None = None
-    """The token. Use `${NAME}` to take it from the environment."""
-    token_sha256: str | None = Field(None, pattern="^[0-9a-fA-F]{64}$")
-    """SHA-256 of the token in hexadecimal digits."""
     destinations: list[str] = Field(["*"])
-    """The destinations that may be read with it; `*`: all."""
-    requests_per_second_max: int | None = Field(None, ge=0)
-    """The limit of this token. None: that of the server."""
+    """The destinations that may be read with it, and that an operator may stop and start; `*`: all."""
 
-    @model_validator(mode="after")
-    def _one_form(self) -> TokenSection:
-        if (self.token is None) == (self.token_sha256 is None):
-            raise ValueError("give `token` or `token_sha256`")
-        if self.token is not None and not self.token:
-            raise ValueError("`token` is empty")
-        return self
-
-    @property
-    def digest(self) -> bytes | None:
-        return None if self.token_sha256 is None else bytes.fromhex(self.token_sha256)
+    def rights(self, name: str, limits: Limits) -> Rights:
+        return replace(super().rights(name, limits), destinations=frozenset(self.destinations))
 
 
 class PositionsSection(Section):
@@ -252,6 +210,8 @@ class ServerConfig(Section):
     name: str = Field("serve", pattern=NAME.pattern)
     """Name of the server among the readers of the relay log."""
     listen: ListenSection = ListenSection()
+    http: HttpSection | None = None
+    """For `/health`, `/destinations` and changes as server-sent events or by WebSocket. None: no HTTP."""
     source: SourceSection | None = None
     """The database, as in a pipeline file. The server then runs the receiver, unless another process has it.
     None: the relay log is one that somebody else writes."""
@@ -264,15 +224,11 @@ class ServerConfig(Section):
     """By name: what clients may read."""
     users: dict[str, UserSection] = Field({})
     """By name. Empty: anybody may connect, so listen only on addresses of this machine."""
-    http_token: Secret | None = None
-    """A token for all destinations, as in `tokens`."""
-    tokens: dict[str, TokenSection] = Field({})
+    tokens: dict[str, ReaderTokenSection] = Field({})
     """By a name of your choice: what clients send as `Authorization: Bearer TOKEN` over HTTP and Arrow
-    Flight. If there are any, HTTP needs one, but for `/health`. Flight needs one, or one of `users`."""
-    admin_token: Secret | None = None
-    """What HTTP requests of an operator send, who stops and starts destinations and reads logs. None: there
-    are no such requests."""
-    tls: TlsSection | None = None
+    Flight. If there are any, HTTP needs one, but for `/health`. Flight needs one, or one of `users`. One with
+    `role: operator` may also stop and start destinations, and read logs."""
+    tls: ServerTlsSection | None = None
     """None: connections are not encrypted."""
     positions: PositionsSection
     zookeeper: list[str] = Field([])
@@ -296,14 +252,15 @@ class ServerConfig(Section):
     failed_logins_per_minute_max: int = Field(60, ge=1)
     """Logins of one address that may fail within a minute. Then it is refused for the rest of that minute."""
 
-    _advertises_address = field_validator("advertise")(_address)
+    _advertises_address = field_validator("advertise")(check_address)
 
     @model_validator(mode="after")
     def _named(self) -> ServerConfig:
         self._check_sources()
-        for name in ("http_token", "admin_token"):
-            if getattr(self, name) is not None and not getattr(self, name):
-                raise ValueError(f"`{name}` is empty")
+        used: dict[str, str] = {}
+        for name, address in self.addresses.items():
+            if not address.endswith(":0") and (other := used.setdefault(address, name)) != name:
+                raise ValueError(f"`{other}` and `{name}` have one address; each needs its own")
         if self.is_shared and not self.advertise and self.listen.canal.startswith(("0.0.0.0:", "[::]:")):
             raise ValueError("give `advertise`, the address of this machine that clients reach")
         if self.positions.type == "store" and self.zookeeper:
@@ -314,6 +271,12 @@ class ServerConfig(Section):
             if not NAME.match(name):
                 raise ValueError(f"the destination {name!r} needs a name of letters, digits, dots and dashes")
         return self
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """The addresses that are listened on, by protocol."""
+        others = {"http": self.http and self.http.listen, "grpc": self.listen.grpc}
+        return {"canal": self.listen.canal} | {name: one for name, one in others.items() if one}
 
     @property
     def is_shared(self) -> bool:
@@ -406,9 +369,6 @@ def _rooted(config: ServerConfig, base: Path) -> ServerConfig:
             update={name: absolute(value) for name, value in source if isinstance(value, Path)}
         )
 
-    tls = config.tls
-    if tls is not None:
-        tls = tls.model_copy(update={"cert": absolute(tls.cert), "key": absolute(tls.key)})
     sources = {
         name: one.model_copy(update={"source": source_rooted(one.source), "relay_log": rooted(one.relay_log)})
         for name, one in config.sources.items()
@@ -421,6 +381,6 @@ def _rooted(config: ServerConfig, base: Path) -> ServerConfig:
             ),
             "source": source_rooted(config.source),
             "sources": sources,
-            "tls": tls,
+            "tls": config.tls and config.tls.rooted(absolute),
         }
     )

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from penstock.config import PipelineConfig
-from penstock.errors import ConfigError
 from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog.reader import RelayLog
 from penstock.signals.acceptance import accept
 from penstock.signals.channels import Channel, FileChannel, TableChannel
 from penstock.signals.commands import parse
 from penstock.state import StateStore
-
-REST_PACKAGES = ("fastapi", "starlette", "uvicorn")
-"""The packages of the extra `rest`. A plain install has no web server."""
 
 
 def open_channels(
@@ -37,23 +32,6 @@ def open_channels(
 
         channels.append(TopicChannel(config.signals.kafka, config.name, state))
     return channels
-
-
-def rest_server(config: PipelineConfig, state: StateStore) -> AbstractContextManager[str | None]:
-    """Serves signals over HTTP while the block lasts, if `signals.rest` is set. Yields the address. Raises
-    `ConfigError` if the packages of the extra `rest` are missing."""
-    if config.signals.rest is None:
-        return nullcontext()
-    try:
-        from penstock.signals.rest import serving  # FastAPI is slow to import
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] not in REST_PACKAGES:
-            raise
-        raise ConfigError(
-            f"`signals.rest` takes signals over HTTP, which needs the package {error.name}.",
-            hint="pip install 'penstock[rest]'",
-        ) from None
-    return serving(config.signals.rest, state)
 
 
 def send(config: PipelineConfig, kind: str, data: dict[str, Any], signal_id: str | None = None) -> str:

@@ -14,7 +14,7 @@ from tests.serve.serving import LONG_MS, Serving, rows_of, serving
 
 from penstock.testing.servers import MySqlServer
 
-TOKEN = "an operator's token"
+TOKEN, OTHER = "an-operators-token", "a-readers-token-only"
 
 
 def ask(served: Serving, method: str, path: str, token: str = TOKEN) -> tuple[int, Any]:
@@ -29,10 +29,10 @@ def test_a_destination_is_stopped_and_started_without_losing_a_clients_place(
 ) -> None:
     database = database_of(source, f"admin_{tmp_path.name[-1]}")
     options = options_of(source, {"example": database.name})
-    listen = {"canal": "127.0.0.1:0", "http": "127.0.0.1:0"}
-    with serving(source, tmp_path, **options, listen=listen, admin_token=TOKEN, http_token="other") as served:
+    tokens = {"operator": {"token": TOKEN, "role": "operator"}, "other": {"token": OTHER}}
+    with serving(source, tmp_path, **options, http={"listen": "127.0.0.1:0"}, tokens=tokens) as served:
         listener = http.client.HTTPConnection(served.listening["http"], timeout=20)
-        headers = {"Authorization": "Bearer other"}
+        headers = {"Authorization": f"Bearer {OTHER}"}
         client = RawClient(served.address)
         client.subscribe()
         database.execute("INSERT INTO orders VALUES (1, 'a')")
@@ -41,7 +41,7 @@ def test_a_destination_is_stopped_and_started_without_losing_a_clients_place(
         client.get(1, 1)
         for path in ("/states", "/logs", "/destinations/example/stop"):
             method = "POST" if path.endswith("stop") else "GET"
-            assert ask(served, method, path, "other")[0] == 403
+            assert ask(served, method, path, OTHER)[0] == 403
         assert ask(served, "POST", "/destinations/none/stop")[0] == 404
         for _ in range(2):
             status, answer = ask(served, "POST", "/destinations/example/stop")

@@ -31,7 +31,7 @@ PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
 LISTENERS = ("canal", "http", "grpc")
 WEBSOCKET = (
     b"GET /destinations/example/events HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 )
 HEADERS = b"\0\x40\0\x09\0\0\0\0\x01" + b"\0\x01a\x01b" * 3276 + b"abcd"
 """A frame of HTTP/2 that continues the headers of a call."""
@@ -43,7 +43,8 @@ def served(
 ) -> Iterator[Serving]:
     folder = tmp_path_factory.mktemp("attacks")
     options: dict[str, Any] = {
-        "listen": dict.fromkeys(LISTENERS, "127.0.0.1:0"),
+        "listen": dict.fromkeys(("canal", "grpc"), "127.0.0.1:0"),
+        "http": {"listen": "127.0.0.1:0"},
         "users": {"reader": {"password": "secret"}},
         "tokens": {"all": {"token": TOKEN}},
         "failed_logins_per_minute_max": 1_000_000,

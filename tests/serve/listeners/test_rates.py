@@ -11,10 +11,12 @@ import pytest
 from tests.serve.raw_client import Failed, RawClient
 from tests.serve.serving import LONG_MS, rows_of, serving
 
+from penstock.access.rates import RequestLimit, TooMany
 from penstock.client import connect
 from penstock.errors import TransientError
-from penstock.serve.listeners.rates import RequestLimit, TooMany
 from penstock.testing.servers import MySqlServer
+
+TOKEN = "0123456789abcdef"
 
 
 def test_a_bucket_is_filled_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,12 +41,13 @@ def test_who_sends_too_many_requests_gets_an_error_and_others_go_on(
 ) -> None:
     source.execute("CREATE DATABASE IF NOT EXISTS rated", "CREATE TABLE rated.orders (id INT PRIMARY KEY)")
     options = {
-        "listen": {"canal": "127.0.0.1:0", "http": "127.0.0.1:0", "grpc": "127.0.0.1:0"},
+        "listen": {"canal": "127.0.0.1:0", "grpc": "127.0.0.1:0"},
+        "http": {"listen": "127.0.0.1:0"},
         "destinations": {"example": {"filter": r"rated\..*", "start": "earliest", "ddl": False}},
         "users": {
             "few": {"password": "x", "requests_per_second_max": 5}, "many": {"password": "x"}
         },
-        "tokens": {"few": {"token": "t", "requests_per_second_max": 2}},
+        "tokens": {"few": {"token": TOKEN, "requests_per_second_max": 2}},
         "requests_per_second_max": 1000,
     }  # fmt: skip
     with serving(source, tmp_path, **options) as server:
@@ -69,13 +72,13 @@ def test_who_sends_too_many_requests_gets_an_error_and_others_go_on(
         for one in clients.values():
             one.close()
         url = f"http://{server.listening['http']}/destinations"
-        request = urllib.request.Request(url, headers={"Authorization": "Bearer t"})
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
         with pytest.raises(urllib.error.HTTPError) as raised:
             for _ in range(100):
                 urllib.request.urlopen(request, timeout=10).close()
         assert raised.value.code == 429 and raised.value.headers["Retry-After"] == "1"
         with (
-            connect(server.listening["grpc"], token="t") as other,
+            connect(server.listening["grpc"], token=TOKEN) as other,
             pytest.raises(TransientError, match="the token few may send 2 a second"),
         ):
             for _ in range(100):

@@ -14,10 +14,9 @@ from tests.serve.conftest import database_of
 from tests.serve.raw_client import RawClient
 from tests.serve.serving import LONG_MS, eventually, rows_of, serving
 
+from penstock.access.door import tls_context
 from penstock.client import connect
 from penstock.errors import ConfigError, TransientError
-from penstock.serve.listeners.listeners import tls_context
-from penstock.serve.settings import TlsSection
 from penstock.testing.servers import MySqlServer
 
 
@@ -28,7 +27,8 @@ def test_all_listeners_are_encrypted_and_clients_can_check_the_certificate(
     cert, key = certificate.write(tmp_path)
     context = ssl.create_default_context(cafile=str(cert))
     options = {
-        "listen": {"canal": "127.0.0.1:0", "http": "127.0.0.1:0", "grpc": "127.0.0.1:0"},
+        "listen": {"canal": "127.0.0.1:0", "grpc": "127.0.0.1:0"},
+        "http": {"listen": "127.0.0.1:0"},
         "tls": {"cert": str(cert), "key": str(key)},
         "destinations": {"example": {"filter": rf"{database.name}\..*", "start": "earliest", "ddl": False}},
     }
@@ -69,4 +69,4 @@ def test_a_key_that_does_not_fit_is_refused_before_the_start(tmp_path: Path) -> 
     _, key = certificate.write(tmp_path / "other")
     for wrong in (key, tmp_path / "none.pem"):
         with pytest.raises(ConfigError, match="cannot be used"):
-            tls_context(TlsSection(cert=cert, key=wrong))
+            tls_context(cert, wrong)

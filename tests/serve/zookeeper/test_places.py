@@ -7,7 +7,7 @@ import pytest
 from penstock.model.offset import Offset
 from penstock.serve.batches import Block, Piece, Place
 from penstock.serve.destination import Destinations
-from penstock.serve.listeners.events import ServerSent
+from penstock.serve.listeners.events import rendered_as_events
 from penstock.serve.subscription import Refused
 
 
@@ -28,8 +28,8 @@ def test_a_place_in_the_log_of_another_server_is_refused() -> None:
 
 def test_events_have_the_mark_in_their_ids() -> None:
     block = Block([Piece(Place(Offset(7)), [b"{}", b"{}"], Offset(9))])
-    assert ServerSent("aaaa1111").block(block) == (
+    assert rendered_as_events("aaaa1111")(block) == (
         b"id: 7.1@aaaa1111\ndata: {}\n\nid: 9.0@aaaa1111\ndata: {}\n\n"
     )
-    assert ServerSent("").block(block).startswith(b"id: 7.1\n")
-    assert ServerSent("").block is ServerSent("").block
+    assert rendered_as_events("")(block).startswith(b"id: 7.1\n")
+    assert rendered_as_events("") is rendered_as_events("")

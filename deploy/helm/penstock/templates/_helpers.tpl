@@ -28,8 +28,8 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- .Values.serviceAccount.existing | default (include "penstock.name" .) -}}
 {{- end -}}
 
-{{- define "penstock.restSecret" -}}
-{{- .Values.rest.existingSecret | default (printf "%s-rest" (include "penstock.name" .)) -}}
+{{- define "penstock.httpSecret" -}}
+{{- .Values.http.existingSecret | default (printf "%s-http" (include "penstock.name" .)) -}}
 {{- end -}}
 
 {{- define "penstock.sparkSecret" -}}
@@ -49,7 +49,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 command:
   - python
   - -c
-  - import urllib.request as web; web.urlopen("http://127.0.0.1:{{ .Values.rest.port }}/health", timeout=8)
+  - import urllib.request as web; web.urlopen("http://127.0.0.1:{{ .Values.http.port }}/health", timeout=8)
 {{- end -}}
 
 {{/* Spark's options on Kubernetes, where the driver is a pod that was not started by spark-submit ("client mode"). */}}
@@ -87,7 +87,8 @@ spark.blockManager.port: "7079"
 {{- define "penstock.pipeline" -}}
 {{- $own := dict "state" "/var/lib/penstock/state" -}}
 {{- $own = set $own "name" .Release.Name -}}
-{{- $own = set $own "signals" (dict "rest" (dict "listen" (printf "127.0.0.1:%v" .Values.rest.port) "token" "${PENSTOCK_REST_TOKEN}")) -}}
+{{- $tokens := dict "release" (dict "token" "${PENSTOCK_HTTP_TOKEN}" "role" "operator") -}}
+{{- $own = set $own "http" (dict "listen" (printf "127.0.0.1:%v" .Values.http.port) "tokens" $tokens) -}}
 {{- $spark := dict "driver_memory" .Values.driver.memory "master" (printf "local[%v]" .Values.driver.cores) -}}
 {{- if .Values.executors.enabled -}}
 {{- $spark = dict "driver_memory" .Values.driver.memory "master" "k8s://https://kubernetes.default.svc" "environment" "none" "conf" (include "penstock.sparkConf" . | fromYaml) -}}

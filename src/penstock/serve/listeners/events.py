@@ -10,73 +10,101 @@ import asyncio
 import contextlib
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from starlette.types import Receive, Scope, Send
+
 from penstock.errors import PenstockError
-from penstock.serve.batches import Block
-from penstock.serve.listeners import websocket
+from penstock.http.connections import STATE, Connection
+from penstock.serve.batches import READ_BYTES, Block
 from penstock.serve.log.origin import AnyReader
 from penstock.serve.subscription import Refused
 
-READ_BYTES = 128 * 1024
-"""Bytes of changes that are read at once."""
 WRITE_S = 60.0
 """How long a client may take to read some MiB of changes. Then its connection is closed; it can connect
 again."""
 QUIET_S = 10.0
 """How often something is sent when nothing changes, so that a dead connection is noticed."""
-UNREAD_BYTES_MAX = 64 * 1024
-"""If so many bytes wait to be read by a client, it gets no answers to its pings."""
-
-
-Render = Callable[[Block], bytes]
+PROTOCOL = "penstock"
+"""The protocol of a WebSocket, for clients that must name one."""
+GOING, UNWANTED = 1001, 1003
+"""Codes of the end of a WebSocket (RFC 6455)."""
 
 
 class Stream(Protocol):
     """How changes are written to a connection."""
 
-    def begin(self) -> bytes: ...
-    @property
-    def block(self) -> Render: ...
-    def quiet(self) -> bytes: ...
-    def failed(self, message: str) -> bytes: ...
+    async def begin(self) -> None: ...
+    async def give(self, block: Block) -> None: ...
+    async def quiet(self) -> None: ...
 
-    async def ended(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Returns when the client ends the connection. Answers what it sends until then."""
+    async def end(self, message: str) -> None:
+        """The last that is written. `message`: why there are no more changes."""
+
+    async def ended(self) -> None:
+        """Returns when the client ends the connection."""
 
 
-async def send(
-    changes: AnyReader,
-    stream: Stream,
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    check: Callable[[], None],
-) -> None:
-    """Sends changes until the client ends the connection or the log fails. `check` raises `Refused` when they
-    are not served any more."""
-    writer.write(stream.begin())
-    ended = asyncio.get_running_loop().create_task(stream.ended(reader, writer))
-    try:
-        while not ended.done():
-            check()
-            blocks = changes.ready()
-            if blocks is None and not changes.level:
-                block = await changes.read(READ_BYTES)
-                blocks = [] if block is None else [block]
-            elif not blocks and not await changes.wait(QUIET_S, ended):
-                writer.write(stream.quiet())
-            for block in blocks or ():
-                writer.write(block.rendered(stream.block))
-                await asyncio.wait_for(writer.drain(), WRITE_S)
-            await asyncio.wait_for(writer.drain(), WRITE_S)
-    except (PenstockError, Refused) as error:
-        writer.write(stream.failed(str(error)))
-    finally:
-        ended.cancel()
-        changes.close()
-        with contextlib.suppress(OSError, asyncio.TimeoutError):
-            await asyncio.wait_for(writer.drain(), WRITE_S)
+class Feeds:
+    """The feeds that are being read."""
+
+    def __init__(self) -> None:
+        self.tasks: set[asyncio.Task[None]] = set()
+
+    def end(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+
+
+class Feed:
+    """An answer (ASGI application) that sends changes until the client ends the connection, or the log fails.
+    `check` raises `Refused` when they are not served any more."""
+
+    def __init__(self, feeds: Feeds, changes: AnyReader, mark: str, check: Callable[[], None]) -> None:
+        self._tasks = feeds.tasks
+        self._changes = changes
+        self._mark = mark
+        self._check = check
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection: Connection = scope["state"][STATE]
+        connection.within(None)
+        kind = _WebSocket if scope["type"] == "websocket" else _ServerSent
+        stream = kind(scope, receive, send, self._mark)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            await self._send(stream)
+        except (OSError, asyncio.TimeoutError, asyncio.CancelledError):  # or this server is ending
+            connection.within(0)
+            await connection.ended.wait()
+        finally:
+            self._tasks.discard(task)
+            self._changes.close()
+
+    async def _send(self, stream: Stream) -> None:
+        await stream.begin()
+        changes = self._changes
+        ended = asyncio.get_running_loop().create_task(stream.ended())
+        try:
+            while not ended.done():
+                self._check()
+                blocks = changes.ready()
+                if blocks is None and not changes.level:
+                    block = await changes.read(READ_BYTES)
+                    blocks = [] if block is None else [block]
+                elif not blocks and not await changes.wait(QUIET_S, ended):
+                    await asyncio.wait_for(stream.quiet(), WRITE_S)
+                for block in blocks or ():
+                    await asyncio.wait_for(stream.give(block), WRITE_S)
+        except (PenstockError, Refused) as error:
+            await asyncio.wait_for(stream.end(str(error)), WRITE_S)
+        finally:
+            ended.cancel()
+            with contextlib.suppress(asyncio.CancelledError, OSError):
+                await ended
 
 
 def _places(block: Block, mark: str) -> Iterator[tuple[str, bytes]]:
@@ -88,7 +116,7 @@ def _places(block: Block, mark: str) -> Iterator[tuple[str, bytes]]:
 
 
 @functools.cache
-def _server_sent(mark: str) -> Render:
+def rendered_as_events(mark: str) -> Callable[[Block], bytes]:
     """The function that renders entries for `mark`. All readers get the same function, because a block keeps
     what a function returned."""
 
@@ -100,65 +128,73 @@ def _server_sent(mark: str) -> Render:
 
 
 @functools.cache
-def _messages(mark: str) -> Render:
-    def render(block: Block) -> bytes:
-        return b"".join(
-            websocket.frame(websocket.TEXT, b'{"id":"%s","change":%s}' % (place.encode(), value))
-            for place, value in _places(block, mark)
-        )
+def _messages(mark: str) -> Callable[[Block], list[str]]:
+    def render(block: Block) -> list[str]:
+        return [f'{{"id":"{place}","change":{value.decode()}}}' for place, value in _places(block, mark)]
 
     return render
 
 
-class ServerSent:
+class _ServerSent:
     """https://html.spec.whatwg.org/multipage/server-sent-events.html"""
 
-    def __init__(self, mark: str) -> None:
-        self.block = _server_sent(mark)
+    def __init__(self, scope: Scope, receive: Receive, send: Send, mark: str) -> None:
+        self._receive = receive
+        self._send = send
+        self._render = rendered_as_events(mark)
 
-    def begin(self) -> bytes:
-        return (
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"
-            b"Connection: close\r\n\r\n"
-        )
+    async def begin(self) -> None:
+        headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self._write(b"")
 
-    def quiet(self) -> bytes:
-        return b":\n\n"
+    async def give(self, block: Block) -> None:
+        await self._write(block.rendered(self._render))
 
-    def failed(self, message: str) -> bytes:
-        return b"event: error\ndata: " + json.dumps({"message": message}).encode() + b"\n\n"
+    async def quiet(self) -> None:
+        await self._write(b":\n\n")
 
-    async def ended(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
+    async def end(self, message: str) -> None:
+        said = json.dumps({"message": message}).encode()
+        await self._write(b"event: error\ndata: " + said + b"\n\n", more=False)
+
+    async def ended(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _write(self, data: bytes, *, more: bool = True) -> None:
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
 
-class WebSocket:
-    def __init__(self, headers: Mapping[str, str], mark: str) -> None:
-        """Raises `ValueError`."""
-        self.block = _messages(mark)
-        self._answer = websocket.handshake(headers)
+class _WebSocket:
+    """Quiet connections are kept alive by the server (`http/server.py`)."""
 
-    def begin(self) -> bytes:
-        return self._answer
+    def __init__(self, scope: Scope, receive: Receive, send: Send, mark: str) -> None:
+        self._receive = receive
+        self._send = send
+        self._render = _messages(mark)
+        self._protocol = PROTOCOL if PROTOCOL in scope["subprotocols"] else None
 
-    def quiet(self) -> bytes:
-        return websocket.frame(websocket.PING, b"")
+    async def begin(self) -> None:
+        await self._send({"type": "websocket.accept", "subprotocol": self._protocol})
 
-    def failed(self, message: str) -> bytes:
-        text = json.dumps({"error": message}).encode()
-        return websocket.frame(websocket.TEXT, text) + websocket.end(websocket.GOING)
+    async def give(self, block: Block) -> None:
+        for message in block.rendered(self._render):
+            await self._send({"type": "websocket.send", "text": message})
 
-    async def ended(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, EOFError):
-            while True:
-                try:
-                    kind, length = websocket.head(await reader.readexactly(2))
-                except websocket.BadFrame as error:
-                    writer.write(websocket.end(websocket.WRONG, str(error)))
-                    return
-                mask, payload = await reader.readexactly(4), await reader.readexactly(length)
-                if kind == websocket.CLOSE:
-                    writer.write(websocket.end(websocket.NORMAL))
-                    return
-                if kind == websocket.PING and writer.transport.get_write_buffer_size() < UNREAD_BYTES_MAX:
-                    writer.write(websocket.frame(websocket.PONG, websocket.unmasked(mask, payload)))
+    async def quiet(self) -> None:
+        pass
+
+    async def end(self, message: str) -> None:
+        await self._send({"type": "websocket.send", "text": json.dumps({"error": message})})
+        await self._send({"type": "websocket.close", "code": GOING})
+
+    async def ended(self) -> None:
+        while True:
+            kind = (await self._receive())["type"]
+            if kind == "websocket.receive":
+                await self._send(
+                    {"type": "websocket.close", "code": UNWANTED, "reason": "messages are not read"}
+                )
+            elif kind == "websocket.disconnect":
+                return

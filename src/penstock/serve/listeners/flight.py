@@ -29,14 +29,14 @@ import grpc
 import pyarrow as pa
 
 from penstock.access.credentials import Denied
+from penstock.access.rates import TooMany
+from penstock.access.tokens import Rights
 from penstock.errors import ConfigError, PenstockError, TransientError
-from penstock.serve.batches import Block
+from penstock.serve.batches import READ_BYTES, Block
 from penstock.serve.destination import OF_ARROW, OF_FLIGHT, Destination, Destinations
 from penstock.serve.listeners import flight_messages as messages
 from penstock.serve.listeners import typed_stream
-from penstock.serve.listeners.access import Access, Rights
-from penstock.serve.listeners.events import READ_BYTES
-from penstock.serve.listeners.rates import TooMany
+from penstock.serve.listeners.access import Access
 from penstock.serve.log.mysql import start_of
 from penstock.serve.log.origin import AnyReader
 from penstock.serve.subscription import NotYet, Refused, Subscription
@@ -211,7 +211,8 @@ class FlightService:
             rights = self._access.anybody(address)
         else:
             found = [value for name, value in context.invocation_metadata() if name == "authorization"]
-            rights = self._access.header(str(found[0]) if found else "", address=address)
+            scheme, _, given = (str(found[0]) if found else "").partition(" ")
+            rights = self._access.shown(scheme.lower(), given.strip(), address=address)
         rights.take()
         return rights
 

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import socket
 import ssl
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from penstock.access.door import Door, Served, address_of, bind, tls_context
 from penstock.access.hosts import Hosts
+from penstock.config.http_section import HttpSection
 from penstock.errors import ConfigError
+from penstock.http.packages import check_packages
 from penstock.serve.destination import Destinations
 from penstock.serve.listeners.access import Access
 from penstock.serve.listeners.admin import Admin
-from penstock.serve.listeners.door import Door
-from penstock.serve.listeners.http import HEAD_BYTES_MAX, REQUESTS_MAX, Http
 from penstock.serve.listeners.session import Session
-from penstock.serve.settings import Listener, ServerConfig, TlsSection
+from penstock.serve.settings import Listener, ServerConfig
 
 if TYPE_CHECKING:
+    from penstock.http.server import HttpServer
+    from penstock.serve.listeners.events import Feeds
     from penstock.serve.listeners.flight import FlightService
 
+REQUESTS_MAX = 200
+"""Connections of HTTP at the same time. Each may have some MiB in memory."""
+UNREAD_BYTES_MAX = 16 * 1024
+"""Bytes of a client of Canal that wait to be read."""
 STOP_S = 5.0
 """How long sessions may take to end."""
 
@@ -35,22 +42,26 @@ class Listeners:
         self._access = Access(config)
         self._tls: dict[Listener, ssl.SSLContext] = {}
         if config.tls is not None:
-            context = tls_context(config.tls)
+            context = tls_context(config.tls.cert, config.tls.key)
             self._tls = dict.fromkeys(config.tls.listeners, context)
         self._sockets: dict[str, socket.socket] = {}
         try:
-            if config.listen.grpc is not None and importlib.util.find_spec("grpc") is None:
+            if config.listen.grpc is not None and find_spec("grpc") is None:
                 raise ConfigError(
                     "`listen.grpc` needs the package grpcio.", hint="pip install 'penstock[flight]'"
                 )
-            for name, address in config.listen.addresses.items():
-                self._sockets[name] = listening(address, f"listen.{name}")
+            if config.http is not None:
+                check_packages("http")
+            for name, address in config.addresses.items():
+                option = "http.listen" if name == "http" else f"listen.{name}"
+                self._sockets[name] = bind(address, option)
         except BaseException:
             self.close()
             raise
         self._destinations = Destinations()
-        self._doors: list[Door] = []
-        self._http: Http | None = None
+        self._door: Door | None = None
+        self._http: HttpServer | None = None
+        self._feeds: Feeds | None = None
         self._admin: Admin | None = None
         self._flight: FlightService | None = None
         self._sessions: dict[Session, asyncio.Task[None]] = {}
@@ -61,35 +72,42 @@ class Listeners:
 
     @property
     def canal_address(self) -> str:
-        return _address(self._sockets["canal"])
+        return address_of(self._sockets["canal"])
 
     async def serve(self, destinations: Destinations) -> dict[str, str]:
         """Accepts clients from now on. Returns the addresses."""
         self._destinations = destinations
         folders = {name: self._config.pipeline_of(name).relay_log_path for name in self._config.logs}
         self._admin = Admin(destinations, folders)
-        self._http = Http(destinations, self._access, self._admin, self._hosts())
-        addresses = {name: _address(listener) for name, listener in self._sockets.items()}
-        for name, serve, most in (
-            ("canal", self._connected, self._config.connections_max), ("http", self._asked, REQUESTS_MAX)
-        ):  # fmt: skip
-            if name in self._sockets:
-                tls = self._tls.get("canal" if name == "canal" else "http")
-                door = Door(
-                    self._sockets[name], serve, connections_max=most, bytes_max=HEAD_BYTES_MAX, tls=tls
-                )
-                self._doors.append(door)
-                door.open()
+        addresses = {name: address_of(listener) for name, listener in self._sockets.items()}
+        most = self._config.connections_max
+        self._door = Door(
+            self._sockets["canal"], self._connected, connections_max=most, tls=self._tls.get("canal")
+        )
+        self._door.open()
+        if self._config.http is not None:
+            self._serve_http(self._config.http, self._admin)
         if "grpc" in self._sockets:
             addresses["grpc"] = await self._serve_flight(addresses["grpc"])
         return addresses
 
-    def _hosts(self) -> Hosts:
-        """The names by which HTTP may be asked."""
-        listen = self._config.listen
-        addresses = [listen.http, _address(self._sockets["http"])] if listen.http is not None else []
-        own = [one.rpartition(":")[0] for one in addresses if one]
-        return Hosts(own, listen.http_hosts, option="listen.http_hosts")
+    def _serve_http(self, config: HttpSection, admin: Admin) -> None:
+        from penstock.http.pages import application  # a web server is slow to import
+        from penstock.http.server import HttpServer
+        from penstock.serve.listeners.events import Feeds
+        from penstock.serve.listeners.pages import Pages, known_to
+
+        listener = self._sockets["http"]
+        own = [one.rpartition(":")[0] for one in (config.listen, address_of(listener))]
+        self._feeds = Feeds()
+        app = application(
+            Pages(self._destinations, admin, self._feeds).all(),
+            Hosts(own, config.hosts, option="http.hosts"),
+            known_to(self._access),
+            unusable=(),
+        )
+        self._http = HttpServer(listener, app, connections_max=REQUESTS_MAX, tls=self._tls.get("http"))
+        self._http.begin()
 
     async def _serve_flight(self, address: str) -> str:
         # What strangers send wrong would fill the log. gRPC reads this when it is imported.
@@ -105,10 +123,12 @@ class Listeners:
 
     async def end(self) -> None:
         """Ends all connections."""
-        for door in self._doors:
-            door.close()
+        if self._door is not None:
+            self._door.close()
+        if self._feeds is not None:
+            self._feeds.end()
         if self._http is not None:
-            self._http.end()
+            await self._http.end()
         if self._admin is not None:
             self._admin.close()
         for session in list(self._sessions):
@@ -118,53 +138,19 @@ class Listeners:
         if self._sessions:
             await asyncio.wait(list(self._sessions.values()), timeout=STOP_S)
 
-    async def _asked(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        assert self._http is not None
-        await self._http.serve(reader, writer)
+    def _connected(self) -> Served:
+        reader = asyncio.StreamReader(UNREAD_BYTES_MAX)
+        protocol = asyncio.StreamReaderProtocol(reader)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        session = Session(reader, writer, self._destinations, self._access)
-        task = asyncio.current_task()
-        assert task is not None
-        self._sessions[session] = task
-        try:
-            await session.run()
-        finally:
-            del self._sessions[session]
+        async def serve(transport: asyncio.Transport) -> None:
+            writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
+            session = Session(reader, writer, self._destinations, self._access)
+            task = asyncio.current_task()
+            assert task is not None
+            self._sessions[session] = task
+            try:
+                await session.run()
+            finally:
+                del self._sessions[session]
 
-
-def tls_context(tls: TlsSection) -> ssl.SSLContext:
-    """The TLS settings of a listener. Raises `ConfigError`."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(tls.cert, tls.key, password=lambda: b"")
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(
-            f"The certificate {tls.cert} with the key {tls.key} cannot be used: {error}.",
-            hint="`tls` needs PEM files that this process may read, and a key without a passphrase.",
-        ) from None
-    return context
-
-
-def listening(address: str, option: str) -> socket.socket:
-    """A socket that is bound and does not accept yet. Raises `ConfigError`."""
-    host, _, port = address.rpartition(":")
-    host = host.strip("[]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, int(port)))
-    except OSError as error:
-        made.close()
-        raise ConfigError(
-            f"`{option}` is {address}, which cannot be bound: {error.strerror or error}.",
-            hint="Choose another address of this machine.",
-        ) from None
-    return made
-
-
-def _address(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return protocol, serve

@@ -18,14 +18,15 @@ import os
 import time
 
 from penstock.access.credentials import Denied
+from penstock.access.rates import TooMany
+from penstock.access.tokens import Rights
 from penstock.errors import PenstockError
 from penstock.serve.destination import Destination, Destinations
 from penstock.serve.filters import BadFilter
 from penstock.serve.listeners import packets
-from penstock.serve.listeners.access import Access, Rights
+from penstock.serve.listeners.access import Access
 from penstock.serve.listeners.packets import Packet, PacketType
 from penstock.serve.listeners.protobuf import BadPacket
-from penstock.serve.listeners.rates import TooMany
 from penstock.serve.subscription import Refused, Subscription
 
 log = logging.getLogger(__name__)

@@ -65,7 +65,7 @@ class ZooKeeperFailover:
             self._zookeeper, "zookeeper" if kind == "file" else kind, self._source, served.source_place
         )
         self._host = LoopHost(asyncio.get_running_loop(), self._config, destinations, self._positions, origin)
-        about = {"name": self._config.name, "since": time.time(), "http": self._config.listen.http}
+        about = {"name": self._config.name, "since": time.time(), "http": self._config.addresses.get("http")}
         names = list(self._config.destinations)
         cluster = self._cluster = Cluster(
             self._zookeeper, self.address, names, served, self._positions, self._host, about

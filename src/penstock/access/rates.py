@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
+
+HOLDERS_MAX = 10_000
+"""Users, tokens and addresses whose requests are counted, so that many of them do not fill the memory."""
 
 
 class TooMany(Exception):
@@ -35,3 +39,23 @@ class RequestLimit:
                 left,
             )
         self._tokens -= 1
+
+
+class Limits:
+    """The request limits of all users, tokens and addresses."""
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._known: OrderedDict[str, RequestLimit] = OrderedDict()
+
+    def of(self, who: str, per_second: int | None) -> RequestLimit | None:
+        """The limit of one user, token or address, over all its connections. `per_second` None: the usual
+        limit."""
+        per_second = self._per_second if per_second is None else per_second
+        if not per_second:
+            return None
+        found = self._known.pop(who, None) or RequestLimit(per_second, who)
+        self._known[who] = found
+        while len(self._known) > HOLDERS_MAX:
+            self._known.popitem(last=False)
+        return found

@@ -28,8 +28,9 @@ def database(source: MySqlServer) -> Iterator[Database]:
 @pytest.fixture
 def served(source: MySqlServer, database: Database, tmp_path: Path) -> Iterator[Serving]:
     options: dict[str, Any] = {
-        "listen": {"canal": "127.0.0.1:0", "http": "127.0.0.1:0"},
-        "http_token": TOKEN,
+        "listen": {"canal": "127.0.0.1:0"},
+        "http": {"listen": "127.0.0.1:0"},
+        "tokens": {"all": {"token": TOKEN}},
         "destinations": {"example": {"filter": rf"{database.name}\..*", "start": "earliest"}},
     }
     with serving(source, tmp_path, **options) as server:

@@ -1,0 +1,1 @@
+"""The server of HTTP that pipelines and subscription servers share: connections, limits, roles, errors."""
