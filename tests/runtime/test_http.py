@@ -308,3 +308,20 @@ def test_connections_are_encrypted_where_the_file_says_so(tmp_path: Path) -> Non
         with pytest.raises((http.client.HTTPException, OSError)):
             Client(state, address).ask("GET", "/health")
     state.close()
+
+
+def test_a_token_in_a_file_may_be_changed_at_any_time(tmp_path: Path) -> None:
+    state, file = StateStore(tmp_path / "state"), tmp_path / "token"
+    config = section("127.0.0.1:0", tokens={"one": {"token": {"file": str(file)}}})
+    with served.serving(config, state) as address:
+        client = Client(state, address)
+        for content in (None, "", "short"):
+            if content is not None:
+                file.write_text(content)
+            status, said = client.ask("GET", "/signals", token=content or "x" * 16)
+            assert status == 401 and str(tmp_path) not in json.dumps(said)
+        for token in (TOKEN, READER):
+            file.write_text(f"{token}\n")
+            answers = [client.ask("GET", "/signals", token=one)[0] for one in (TOKEN, READER)]
+            assert answers == ([200, 401] if token == TOKEN else [401, 200])
+    state.close()

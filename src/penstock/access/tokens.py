@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,8 +14,11 @@ from pydantic import Field, model_validator
 
 from penstock.access.credentials import Attempts, Denied
 from penstock.access.rates import Limits, RequestLimit
+from penstock.errors import TransientError
 from penstock.model.section import Section
 from penstock.secret import Secret
+
+log = logging.getLogger(__name__)
 
 Role = Literal["reader", "operator"]
 """A reader only reads. An operator may also do everything else."""
@@ -59,7 +63,8 @@ class TokenSection(Section):
     def _one_form(self) -> TokenSection:
         if (self.token is None) == (self.token_sha256 is None):
             raise ValueError("give `token` or `token_sha256`")
-        if self.token is not None and not _TOKEN.fullmatch(self.token.reveal()):
+        is_given = self.token is not None and not self.token.is_kept  # what a file has is read at each use
+        if is_given and self.token is not None and not _TOKEN.fullmatch(self.token.reveal()):
             raise ValueError("a token has at least 16 characters, of printable ASCII without spaces")
         return self
 
@@ -69,11 +74,16 @@ class TokenSection(Section):
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of the token."""
+        """SHA-256 of the token. Empty while its file has none, and then nobody can log in with it."""
         if self.token_sha256 is not None:
             return bytes.fromhex(self.token_sha256)
         assert self.token is not None
-        return hashlib.sha256(self.token.reveal().encode()).digest()
+        try:
+            token = self.token.reveal()
+        except TransientError as error:
+            log.warning("%s", error)
+            return b""
+        return hashlib.sha256(token.encode()).digest() if _TOKEN.fullmatch(token) else b""
 
 
 class Tokens:
@@ -81,7 +91,7 @@ class Tokens:
 
     def __init__(self, tokens: Mapping[str, TokenSection], limits: Limits, attempts: Attempts) -> None:
         self._attempts = attempts
-        self._known = [(one.digest, one.rights(name, limits)) for name, one in tokens.items()]
+        self._known = [(one, one.rights(name, limits)) for name, one in tokens.items()]
 
     def __len__(self) -> int:
         return len(self._known)
@@ -94,8 +104,8 @@ class Tokens:
         """The rights of whoever sends a token from an address. Raises `Denied`."""
         self._attempts.check(address)
         given = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        for digest, rights in self._known:
-            if hmac.compare_digest(digest, given):
+        for one, rights in self._known:
+            if hmac.compare_digest(one.digest, given):
                 return rights
         self._attempts.failed(address)
         raise Denied("This token is none of `tokens` in the server's file.")
