@@ -162,6 +162,36 @@ def test_while_the_store_does_not_answer_nothing_may_be_written_and_then_it_goes
     lease.release()
 
 
+class Late(Outage):
+    """What is written while it is down arrives later: one write before each of those that follow."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.late: list[tuple[str, Data]] = []
+
+    def put_if_unchanged(self, key: str, data: Data, *, seen: Version) -> Version:
+        if self.down:
+            self.late.append((key, data))
+        elif self.late:
+            self._store.put_if_unchanged(*self.late.pop(0), seen=seen)
+        return super().put_if_unchanged(key, data, seen=seen)
+
+
+def test_a_driver_goes_on_however_many_of_its_renewals_reach_the_store_late(store: Store) -> None:
+    late = Late(store)
+    lease = Leases(late).take("a")  # type: ignore[arg-type]
+    suspend(lease)
+    late.down = True
+    for _ in range(3):
+        with pytest.raises(TransientError):
+            lease._renew()
+    late.down = False
+    lease._renew()
+    lease.check()
+    assert not late.late
+    lease.release()
+
+
 def _is_unknown(lease: DriverLease) -> bool:
     try:
         lease.check()

@@ -216,7 +216,10 @@ class DriverLease:
         by, version = self._read()
         ours = by.get("id") == self._id and by.get("generation") == self.generation
         if ours and by.get("pid") == os.getpid():
-            self._put(version)
+            try:
+                self._put(version)
+            except (ObjectChanged, ObjectMissing):  # another late renewal of this one, or another driver
+                self._find_out()
             return
         who = f"process {by['pid']} on {by['host']}" if "pid" in by and "host" in by else "somebody"
         self._lost = DriverReplaced(

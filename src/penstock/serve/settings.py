@@ -235,8 +235,8 @@ class ServerConfig(Section):
     """Addresses host:port of ZooKeeper. Of the servers that are given the same ones, each destination is
     served by one, and by another when that one ends. Clients of Canal find it there."""
     zookeeper_timeout: Milliseconds = Field(5_000, ge=1000, le=40_000)
-    """How long a server may be silent before ZooKeeper lets others take over from it. ZooKeeper must allow it
-    (`maxSessionTimeout`, by default 20 ticks of 2 s)."""
+    """How long a server may be silent before ZooKeeper lets others take over from it. If ZooKeeper allows
+    only less (`maxSessionTimeout`, by default 20 ticks of 2 s), that counts, and the log says so."""
     advertise: str | None = None
     """The address host:port at which clients reach this server, as it is written into ZooKeeper. None:
     `listen.canal`."""

@@ -118,3 +118,49 @@ def test_a_write_whose_answer_was_lost_is_recognised(store: Store) -> None:
     lease.write(clients(200))
     assert Document.from_bytes(store.get(key("shop")).data).clients == clients(200)
     assert lease.alive(1)
+
+
+class Late(Unheard):
+    """A store that gets some conditional puts late: after the request that follows, and without an answer."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.late: list[tuple[str, bytes]] = []
+        self.delays = 0
+
+    def put_if_unchanged(self, name: str, data: bytes, *, seen: Version) -> Version:
+        if self.delays:
+            self.delays -= 1
+            self.late.append((name, data))
+            raise StoreUnavailable("There was no answer.")
+        if self.late:  # the first of them arrives before this one
+            self._store.put_if_unchanged(self.late[0][0], self.late.pop(0)[1], seen=seen)
+        return self._store.put_if_unchanged(name, data, seen=seen)
+
+
+def test_a_server_goes_on_however_many_of_its_writes_reach_the_store_late(store: Store) -> None:
+    late = Late(store)
+    lease, _ = taken(late, "one:1")  # type: ignore[arg-type]
+    late.delays = 3
+    for position in (100, 200, 300):
+        with pytest.raises(StoreUnavailable):
+            lease.write(clients(position))
+    lease.write(clients(400))
+    assert not late.late and lease.alive(1)
+    assert Document.from_bytes(store.get(key("shop")).data).clients == clients(400)
+
+
+def test_a_server_serves_at_once_if_the_answer_to_its_taking_over_was_lost(store: Store) -> None:
+    one, _ = taken(store, "one:1")
+    one.write(clients(100), stopped=True)
+    unheard = Unheard(store)
+    two = Lease(unheard, "shop", "two:1", 3600)  # type: ignore[arg-type]
+    found = two.look()
+    unheard.loses = True
+    with pytest.raises(StoreUnavailable):
+        two.take(found)
+    three = Lease(store, "shop", "three:1", 3600)
+    assert not three.is_free(three.look())
+    found = two.look()
+    assert found.address == "two:1" and not found.stopped
+    assert two.is_free(found) and two.take(found) == 3 and two.alive(3)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock import clock
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, TransientError
 from penstock.serve.leases.document import Document, StoredClient, key
 from penstock.serve.positions import Replaced
 from penstock.store.base import Store, Version
@@ -26,6 +26,8 @@ from penstock.store.errors import ObjectChanged, ObjectExists, ObjectMissing
 VALID_SHARE, RENEW_SHARE = 0.8, 0.2
 """Shares of the time after which others take over: how long a renewal lasts, and how often the lease is
 renewed."""
+LATE_WRITES = 5
+"""Earlier writes of this server, without an answer, of which each may reach the store in the next moment."""
 
 
 class Lease:
@@ -55,12 +57,13 @@ class Lease:
         return found
 
     def is_free(self, found: Document) -> bool:
-        """Whether nobody renews what `look` has found."""
-        return found.stopped or clock.seconds() - self._seen_since >= self._timeout_s
+        """Whether nobody renews what `look` has found: nobody does what this server has written itself, whose
+        answer was lost."""
+        ours = self._held is None and found.nonce in self._attempts
+        return found.stopped or ours or clock.seconds() - self._seen_since >= self._timeout_s
 
     def take(self, found: Document) -> int | None:
         """Replaces what `look` has found. Returns the generation, or None if another server was first."""
-        self._attempts.clear()
         made = replace(found, generation=found.generation + 1, address=self._address, stopped=False)
         try:
             self._put(made)
@@ -88,11 +91,12 @@ class Lease:
         """Stores what clients have acknowledged, and renews. Raises `Replaced` and `TransientError`."""
         assert self._held is not None
         made = replace(self._held, clients=clients, stopped=stopped)
-        try:
-            self._put(made)
-        except (ObjectChanged, ObjectMissing, ObjectExists):
-            self._recognise()
-            self._put_again(made)
+        for _ in range(LATE_WRITES + 1):
+            try:
+                return self._put(made)
+            except (ObjectChanged, ObjectMissing, ObjectExists):
+                self._recognise()
+        raise TransientError(f"The store refuses every write for {self._destination}.")
 
     def drop(self) -> None:
         """Stops to hold the lease, without a word to the store: another server may serve from now on."""
@@ -107,13 +111,6 @@ class Lease:
             by = f" ({found.address})" if version is not None else ""
             raise Replaced(f"Another server{by} serves {self._destination} now. No position was written.")
         self._version = version
-
-    def _put_again(self, made: Document) -> None:
-        try:
-            self._put(made)
-        except (ObjectChanged, ObjectMissing, ObjectExists):
-            self._held = None
-            raise Replaced(f"Another server serves {self._destination} now.") from None
 
     def _put(self, document: Document) -> None:
         began = clock.seconds()

@@ -154,7 +154,7 @@ class Cluster:
         while not self._stopping.is_set():
             with contextlib.suppress(KazooException, PenstockError):
                 self._zookeeper.renew()
-            self._stopping.wait(TICK_S)
+            self._stopping.wait(min(TICK_S, self._zookeeper.renew_s))
 
     # the thread ---------------------------------------------------------------------------------------------
 
@@ -341,7 +341,7 @@ class Cluster:
         if now < self._yielded.get(name, -YIELD_S) + YIELD_S:
             return
         match decide(self._seen(name, now)):
-            case "claim":
+            case "claim" if self._zookeeper.alive:
                 self._claim(name)
             case "hand over":
                 log.info("%s moves to %s", name, self._assigned[name][0])

@@ -1,10 +1,22 @@
-"""The connection to ZooKeeper, with limits on every wait, and what is known of the session's life."""
+"""The connection to ZooKeeper, with limits on every wait, and what is known of the session's life.
+
+A session ends when ZooKeeper's leader has not heard of it for the time that was agreed on. What a client
+learns is not always what the leader knows:
+
+- A member that is cut off from the others answers reads from its memory, and as a leader also `sync`. Only
+  what a majority commits shows that the session has not ended: `renew`.
+- The leader hears of a session when it connects. Afterwards the client's member reports who was heard of,
+  twice in each of ZooKeeper's ticks, over the same connection as the client's writes. So a commit shows that
+  the leader has heard of what was asked `REPORTED` before, and not of what was asked just now.
+- The agreed time may be shorter than the one that was asked for (`maxSessionTimeout`).
+"""
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from penstock import clock
 from penstock.errors import ConfigError, TransientError
@@ -15,12 +27,16 @@ if TYPE_CHECKING:
 ANSWER_S = 5.0
 """How long one answer may take. ZooKeeper needs some milliseconds; choosing a new leader takes a second."""
 MARGIN = 0.2
-"""Part of the session's time that is not relied on: clocks do not run alike, and a server of an ensemble
-reports to its leader only now and then who is alive."""
+"""Part of the session's time that is not relied on: clocks do not run alike, and packets may be late."""
+REPORTED = 0.25
+"""Part of the session's time in which a member reports to its leader: half a tick. A session has two ticks or
+more."""
+RENEWALS = 8
+"""How often a session is renewed, at least, in the time after which it would end."""
 RECONNECT_MAX_S = 1.0
 """Longest pause before ZooKeeper is tried again. It must be shorter than a session may be silent."""
 
-Answer = TypeVar("Answer")
+log = logging.getLogger(__name__)
 
 
 class ZooKeeper:
@@ -42,8 +58,34 @@ class ZooKeeper:
             timeout=session_seconds,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=RECONNECT_MAX_S),
         )
-        self._alive_until = 0.0
+        self._granted_s = session_seconds
+        self._lock = threading.Lock()
         self._alive_session: int | None = None
+        self._reached: tuple[int | None, float] = (None, 0.0)
+        """A session, and a time after which the leader has certainly heard of it."""
+        self._answered: list[float] = []
+        """When later renewals were asked for. It is not certain that the leader has heard of them."""
+        self._watch_connecting(self.client._connection)
+
+    def _watch_connecting(self, connection: Any) -> None:
+        """Kazoo does not tell the time that ZooKeeper has agreed on, except to itself: two thirds of it."""
+        connect = connection._connect
+
+        def connected(*address: Any) -> Any:
+            asked = clock.seconds()
+            read_ms, connect_ms = connect(*address)
+            self.connected(asked, read_ms * 1.5 / 1000)
+            return read_ms, connect_ms
+
+        connection._connect = connected
+
+    def connected(self, asked: float, granted_s: float) -> None:
+        """The session has begun, or goes on over another connection, for which it was `asked`."""
+        if granted_s < min(self._seconds, self._granted_s) - 0.001:
+            log.warning("ZooKeeper ends sessions after %g s, and not after %g s", granted_s, self._seconds)
+        with self._lock:
+            self._granted_s = granted_s
+            self._reached, self._answered = (self.session, asked), []
 
     def start(self, seconds: float) -> None:
         """Raises `TransientError` if nothing answers in time."""
@@ -67,7 +109,9 @@ class ZooKeeper:
 
     @property
     def alive(self) -> bool:
-        return self._alive_session is not None and clock.seconds() < self._alive_until
+        session, reached = self._reached
+        valid_s = min(self._seconds, self._granted_s) * (1 - MARGIN)
+        return session is not None and session == self._alive_session and clock.seconds() < reached + valid_s
 
     def alive_in(self, session: int | None) -> bool:
         """Whether `session` is the present session, and is certainly alive."""
@@ -84,11 +128,24 @@ class ZooKeeper:
             raise TransientError(f"ZooKeeper has not answered for {seconds:g} s.") from None
 
     def renew(self) -> None:
-        """Asks for an answer, and remembers how long the session lives at least. Raises like `answer`."""
+        """Has ZooKeeper commit something, and remembers how long the session lives at least. Raises like
+        `answer`."""
         asked, session = clock.seconds(), self.session
-        self.answer(self.client.exists_async("/"))
-        if self.session == session:
-            self._alive_session, self._alive_until = session, asked + self._seconds * (1 - MARGIN)
+        transaction = self.client.transaction()
+        transaction.check("/", -1)
+        self.answer(transaction.commit_async())
+        with self._lock:
+            if session != self.session or session != self._reached[0]:
+                return
+            reported = [one for one in self._answered if one <= asked - self._granted_s * REPORTED]
+            self._answered = [one for one in self._answered if one not in reported] + [asked]
+            self._reached = session, max([self._reached[1], *reported])
+            self._alive_session = session
+
+    @property
+    def renew_s(self) -> float:
+        """Seconds after which the session has to be renewed again."""
+        return self._granted_s / RENEWALS
 
     def forget(self) -> None:
         """Treats the session as ended: nodes that it owned are not ours any more."""

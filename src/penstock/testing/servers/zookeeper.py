@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +14,7 @@ from types import TracebackType
 from typing_extensions import Self
 
 from penstock.artifacts.maven import java
+from penstock.testing.proxy import Proxy
 from penstock.testing.servers.process import SHORT_LIVED_JVM, PrivateServer, free_port
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -44,18 +46,22 @@ class ZooKeeperServer(PrivateServer):
     def address(self) -> str:
         return f"{self.host}:{self.port}"
 
-    def configure(self, peers: list[ZooKeeperServer]) -> None:
+    def configure(
+        self, peers: list[ZooKeeperServer], through: Mapping[int, int], more: Mapping[str, str]
+    ) -> None:
+        """`through`: for ports of peers, those at which this server reaches them."""
         data = self.folder / "data"
         data.mkdir()
         settings = {
             "tickTime": str(TICK_MS), "initLimit": "20", "syncLimit": "10", "dataDir": str(data),
             "clientPort": str(self.port), "clientPortAddress": self.host, "maxClientCnxns": "0",
-            "admin.enableServer": "false", "4lw.commands.whitelist": "*",
+            "admin.enableServer": "false", "4lw.commands.whitelist": "*", **more,
         }  # fmt: skip
         if len(peers) > 1:
             (data / "myid").write_text(f"{self.number}\n")
             for one in peers:
-                settings[f"server.{one.number}"] = f"{one.host}:{one.peer_port}:{one.election_port}"
+                peer, election = (through.get(port, port) for port in (one.peer_port, one.election_port))
+                settings[f"server.{one.number}"] = f"{one.host}:{peer}:{election}"
         (self.folder / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def command(self) -> tuple[list[str], dict[str, str]]:
@@ -81,15 +87,26 @@ class ZooKeeperServer(PrivateServer):
 
 
 class ZooKeeperEnsemble:
-    """`hosts`: the addresses of all servers."""
+    """`hosts`: the addresses of all servers. `proxied`: the first one, which never is the first leader,
+    reaches the others through the proxies in `ways`, so that it can be cut off. `settings`: more for each
+    server."""
 
-    def __init__(self, servers: int = 1) -> None:
+    def __init__(
+        self, servers: int = 1, *, proxied: bool = False, settings: Mapping[str, str] | None = None
+    ) -> None:
         self.servers: list[ZooKeeperServer] = []
+        self.ways: list[Proxy] = []
+        self._open = contextlib.ExitStack()
         try:
             for number in range(1, servers + 1):
                 self.servers.append(ZooKeeperServer(number))
+            through: dict[int, int] = {}
+            for one in self.servers[1:] if proxied else ():
+                for port in (one.peer_port, one.election_port):
+                    self.ways.append(self._open.enter_context(Proxy(one.host, port)))
+                    through[port] = self.ways[-1].port
             for one in self.servers:
-                one.configure(self.servers)
+                one.configure(self.servers, through if one.number == 1 else {}, settings or {})
             with ThreadPoolExecutor(servers) as pool:  # a majority must run before any of them is ready
                 list(pool.map(ZooKeeperServer.start, self.servers))
         except BaseException:
@@ -107,6 +124,7 @@ class ZooKeeperEnsemble:
     def close(self) -> None:
         for one in self.servers:
             one.close()
+        self._open.close()
 
     def __enter__(self) -> Self:
         return self
