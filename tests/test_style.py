@@ -56,7 +56,7 @@ LAYERS: list[set[str]] = [
     {"testing"},
     {"commands"},
     {"cli_file", "cli_logging", "cli_offline"},
-    {"cli_cluster"},
+    {"cli_cluster", "cli_state"},
     {"cli"},
     {"__main__", "__init__"},  # the package's own: the public API
 ]

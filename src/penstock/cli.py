@@ -22,6 +22,7 @@ from penstock.cli_cluster import cluster
 from penstock.cli_file import File, pipeline_file
 from penstock.cli_logging import is_debug, prints_json, quiet
 from penstock.cli_offline import Json, Version, encode, inspect, schema, version
+from penstock.cli_state import COMMANDS as OF_STATES
 from penstock.disk import open_files
 from penstock.errors import LeaseHeld, PenstockError, TablesParked
 from penstock.failures.messages import as_penstock_error
@@ -303,6 +304,8 @@ def wait_until(
 
 for offline in (inspect, encode, schema):
     app.command(rich_help_panel=OFFLINE)(offline)
+for of_state in OF_STATES:
+    app.command(rich_help_panel=ACT)(of_state)
 app.add_typer(cluster, name="cluster", rich_help_panel=RUN)
 
 

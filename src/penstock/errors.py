@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from typing import Any
 
 START_OVER = (
-    "start over: move the pipeline's `state` and relay log away, drop its targets or choose another "
-    "sink.namespace, and run it again. It then takes a new snapshot of all tables."
+    "start over: `penstock reset FILE` forgets the state and the relay log, and keeps the targets. The next "
+    "run then reads all tables again."
 )
 """Ends the hints for losses that cannot be repaired."""
 

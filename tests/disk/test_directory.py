@@ -150,10 +150,10 @@ def test_a_copy_of_a_state_may_not_write_the_same_targets_at_the_same_time(
         state = stack.enter_context(closing(StateStore(config.state)))
         copy = stack.enter_context(closing(StateStore(tmp_path / "copy")))
         refused = pytest.raises(ConfigError, match="same identity")
-        with targets.locked(config, state), refused, targets.locked(config, copy):
+        with targets.locked(config, state.uuid), refused, targets.locked(config, copy.uuid):
             pass
-        with targets.locked(config, copy):
+        with targets.locked(config, copy.uuid):
             pass
         another = stack.enter_context(closing(StateStore(tmp_path / "another")))
-        with targets.locked(config, state), targets.locked(config, another):
+        with targets.locked(config, state.uuid), targets.locked(config, another.uuid):
             pass  # another pipeline, with targets of its own in one warehouse

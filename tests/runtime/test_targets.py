@@ -15,7 +15,7 @@ from penstock.model.offset import Offset
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
 from penstock.runtime import targets
-from penstock.sinks.base import Foreign, Missing, Ours, TargetState
+from penstock.sinks.base import Commit, Foreign, Missing, Ours, TargetState
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
@@ -34,7 +34,12 @@ class Target:
 
 
 def start(
-    folder: Path, table: TableState, found: TargetState, *captured: str, beside: bool = False
+    folder: Path,
+    table: TableState,
+    found: TargetState,
+    *captured: str,
+    beside: bool = False,
+    began_after: int = 0,
 ) -> TableState:
     config = PipelineConfig.model_validate(
         {
@@ -46,6 +51,8 @@ def start(
         }
     )
     state = StateStore(folder)
+    if began_after:
+        state.begin_after(began_after)
     state.put_table(table)
     state.advance(Offset(4))  # discovery does that before the targets are looked at
     if beside:
@@ -91,3 +98,20 @@ def test_a_start_is_refused_each_time_if_every_target_is_taken(tmp_path: Path) -
 
 def test_the_name_of_a_dropped_table_may_be_used_by_others(tmp_path: Path) -> None:
     start(tmp_path, replace(WRITTEN, phase=DROPPED), TAKEN, "shop.*")
+
+
+def test_a_target_that_an_earlier_state_has_written_is_read_again_over_its_rows(tmp_path: Path) -> None:
+    def started(name: str, found: TargetState, began_after: int) -> TableState:
+        return start(tmp_path / name, NEW, found, "shop.orders", began_after=began_after)
+
+    before, own = Ours(Commit("p", 7), ("id",), False), Ours(Commit("p", 101), ("id",), False)
+    found = started("a", before, 100)
+    assert found.target_reset == "truncate" and found.replaces == NEW.start  # the stub keeps no tables
+    assert started("b", Missing(), 100) == NEW
+    assert started("c", Ours(None, ("id",), empty=True), 100) == NEW
+    with pytest.raises(ConfigError, match="is ahead of this pipeline's state"):
+        started("d", own, 100)
+    with pytest.raises(ConfigError, match="is ahead of this pipeline's state"):
+        started("e", before, 0)  # an older state was restored: it did not begin anew
+    kept = NEW.takes_over(append_only=False)
+    assert kept.target_reset == "evolve" and kept.written and kept.replaces == NEW.start

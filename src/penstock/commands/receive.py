@@ -11,6 +11,7 @@ from penstock import config as configuration
 from penstock.errors import ConfigError
 from penstock.sources.registry import kind
 from penstock.sources.stop_signals import Stopping, obey_parent
+from penstock.state.moved import refuse_moved
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 _KEPT_BYTES = 32 * 1024**2
@@ -43,6 +44,7 @@ def receive(file: Path, *, child: bool, start_file: str | None = None, source: s
 
         start = {"start": StartAt(file=start_file, position=4)}
         config = config.model_copy(update={"source": config.source.model_copy(update=start)})
+    refuse_moved(config.state)
     known = kind(config.source.type)
     if known.receive is None:
         raise ConfigError(f"A source of type {known.name} has no receiver that runs by itself.")

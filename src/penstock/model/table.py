@@ -233,6 +233,15 @@ class TableState:
         replaces = max(self.start, Offset(1)) if self.reading else Offset(0)
         return replace(self, target_reset="adopt", written=True, replaces=replaces)
 
+    def takes_over(self, *, append_only: bool) -> TableState:
+        """Returns the table, whose target has rows that an earlier state of this pipeline has written: all
+        with sequences below the table's start. The present snapshot replaces them, or deletes them at its
+        end. `append_only`: the target is a change log, which gets a `truncate` before all rows."""
+        replaces = max(self.start, Offset(1)) if self.reading else Offset(0)
+        if append_only:
+            return replace(self, target_reset="truncate", replaces=replaces)
+        return replace(self, target_reset="evolve", written=True, replaces=replaces)
+
     def read_again(self, why: str) -> TableState:
         """Returns the table with a pending resnapshot, or unchanged if it is gone."""
         return self if self.gone else replace(self, phase=ResnapshotPending(why, self.parked))

@@ -349,6 +349,8 @@ class Planner:
         for effect in effects:
             if effect.table not in verdicts and effect.created is not None:
                 state = new_state(effect, statement.end, self._policies)
+                if self._state.began_after:  # the target of an earlier table may be left of an earlier state
+                    state = replace(state, target_reset="truncate")
                 self._state.put_table(state)
                 what, decision = effect.what or "created", "captured" if state.planned else "parked"
                 if state.resnapshot_pending:

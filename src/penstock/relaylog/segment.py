@@ -32,6 +32,8 @@ RELAY_FILE = "relay.json"
 LEASE_FILE = "lease"
 STATUS_FILE = "receiver.json"
 CONSUMERS_FOLDER = "consumers"
+FIRST_OFFSET_FILE = "first-offset"
+"""Says where a log begins that has no segments yet. Without it, a log begins at 0."""
 
 
 @dataclass(frozen=True, order=True)
@@ -95,6 +97,14 @@ def leftovers(folder: Path) -> list[Path]:
         for path in folder.iterdir()
         if path.name not in known and (_NAME.match(path.name) or path.suffix == ".tmp")
     ]
+
+
+def first_offset(folder: Path) -> Offset:
+    """The offset at which the first segment of a new log begins."""
+    try:
+        return Offset(int((folder / FIRST_OFFSET_FILE).read_text("ascii")))
+    except FileNotFoundError:
+        return Offset(0)
 
 
 def write_all(descriptor: int, data: bytes) -> None:

@@ -39,6 +39,7 @@ from penstock.relaylog.segment import (
     DAMAGED_HINT,
     SegmentName,
     check_writable,
+    first_offset,
     leftovers,
     list_segments,
     write_all,
@@ -177,7 +178,7 @@ class RelayLogWriter:
                 self.end = kept[-1].committed
                 self.spool.recover(index.prepared_at_end(kept))
                 return
-        self.end = Offset(0)
+        self.end = first_offset(self.folder)
         self.spool.recover([])
 
     def _ensure_unread(self, leftover: Path, read: Offset) -> None:

@@ -18,11 +18,14 @@ from penstock.relaylog.status import read_status as read_receiver
 from penstock.relaylog.status import silence
 from penstock.runtime.progress import STALE_INTERVALS, collect
 from penstock.state import StateStore
+from penstock.state.moved import refuse_moved
 from penstock.state.report import end_text, read_end, read_status, report_age_seconds
 
 
 def ensure_run(config: PipelineConfig) -> None:
-    """Raises `ConfigError` if the pipeline has never run: other commands need its state."""
+    """Raises `ConfigError` if the pipeline has never run: other commands need its state. Also if it was
+    moved."""
+    refuse_moved(config.state)
     if not StateStore.exists(config.state):
         raise ConfigError(
             f"Pipeline {config.name} has not been run yet: there is no state in {config.state}.",

@@ -34,6 +34,7 @@ from penstock.signals.settings import with_signals
 from penstock.sources import open_source
 from penstock.sources.preflight import refuse
 from penstock.state import StateStore
+from penstock.state.moved import refuse_moved
 from penstock.state.report import end_noted, forget_end, forget_status
 from penstock.steps import step
 
@@ -210,6 +211,7 @@ class Pipeline:
             stack.enter_context(directory.held(config.state))
             stack.enter_context(end_noted(config.state))
             stack.enter_context(directory.disk_errors_explained())
+            refuse_moved(config.state)
             forget_status(config.state)
             directory.close_to_others(config.state, "state", open_=config.open_paths)
             directory.make(config.state / "spark", "state")
@@ -234,7 +236,7 @@ class Pipeline:
                     log.warning("%s", finding.message)
             state = state or stack.enter_context(contextlib.closing(opened()))
             state.limit_signals(config.signals)
-            stack.enter_context(targets.locked(config, state))
+            stack.enter_context(targets.locked(config, state.uuid))
             targets.check_relay_log(LogPlace.of(config), state)
             source.preflight.check_start()  # before Spark is started in parallel with the receiver
             consumer = stack.enter_context(contextlib.closing(register(config, state)))

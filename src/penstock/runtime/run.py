@@ -353,7 +353,7 @@ class Run:
         self._wait_for(lambda: RelayLog.exists(folder), "the receiver to begin the relay log")
         log = RelayLog.open(self.log_place)
         note_log(log, self.state, self.config)
-        planned = self.state.position or Offset(0)
+        planned = self.state.position or Offset(min(self.state.began_after, 1))  # it does not begin at 0 then
         self._wait_for(lambda: log.refresh() >= planned, "the receiver to recover the relay log")
         return log
 

@@ -28,7 +28,18 @@ from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import RELAY_FILE
 from penstock.runtime.driver_lease import DriverLease
 from penstock.signals.settings import apply_patterns
-from penstock.sinks.base import Fencing, Foreign, Missing, Ours, Sink, TargetState, adopting, table_sink
+from penstock.sinks.base import (
+    Fencing,
+    Foreign,
+    LogSink,
+    Missing,
+    Ours,
+    Sink,
+    TableSink,
+    TargetState,
+    adopting,
+    table_sink,
+)
 from penstock.sinks.refusals import check_directory, unfit_target
 from penstock.sources.base import Source
 from penstock.sources.catalog import Reason
@@ -51,8 +62,8 @@ def check_paths(config: PipelineConfig) -> None:
 
 
 @contextlib.contextmanager
-def locked(config: PipelineConfig, state: StateStore) -> Iterator[None]:
-    """Ensures that no other process writes this state's targets, by a lock in `sink.path`.
+def locked(config: PipelineConfig, uuid: str) -> Iterator[None]:
+    """Ensures that no other process writes the targets of the state with this uuid, by a lock in `sink.path`.
 
     Commits are identified by the state's uuid and the epoch's number. A copy of a state has the same uuid. If
     both ran, each would take the other's epochs for its own and skip changes. The lock prevents that on one
@@ -60,14 +71,14 @@ def locked(config: PipelineConfig, state: StateStore) -> Iterator[None]:
     of the runs is checked (`check`).
     """
     targets = config.sink.directory
-    if targets is None:
+    if targets is None or not targets.is_dir():
         yield
         return
-    with directory.lock_held(targets / f".penstock-{state.uuid}.lock", "sink.path") as is_ours:
+    with directory.lock_held(targets / f".penstock-{uuid}.lock", "sink.path") as is_ours:
         if not is_ours:
             raise ConfigError(
                 f"Another process writes the targets of this pipeline in {targets}: one whose state "
-                f"has the same identity, {state.uuid}.",
+                f"has the same identity, {uuid}.",
                 hint="Was the `state` directory copied? Run one of the two, never both. For a second "
                 "pipeline, begin with an empty `state` and another `sink.namespace`.",
                 path=str(targets),
@@ -222,7 +233,7 @@ def _renewed(sink: Sink, state: StateStore, table: TableState) -> TargetState:
 def check_new(sink: Sink, state: StateStore, captured: TableFilter, *, types: TypeOptions) -> bool:
     """Parks tables whose target is still to be created, if something else has its name already and cannot be
     adopted. If that is so for each table of the pipeline, it would do nothing: then raises `ConfigError`.
-    Returns whether a table will be adopted."""
+    Returns whether a target with rows is taken over: from others, or from an earlier state."""
     followed = [one for one in state.tables().values() if one.status == "live" and one.table in captured]
     new = [one.table for one in followed if not one.last_epoch]
     return _adopt_or_park(sink, state, new, types, all_=len(new) == len(followed))
@@ -241,6 +252,10 @@ def _adopt_or_park(
     found = _opened(sink, state, tables)
     for name, target in found.items():
         table = state.table(name)
+        if table is not None and _is_of_earlier_state(sink, target, table, state):
+            if table.target_reset == "none":
+                state.put_table(table.takes_over(append_only=not isinstance(sink, TableSink)))
+            adopted = True
         if table is None or not isinstance(target, Foreign):
             continue
         if (error := _not_adopted(sink, table, target, types)) is not None:
@@ -254,6 +269,21 @@ def _adopt_or_park(
     for name, error in taken.items():
         _park(state, name, error)
     return adopted
+
+
+def _is_of_earlier_state(sink: Sink, target: TargetState, table: TableState, state: StateStore) -> bool:
+    """Whether the target of a table that has had no epoch yet was written before this state began
+    (`fresh_state.py`). What topics have is not known, so they count as written."""
+    if not state.began_after or any(
+        one.table == table.table for plan in state.pending() for one in plan.tables
+    ):
+        return False
+    if isinstance(sink, LogSink):
+        return True
+    if not isinstance(target, Ours):
+        return False
+    last = target.last_commit
+    return not target.empty if last is None else last.epoch <= state.began_after
 
 
 def _park(state: StateStore, table: TableId, error: PenstockError) -> None:

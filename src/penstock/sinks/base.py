@@ -102,6 +102,8 @@ class Foreign:
     cure: str
     adoptable: bool = False
     """The sink's options permit to take it over with its rows (`Adopting`), if its definition fits."""
+    owner: str | None = None
+    """The uuid of the pipeline that created it, if it is the target of another one."""
 
     def error(self, table: TableId) -> ConfigError:
         return ConfigError(

@@ -38,6 +38,12 @@ def other_shape(place: str, present: str | None, wanted: str | None) -> Foreign 
     return Foreign(place, f"it was created for {text(present)}, not for {text(wanted)}", cure)
 
 
+def of_other_pipeline(place: str, what: str, owner: str, cure: str) -> Foreign:
+    """A `Foreign` for the target of another pipeline. `what`: what it is, such as `table`."""
+    lost = "If that pipeline does not run any more because its `state` is lost, `penstock adopt FILE` takes "
+    return Foreign(place, f"the {what} of pipeline {owner}", f"{cure} {lost}its targets over.", owner=owner)
+
+
 def refuse_foreign(table: TableId, state: TargetState) -> None:
     """Raises `ConfigError` if something that is not ours is in the target's place."""
     if isinstance(state, Foreign):

@@ -84,7 +84,7 @@ class HistoryTable:
             return
         target = self._sink.open(self._table)
         last = target.last_commit if isinstance(target, Ours) else None
-        self._written = last.epoch if last is not None else 0
+        self._written = max(last.epoch if last is not None else 0, self._state.began_after)
         entries = self._state.history_after(self._written)
         if not entries:
             return

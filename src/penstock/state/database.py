@@ -19,6 +19,8 @@ from penstock.model.offset import Offset
 from penstock.state.layout import DDL, FORMAT, UPGRADED, statements, upgrade
 
 _GENERATION = "driver_generation"
+BEGAN_AFTER = "began_after"
+"""Key of `Database.began_after`."""
 
 
 class Database:
@@ -234,6 +236,12 @@ class Database:
         """Says which driver this is. From then on, earlier ones cannot write any more."""
         self.set_meta(_GENERATION, str(number))
         self._generation = number
+
+    @property
+    def began_after(self) -> int:
+        """The greatest epoch that an earlier state of this pipeline may have used (`runtime/fresh_state.py`).
+        0: there was none."""
+        return int(self.meta(BEGAN_AFTER) or 0)
 
     @property
     def position(self) -> Offset | None:

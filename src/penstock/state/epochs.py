@@ -9,7 +9,7 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import AdoptTarget, ApplyCascades, CreateTarget, EpochPlan, RecreateTarget
 from penstock.model.plan_json import plan_from_text
 from penstock.model.schema import TableId
-from penstock.state.database import now_us
+from penstock.state.database import BEGAN_AFTER, now_us
 from penstock.state.layout import EPOCHS_MAX, EPOCHS_WITH_TABLES_MAX, delete_unused_schemas, store_plan
 from penstock.state.schemas import Schemas
 
@@ -26,6 +26,15 @@ class Epochs(Schemas):
 
     def last_epoch(self) -> int:
         return int(self._rows("SELECT coalesce(max(epoch), 0) FROM epochs")[0][0])
+
+    def begin_after(self, epoch: int) -> None:
+        """For a state without epochs: targets may have recorded any up to this one, so numbers go on behind
+        it."""
+        with self.transaction():
+            self.set_meta(BEGAN_AFTER, str(epoch))
+            self._db.execute(
+                "INSERT INTO epochs VALUES (?, 0, 0, 0, ?, ?, NULL, '[]')", (epoch, now_us(), now_us())
+            )
 
     def pending(self) -> list[EpochPlan]:
         """Returns the plans that are not applied yet, oldest first."""

@@ -160,8 +160,10 @@ class Tables(Schemas):
         table's newest one."""
         with self.transaction():
             cursor = self._db.execute(
-                "INSERT INTO history VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO history VALUES ((SELECT max(coalesce(max(id), 0), ?) + 1 FROM history), "
+                "?, ?, ?, ?, ?, ?, ?, ?)",
                 (
+                    self.began_after,
                     str(change.table), change.version, change.offset, change.commit_us, now_us(),
                     change.what, change.decision, change.statement,
                 ),

@@ -124,7 +124,8 @@ def test_the_target_of_another_pipeline_is_not_touched(changes: Case, seen: Seen
     it = changes.create()
     it.write(1, (1, "a", "insert", 10))
     other = it.again(pipeline=str(uuid.uuid4()))
-    assert isinstance(other.sink.open(it.table), Foreign)
+    found = other.sink.open(it.table)
+    assert isinstance(found, Foreign) and found.owner == it.pipeline
     with pytest.raises(ConfigError, match="is taken"):
         other.create()
     assert seen(it) == [("insert", (1, "a"))]

@@ -396,6 +396,7 @@ def test_the_target_of_another_pipeline_is_not_touched(tables: Case) -> None:
     other = it.again(pipeline=str(uuid.uuid4()))
     found = other.sink.open(it.table)
     assert isinstance(found, Foreign) and it.pipeline in found.reason, "it names the pipeline that owns it"
+    assert found.owner == it.pipeline and "penstock adopt" in found.cure
     for touch in (other.create, lambda: other.tables.clear(it.table)):
         with pytest.raises(ConfigError, match="is taken"):
             touch()

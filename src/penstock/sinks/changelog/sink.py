@@ -52,6 +52,7 @@ from penstock.sinks.refusals import (
     check_directory,
     check_pipeline,
     is_recorded,
+    of_other_pipeline,
     refuse_foreign,
     refuse_shared,
 )
@@ -98,7 +99,7 @@ class ParquetSink:
             return Foreign(str(path), "it holds something that is not a change log of Penstock", cure)
         if marker["pipeline"] != self._pipeline:
             cure = "Name another `sink.namespace` or `sink.path`, or remove it if nobody needs it."
-            return Foreign(str(path), f"the change log of pipeline {marker['pipeline']}", cure)
+            return of_other_pipeline(str(path), "change log", marker["pipeline"], cure)
         columns = tuple(
             name for name in source_columns(_schema(marker).names) if name not in _dropped(marker)
         )

@@ -56,6 +56,7 @@ from penstock.sinks.refusals import (
     check_pipeline,
     is_recorded,
     lost_target,
+    of_other_pipeline,
     refuse_foreign,
     refuse_replaced,
     refuse_shared,
@@ -103,7 +104,7 @@ class ClickHouseSink(Recorded):
                 place = ".".join(self._place(table))
                 if record is None:
                     return Foreign(place, "a table or view that Penstock did not create", cure)
-                return Foreign(place, f"the view of pipeline {record.pipeline}", cure)
+                return of_other_pipeline(place, "view", record.pipeline, cure)
             database, name = self._place(table)
             if not tables.exists(database, name) and not tables.exists(database, record.rows):
                 return Missing()

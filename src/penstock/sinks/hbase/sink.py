@@ -64,6 +64,7 @@ from penstock.sinks.refusals import (
     check_pipeline,
     is_recorded,
     lost_target,
+    of_other_pipeline,
     refuse_foreign,
     refuse_replaced,
     refuse_shared,
@@ -113,7 +114,7 @@ class HBaseSink(Recorded):
             if owner is None:
                 return self._unmarked(table, description, cure)
             if owner != self._pipeline:
-                return Foreign(place, f"the table of pipeline {owner}", cure)
+                return of_other_pipeline(place, "table", owner, cure)
             record = self._records.find(place)
             if record is None or record.target != description.getValue(TARGET):
                 reason = f"a table that was restored, or whose record in {self._options.control} is gone"

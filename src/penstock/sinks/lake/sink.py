@@ -42,6 +42,7 @@ from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.refusals import (
     check_pipeline,
     is_recorded,
+    of_other_pipeline,
     other_shape,
     refuse_foreign,
     refuse_replaced,
@@ -139,12 +140,7 @@ class LakeSink:
         cure = "Name another `sink.namespace` or `sink.path`, or drop the table if nobody needs it."
         form = self.format
         if owner is not None:
-            if isinstance(form, AdoptingFormat):
-                cure += (
-                    " If that pipeline is gone for good and this one should take over its table: ALTER TABLE "
-                    f"{place} UNSET TBLPROPERTIES ('{PIPELINE}'), and `adopt: true` in `sink.tables`."
-                )
-            return Foreign(place, f"the table of pipeline {owner}", cure)
+            return of_other_pipeline(place, "table", owner, cure)
         adopts = isinstance(form, AdoptingFormat) and form.adopts(table) and table not in self._merged
         if isinstance(form, AdoptingFormat) and not adopts:
             cure += (

@@ -58,6 +58,7 @@ from penstock.sinks.refusals import (
     check_pipeline,
     is_recorded,
     lost_target,
+    of_other_pipeline,
     refuse_foreign,
     refuse_replaced,
     refuse_shared,
@@ -111,7 +112,7 @@ class OpenSearchSink(Recorded):
             if record is None:
                 return Foreign(alias, "an index that Penstock did not create for this table", cure)
             if record.pipeline != self._pipeline:
-                return Foreign(alias, f"the index of pipeline {record.pipeline}", cure)
+                return of_other_pipeline(alias, "index", record.pipeline, cure)
             if _is_other(alias, backing, record):
                 return Foreign(alias, "an index that was restored or made by somebody else", cure)
             empty = record.empty and self._indexes.is_empty(backing.name)

@@ -61,6 +61,7 @@ from penstock.sinks.refusals import (
     is_recorded,
     lost_target,
     missing_row,
+    of_other_pipeline,
     refuse_foreign,
     refuse_replaced,
     refuse_shared,
@@ -115,7 +116,7 @@ class RedisSink(Recorded):
             cure = (
                 f"Name another `sink.key`, or remove these keys and {self._own(table)} if nobody needs them."
             )
-            return Foreign(f"{prefix}*", f"the table of pipeline {record['pipeline']}", cure)
+            return of_other_pipeline(f"{prefix}*", "table", record["pipeline"], cure)
         columns = _columns(record)
         return Ours(_last(record), source_columns(tuple(columns.names)), empty=record["empty"] == "1")
 

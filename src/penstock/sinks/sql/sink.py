@@ -47,6 +47,7 @@ from penstock.sinks.refusals import (
     check_pipeline,
     is_recorded,
     missing_row,
+    of_other_pipeline,
     refuse_foreign,
     refuse_replaced,
     refuse_shared,
@@ -96,7 +97,7 @@ class SqlSink(Recorded):
                 return Foreign(str(place), "a table that Penstock did not create", cure)
             if record.pipeline != self._pipeline:
                 cure += f" Then delete its row in {self._control.place}, too."
-                return Foreign(str(place), f"the table of pipeline {record.pipeline}", cure)
+                return of_other_pipeline(str(place), "table", record.pipeline, cure)
             found = self._dialect.run(session, f"SELECT 1 FROM {self._dialect.target(place)} LIMIT 1")
         made = source_columns(tuple(record.columns.names))
         names = tuple(name for name in made if name in present)

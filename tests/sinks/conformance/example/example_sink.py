@@ -28,7 +28,6 @@ from penstock.sinks.base import (
     Commit,
     Compacted,
     EvolvedColumn,
-    Foreign,
     Missing,
     Narrowing,
     Ours,
@@ -36,7 +35,13 @@ from penstock.sinks.base import (
 )
 from penstock.sinks.kind import SinkKind, SinkOptions
 from penstock.sinks.names import directory_name, refuse_columns, refuse_own_names, source_columns
-from penstock.sinks.refusals import check_directory, check_pipeline, is_recorded, refuse_foreign
+from penstock.sinks.refusals import (
+    check_directory,
+    check_pipeline,
+    is_recorded,
+    of_other_pipeline,
+    refuse_foreign,
+)
 from penstock.sinks.rows import Rows, converted
 
 STATE = "target.json"
@@ -75,7 +80,7 @@ class ArrowTables:
             return Missing()
         if state["pipeline"] != self._pipeline:
             cure = "Name another `sink.path`."
-            return Foreign(str(self._path(table)), f"the table of pipeline {state['pipeline']}", cure)
+            return of_other_pipeline(str(self._path(table)), "table", state["pipeline"], cure)
         rows = self._rows(table, state["versions"][-1])
         last = Commit.parse(state["last"]) if state["last"] else None
         return Ours(last, source_columns(rows.column_names), rows.num_rows == 0)

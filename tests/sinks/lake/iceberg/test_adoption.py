@@ -153,7 +153,7 @@ def test_the_table_of_a_lost_pipeline_starts_anew(place: Make) -> None:
     new = Place(it.spark, it.config, arrow=ARROW)
     new.table = it.table
     found = new.sink.open(it.table)
-    assert isinstance(found, Foreign) and not found.adoptable and "UNSET TBLPROPERTIES" in found.cure
+    assert isinstance(found, Foreign) and not found.adoptable and "penstock adopt" in found.cure
     it.spark.sql(f"ALTER TABLE {it.sink.name(it.table)} UNSET TBLPROPERTIES ('penstock.pipeline')")
     adopted(new)
     assert new.sink.open(it.table).last_commit == Commit(new.pipeline, 1)
