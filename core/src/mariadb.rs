@@ -87,7 +87,7 @@ fn skip_rows_head(cursor: &mut Cursor<'_>, kind: u8) -> Result<u8> {
 
 /// MariaDB's compressed parts: a byte with the algorithm (0: zlib) and the width of the length, the length
 /// big-endian, then a zlib stream.
-pub fn unpack(cursor: &mut Cursor<'_>) -> Result<Vec<u8>> {
+fn unpack(cursor: &mut Cursor<'_>) -> Result<Vec<u8>> {
     let start = *cursor;
     let head = cursor.u8("compression header")?;
     if head & 0x80 == 0 || head & 0x70 != 0 || !matches!(head & 7, 1..=4) {

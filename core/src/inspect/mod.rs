@@ -25,7 +25,7 @@ use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventHeader, EventKind, RowsKind};
 use crate::gtid_event::{GtidEvent, MARIADB_STANDALONE};
 use crate::json::Style;
-use crate::mariadb::unpack;
+use crate::mariadb;
 use crate::payload::Payload;
 use crate::rows::{skip_image, walk_image, Present, RowsEvent};
 use crate::schema::TableSchema;
@@ -65,6 +65,8 @@ pub struct Inspector {
     options: Options,
     raw: RawEvent,
     payload: Option<(Payload, u64)>,
+    /// The event is from a compressed one, whose place counts.
+    packed: bool,
     tables: HashMap<u64, KnownTable>,
     lines: VecDeque<String>,
     transaction: Transaction,
@@ -105,6 +107,7 @@ impl Inspector {
             options,
             raw: RawEvent::empty(),
             payload: None,
+            packed: false,
             tables: HashMap::new(),
             lines: VecDeque::new(),
             transaction: Transaction::default(),
@@ -180,14 +183,24 @@ impl Inspector {
             self.summary.problem(NO_FORMAT, event.offset);
         }
         self.summary.count_event(kind);
-        match kind {
+        self.packed = mariadb::is_compressed(kind.0);
+        if self.packed {
+            let plain = mariadb::unpack_event(event.raw, event.body, Checksum::None, event.offset)?;
+            return self.take_plain(&Event::parse(&plain, event.offset, Checksum::None)?, file);
+        }
+        self.packed = self.payload.is_some();
+        self.take_plain(event, file)
+    }
+
+    fn take_plain(&mut self, event: &Event<'_>, file: &FileEvents) -> Result<()> {
+        match event.header.kind {
             EventKind::GTID
             | EventKind::ANONYMOUS_GTID
             | EventKind::GTID_TAGGED
             | EventKind::MARIADB_GTID => {
                 self.take_gtid(event)?;
             }
-            EventKind::QUERY | EventKind::MARIADB_QUERY_COMPRESSED => {
+            EventKind::QUERY => {
                 let statement = Statement::parse(event, file.format())?;
                 self.take_statement(&statement, event);
             }
@@ -208,7 +221,7 @@ impl Inspector {
                     event.offset,
                 ));
             }
-            _ if kind.rows().is_some() => self.take_rows(event, file)?,
+            kind if kind.rows().is_some() => self.take_rows(event, file)?,
             _ => {}
         }
         Ok(())
@@ -292,12 +305,7 @@ impl Inspector {
 
     fn take_rows(&mut self, event: &Event<'_>, file: &FileEvents) -> Result<()> {
         self.json_style = Style::of(file.format());
-        let unpacked;
-        let mut rows = parse_rows(event, file)?;
-        if is_compressed(event.header.kind) {
-            unpacked = unpack(&mut rows.images)?;
-            rows.images = Cursor::new(&unpacked, event.offset);
-        }
+        let mut rows = RowsEvent::parse(event, file.format())?;
         // Some servers end a statement with an event of no table and no rows.
         if rows.images.is_empty() && !self.tables.contains_key(&rows.table_id) {
             return Ok(());
@@ -330,7 +338,7 @@ impl Inspector {
         let tail = lines.then(|| self.tail(event));
         while !rows.images.is_empty() {
             let start = rows.images;
-            let sequence = if is_compressed(event.header.kind) || self.payload.is_some() {
+            let sequence = if self.packed {
                 self.options.base + event.offset
             } else {
                 self.options.base + start.offset()
@@ -456,27 +464,6 @@ fn end_of_line(sequence: u64, table: &KnownTable, unknown: &[usize]) -> Vec<u8> 
     }
     end.extend_from_slice(if unknown.is_empty() { b"}" } else { b"]}" });
     end
-}
-
-fn is_compressed(kind: EventKind) -> bool {
-    (EventKind::MARIADB_WRITE_ROWS_COMPRESSED_V1..=EventKind::MARIADB_DELETE_ROWS_COMPRESSED).contains(&kind)
-}
-
-/// Row events of every kind up to their images: the kinds that `RowsEvent` does not know are like the plain
-/// ones, but for their images.
-fn parse_rows<'a>(event: &Event<'a>, file: &FileEvents) -> Result<RowsEvent<'a>> {
-    let plain = match event.header.kind {
-        EventKind::MARIADB_WRITE_ROWS_COMPRESSED_V1 => EventKind::WRITE_ROWS_V1,
-        EventKind::MARIADB_UPDATE_ROWS_COMPRESSED_V1 => EventKind::UPDATE_ROWS_V1,
-        EventKind::MARIADB_DELETE_ROWS_COMPRESSED_V1 => EventKind::DELETE_ROWS_V1,
-        EventKind::MARIADB_WRITE_ROWS_COMPRESSED => EventKind::WRITE_ROWS,
-        EventKind::MARIADB_UPDATE_ROWS_COMPRESSED => EventKind::UPDATE_ROWS,
-        EventKind::MARIADB_DELETE_ROWS_COMPRESSED => EventKind::DELETE_ROWS,
-        other => other,
-    };
-    let mut event = *event;
-    event.header.kind = plain;
-    RowsEvent::parse(&event, file.format())
 }
 
 /// What a map without full metadata lacks, from a schema that fits it.

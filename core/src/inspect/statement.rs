@@ -2,10 +2,11 @@
 
 use super::file::{FileEvents, RawEvent};
 use crate::charset::{append_utf8, collation_charset, Charset};
+use crate::checksum::Checksum;
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventKind, FormatDescription};
-use crate::mariadb::unpack;
+use crate::mariadb;
 use crate::segment_file::SegmentFile;
 
 /// A QUERY event.
@@ -45,13 +46,7 @@ impl Statement {
         }
         statement.database = utf8(cursor.take(database_length.into(), "database name")?);
         cursor.skip(1, "end of the database name")?;
-        let unpacked;
-        let sql = if event.header.kind == EventKind::MARIADB_QUERY_COMPRESSED {
-            unpacked = unpack(&mut cursor)?;
-            &unpacked[..]
-        } else {
-            cursor.rest()
-        };
+        let sql = cursor.rest();
         statement.sql = match statement.charset.and_then(Charset::from_name) {
             Some(charset) => {
                 let mut text = Vec::with_capacity(sql.len());
@@ -101,10 +96,14 @@ pub fn read_statement(file: &SegmentFile, position: u64) -> Result<Statement> {
                 return Err(DecodeError::new("the file ends here", position));
             }
         }
-        match raw.header.kind {
-            EventKind::QUERY | EventKind::MARIADB_QUERY_COMPRESSED => {
-                Statement::parse(&raw.event()?, events.format())
-            }
+        let unpacked;
+        let mut event = raw.event()?;
+        if mariadb::is_compressed(event.header.kind.0) {
+            unpacked = mariadb::unpack_event(event.raw, event.body, Checksum::None, position)?;
+            event = Event::parse(&unpacked, position, Checksum::None)?;
+        }
+        match event.header.kind {
+            EventKind::QUERY => Statement::parse(&event, events.format()),
             other => Err(DecodeError::new(format!("event type {} is not a QUERY event", other.0), position)),
         }
     };
