@@ -13,6 +13,8 @@ import pymysql
 import pytest
 from tests.commands.test_inspect import changes, summary
 
+from penstock._core import read_statement
+from penstock.testing import servers
 from penstock.testing.servers import DatabaseServer, MySqlServer
 
 RECORDED = Path(__file__).parent / "data" / "mariadb-10.11.binlog"
@@ -103,3 +105,34 @@ def test_changes_and_transactions_are_told_apart_as_the_server_does(flavor: Data
 @pytest.mark.slow
 def test_transactions_without_gtids_are_told_apart_too(mysql_factory: Callable[..., MySqlServer]) -> None:
     assert_told_apart_by(mysql_factory(gtid_mode="OFF", enforce_gtid_consistency="OFF"))
+
+
+@pytest.mark.slow
+def test_compressed_events_of_mariadb_are_shown_like_plain_ones() -> None:
+    shown = []
+    for compress in ("OFF", "ON"):
+        options = {"log_bin_compress_min_len": 10, "binlog_row_metadata": "FULL"}
+        options["log_bin_compress"] = compress
+        with servers.mariadb1011(options) as server:
+            server.execute(
+                "CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, v TEXT)",
+                "INSERT INTO d.t VALUES (1, REPEAT('a', 500)), (2, REPEAT('b', 500))",
+                "UPDATE d.t SET v = REPEAT('c', 500)", "DELETE FROM d.t WHERE id = 1",
+            )  # fmt: skip
+            path = server.binlog_files()[-1]
+            found, events = changes(path), summary(path)["events"]
+            assert any("COMPRESSED" in name for name in events) == (compress == "ON"), events
+            assert server.query("SELECT * FROM d.t") == [(2, "c" * 500)]
+            statements = [read_statement(str(path), place)["sql"] for place in _queries(path)]
+            assert "CREATE TABLE d.t (id INT PRIMARY KEY, v TEXT)" in statements
+            shown.append([(one["op"], one["before"], one["after"]) for one in found])
+    assert shown[0] == shown[1] and [row[0] for row in shown[0]] == ["c", "c", "u", "u", "d"]
+
+
+def _queries(path: Path) -> list[int]:
+    """The positions of statements, plain and compressed (165)."""
+    data, at, found = path.read_bytes(), 4, []
+    while at < len(data):
+        found += [at] if data[at + 4] in (2, 165) else []
+        at += int.from_bytes(data[at + 9 : at + 13], "little")
+    return found
