@@ -15,7 +15,7 @@ SESSIONS, SESSIONS_SLOW = 20, 3_000
 HISTORIES, HISTORIES_SLOW = 4, 2_000
 HISTORIES_BROKEN = 1_000
 """Enough for every weakened form to be caught."""
-BEGIN = {"fence": 30}
+BEGIN = {"fence": 30, "numbers": 60}
 """Where to begin with weakened forms of which the first histories show nothing. It only saves time."""
 QUICK = ("rollback", "settled")
 
