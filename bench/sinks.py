@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from bench import sinks_peers
 from penstock.config import SparkConfig
-from penstock.model.change import COMMIT_TIMESTAMP, DELETED, SEQUENCE
+from penstock.model.change import DELETED, SEQUENCE
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.secret import Secret
 from penstock.sinks import registry
@@ -60,7 +60,6 @@ def batches(rows: int, sequence: int) -> Iterator[pa.RecordBatch]:
         columns["flag"] = pa.array([bool(one % 2) for one in ids])
         columns[DELETED] = pa.array([False] * count)
         columns[SEQUENCE] = pa.array([sequence] * count, pa.int64())
-        columns[COMMIT_TIMESTAMP] = columns["seen"]
         yield pa.RecordBatch.from_pydict(columns)
 
 

@@ -34,7 +34,7 @@ AT_ONCE = 500  # Kafka's default for a consumer
 
 def bench(server: PostgreSqlServer, phases: Sequence[Sequence[pa.RecordBatch]]) -> None:
     """`phases`: the rows to insert into an empty table, and then the same rows with other values."""
-    tables = [pa.Table.from_batches(one).drop_columns(["_deleted", "_commit_timestamp"]) for one in phases]
+    tables = [pa.Table.from_batches(one).drop_columns(["_penstock_deleted"]) for one in phases]
     debezium(server, tables)
     spark(server, tables)
 

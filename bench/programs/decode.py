@@ -105,7 +105,7 @@ class Work:
         bucket = (share, self._threads) if self._threads > 1 else None
         for split in reversed(splits):
             for batch in self._decoder(outlines, table, split, bucket, seen):
-                self._took(batch, "_deleted" if count_kinds else None)
+                self._took(batch, "_penstock_deleted" if count_kinds else None)
 
     def _took(self, batch: pa.RecordBatch, kind: str | None) -> None:
         with self._lock:

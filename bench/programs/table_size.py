@@ -33,9 +33,8 @@ COLUMNS = pa.schema([("id", pa.int64()), ("a", pa.int64()), ("b", pa.int64()), (
 LATEST = pa.schema(
     [
         *COLUMNS,
-        ("_deleted", pa.bool_()),
+        ("_penstock_deleted", pa.bool_()),
         ("_sequence", pa.int64()),
-        ("_commit_timestamp", pa.timestamp("us", "UTC")),
     ]
 )
 FILE_ROWS, BATCH_ROWS = 1_000_000, 100_000

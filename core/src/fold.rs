@@ -1,4 +1,4 @@
-//! Combines the changes of rows that lack columns (`_present`): each column gets its newest value.
+//! Combines the changes of rows that lack columns (`_penstock_present`): each column gets its newest value.
 
 use std::sync::Arc;
 
@@ -145,7 +145,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// `_present`; None: the row has every column.
+    /// `_penstock_present`; None: the row has every column.
     fn present(&self, row: usize) -> Option<&'a [u8]> {
         if self.deleted.is_some_and(|deleted| deleted.is_valid(row) && deleted.value(row)) {
             return None;

@@ -37,13 +37,13 @@ pub struct Options {
     /// Only the rows of bucket i of n: see `Key::bucket`.
     pub bucket: Option<(u32, u32)>,
     pub types: TypeOptions,
-    /// Accept rows whose images lack columns. Their `_present` says which columns they have.
+    /// Accept rows whose images lack columns. Their `_penstock_present` says which columns they have.
     pub partial_images: bool,
     /// The values of columns that an insert leaves out: a batch of one row, with the columns whose values are
     /// known.
     pub defaults: Option<RecordBatch>,
-    /// Accept rows whose images lack generated columns (MariaDB). Their `_base` has the values of these
-    /// columns as SQL literals. The caller asks the server to compute the generated columns from them.
+    /// Accept rows whose images lack generated columns (MariaDB). Their `_penstock_base` has the values of
+    /// these columns as SQL literals. The caller asks the server to compute the generated columns from them.
     pub base: Option<Vec<String>>,
     pub batch_rows: usize,
     pub batch_bytes: usize,
@@ -108,9 +108,9 @@ pub struct Output {
     layout: Layout,
     schema: SchemaRef,
     changes: Vec<Change>,
-    /// `_present` of each row.
+    /// `_penstock_present` of each row.
     presents: Option<StringBuilder>,
-    /// The text in `_present` of the current row.
+    /// The text in `_penstock_present` of the current row.
     row_present: Option<String>,
     base: Option<Base>,
     sequences: Vec<i64>,
@@ -120,7 +120,7 @@ pub struct Output {
     batch_bytes: usize,
 }
 
-/// `_base` of each row, and of the current row.
+/// `_penstock_base` of each row, and of the current row.
 struct Base {
     literals: Literals,
     texts: StringBuilder,
@@ -140,7 +140,7 @@ struct Columns {
     defaults: Vec<Option<ArrayRef>>,
     /// MariaDB wrote the log: generated columns that an image lacks did not keep their values.
     mariadb: bool,
-    /// The caller computes the generated columns from `_base`.
+    /// The caller computes the generated columns from `_penstock_base`.
     computed: bool,
 }
 
@@ -353,7 +353,7 @@ impl Output {
         Ok(())
     }
 
-    /// Where to write `_base` of a row, if the row lacks columns that are computed from it.
+    /// Where to write `_penstock_base` of a row, if the row lacks columns that are computed from it.
     fn wanted_base(&mut self, change: Change, has: impl Fn(usize) -> bool) -> Option<&mut Base> {
         let deleted = change == Change::Delete && self.layout == Layout::Latest;
         let columns = &self.columns;
@@ -424,11 +424,13 @@ impl Output {
         if self.layout != Layout::Rows {
             let room = self.sequences.len();
             let sequences = std::mem::replace(&mut self.sequences, pool::take(room));
-            let commits = std::mem::replace(&mut self.commits, pool::take(room));
             arrays.push(Arc::new(Int64Array::new(pool::share(sequences), None)));
-            arrays.push(Arc::new(
-                TimestampMicrosecondArray::new(pool::share(commits), None).with_timezone("UTC"),
-            ));
+            if self.layout == Layout::Changelog {
+                let commits = std::mem::replace(&mut self.commits, pool::take(room));
+                arrays.push(Arc::new(
+                    TimestampMicrosecondArray::new(pool::share(commits), None).with_timezone("UTC"),
+                ));
+            }
             if let Some(presents) = &mut self.presents {
                 arrays.push(Arc::new(presents.finish()));
             }
@@ -437,6 +439,7 @@ impl Output {
             }
         }
         self.sequences.clear();
+        self.commits.clear();
         self.changes.clear();
         self.image_bytes = 0;
         let batch = RecordBatch::try_new(self.schema.clone(), arrays);

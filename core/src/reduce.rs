@@ -25,7 +25,7 @@ use crate::split::Split;
 /// Keeps the last change of each key in `latest` batches of several splits: the one with the greatest
 /// `_sequence`.
 ///
-/// If batches have `_present`, rows are combined column by column instead.
+/// If batches have `_penstock_present`, rows are combined column by column instead.
 pub struct LatestReducer {
     table: Arc<TableSchema>,
     fold: Fold,

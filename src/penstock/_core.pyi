@@ -212,9 +212,10 @@ def arrow_schema(table: str, layout: str, types: str = "{}", partial_images: boo
     """The Arrow schema of a layout.
 
     - `rows`: the table's columns only (snapshot chunks, result sets).
-    - `latest`: columns, then `_deleted: bool`, `_sequence: int64`, `_commit_timestamp: timestamp[us, UTC]`.
-    - `changelog`: columns, then `_change_type: string`, `_sequence`, `_commit_timestamp`.
-    - With `partial_images`, `latest` and `changelog` end with `_present: string`: see `RangeDecoder`.
+    - `latest`: columns, then `_penstock_deleted: bool`, `_sequence: int64`.
+    - `changelog`: columns, then `_change_type: string`, `_sequence: int64`,
+      `_commit_timestamp: timestamp[us, UTC]`.
+    - With `partial_images`, both of these end with `_penstock_present: string`: see `RangeDecoder`.
 
     The order of columns is the source's. In `latest` and `changelog`, every column is nullable.
 
@@ -267,8 +268,8 @@ class RangeDecoder:
 
     **Images that lack columns** (`binlog_row_image` MINIMAL, NOBLOB) raise a `SchemaMismatch`, unless
     `partial_images` is set. Then values that only the image before the update has are taken from there, and
-    `_present` says what the row has. Null: everything. Otherwise it has one character for each column of the
-    table, also for those that are not in `columns`. `1`: the row has the value. `0`: the column kept its
+    `_penstock_present` says what the row has. Null: everything. Otherwise it has one character for each column
+    of the table, also for those that are not in `columns`. `1`: the row has the value. `0`: the column kept its
     value, and is null in the row. In layout `latest`, a key may then have several rows, each with columns
     that the newer ones lack; `LatestReducer` combines them. Columns that all of them lack must come from the
     target's row.
@@ -281,8 +282,8 @@ class RangeDecoder:
 
     **Generated columns.** MariaDB 11 leaves them out of the images of updates and deletions. That raises a
     `SchemaMismatch`, unless `base_columns` is given. Then such a row has nulls in them, and a last column
-    `_base: string` with its values of `base_columns`, as SQL literals with commas between them. Null: the row
-    has all columns. `_present` is about the other columns.
+    `_penstock_base: string` with its values of `base_columns`, as SQL literals with commas between them. Null:
+    the row has all columns. `_penstock_present` is about the other columns.
     """
 
     def __init__(
@@ -338,9 +339,9 @@ class LatestReducer:
     """Keeps the last change of each key in `latest` batches, for example after a shuffle: the one with the
     greatest `_sequence`. All batches stay in memory until `finish`.
 
-    Batches with `_present` are combined column by column. Each column gets its newest value. `_deleted`,
-    `_sequence` and `_commit_timestamp` are those of the newest row. `_present` of the result says which
-    values are in none of the batches."""
+    Batches with `_penstock_present` are combined column by column. Each column gets its newest value.
+    `_penstock_deleted` and `_sequence` are those of the newest row. `_penstock_present` of the result says
+    which values are in none of the batches."""
 
     def __init__(self, table: str, *, types: str = "{}") -> None: ...
     def push(self, batch: pa.RecordBatch) -> None: ...

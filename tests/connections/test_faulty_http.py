@@ -60,7 +60,7 @@ def writer(options: Any) -> Callable[[], object]:
         if hasattr(sink, "write_changes"):
             assert sink.write_changes(table, rows(epoch, _change_type=["insert"]), Commit("p", epoch))
         else:
-            assert sink.merge(table, rows(epoch, _deleted=[False]), ("id",), Commit("p", epoch))
+            assert sink.merge(table, rows(epoch, _penstock_deleted=[False]), ("id",), Commit("p", epoch))
 
     return attempt
 

@@ -132,7 +132,7 @@ def test_old_times_are_keys_and_the_only_column(
     assert old_columns(server) == 1
     schema = schema_of(server, "d.only_")
     found = decode(server, schema, layout="latest", types=TYPES.to_json()).to_pylist()
-    left = [str(row["t"]) for row in found if not row["_deleted"]]
+    left = [str(row["t"]) for row in found if not row["_penstock_deleted"]]
     assert len(found) == 2
     assert left == [value for (value,) in select(server, "SELECT t FROM d.only_")]
 

@@ -156,10 +156,10 @@ def defaults_of(schema: TableSchema) -> pa.RecordBatch:
 def apply(state: dict[int, tuple[Any, ...]], batch: pa.Table) -> None:
     """What a sink does: rows that are not whole are completed from what is there."""
     for row in batch.to_pylist():
-        if row["_deleted"]:
+        if row["_penstock_deleted"]:
             state.pop(row["id"], None)
             continue
-        present, old = row["_present"], state.get(row["id"])
+        present, old = row["_penstock_present"], state.get(row["id"])
         assert present is None or (old is not None and present[0] == "1"), row["id"]
         state[row["id"]] = tuple(
             as_text(name, row[name]) if old is None or present is None or present[at] == "1" else old[at]
@@ -194,7 +194,7 @@ def test_partial_images_laid_over_what_was_there_give_what_select_shows(
         batches = reducer.finish()
         rows = pa.Table.from_batches(batches)
         assert len(set(rows.column("id").to_pylist())) == rows.num_rows == len(seen)
-        partial += sum(present is not None for present in rows.column("_present").to_pylist())
+        partial += sum(present is not None for present in rows.column("_penstock_present").to_pylist())
         apply(state, rows)
         assert state == state_of(server)
         start = end
@@ -224,7 +224,7 @@ def test_partial_images_in_the_window_are_laid_over_the_rows_of_a_chunk(
     keys = _core.KeySet(schema.to_json(), partial_images=True)
     keys.add_split(path, 0, start, end)
     placed = pa.Table.from_batches([keys.drop_from(chunk)])
-    whole = {row["id"] for row in latest(schema, path, start, end) if row["_present"] is None}
+    whole = {row["id"] for row in latest(schema, path, start, end) if row["_penstock_present"] is None}
     ids = placed.column("id").to_pylist()
     assert set(ids) == set(range(1, 26)) - whole and len(ids) > 5 and whole
     for row in placed.to_pylist():
@@ -259,7 +259,7 @@ def test_updates_that_lack_columns_are_not_a_whole_row_together(emptied_mysql: F
     schema = schema_of(server, "d.t")
     path, end = log_of(server)
     [row] = reduced(schema, path, 0, end)
-    assert (row["id"], row["a"], row["b"], row["_present"]) == (1, 5, 6, "111")
+    assert (row["id"], row["a"], row["b"], row["_penstock_present"]) == (1, 5, 6, "111")
     keys = _core.KeySet(schema.to_json(), partial_images=True)
     keys.add_split(path, 0, 0, end)
     read = {"id": [1], "a": [2], "b": [3]}
@@ -272,7 +272,7 @@ def test_the_change_log_says_which_columns_a_row_has(emptied_mysql: Factory) -> 
     server.execute("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, a INT, b INT)")
     server.execute("INSERT INTO d.t VALUES (1, 2, 3)", "UPDATE d.t SET a = 5", "DELETE FROM d.t")
     table = decode(server, schema_of(server, "d.t"), partial_images=True)
-    names = ["_change_type", "id", "a", "b", "_present"]
+    names = ["_change_type", "id", "a", "b", "_penstock_present"]
     assert list(zip(*(table.column(name).to_pylist() for name in names), strict=True)) == [
         ("insert", 1, 2, 3, None),
         ("update_preimage", 1, None, None, "100"),

@@ -79,7 +79,9 @@ def folded(schema: TableSchema, changes: pa.Table) -> dict[tuple[Any, ...], dict
 def as_state(schema: TableSchema, latest: pa.Table) -> dict[tuple[Any, ...], dict[str, Any] | None]:
     rows = latest.to_pylist()
     state = {
-        key_of(schema, row): None if row["_deleted"] else {name: row[name] for name in ("id", "b", "c")}
+        key_of(schema, row): None
+        if row["_penstock_deleted"]
+        else {name: row[name] for name in ("id", "b", "c")}
         for row in rows
     }
     assert len(state) == len(rows)

@@ -254,7 +254,11 @@ def many(
         return []
     known[table] = derived
     return [
-        (row[0] // 1000, tuple(row[:width]), -row["_sequence"] if row["_deleted"] else row["_sequence"])
+        (
+            row[0] // 1000,
+            tuple(row[:width]),
+            -row["_sequence"] if row["_penstock_deleted"] else row["_sequence"],
+        )
         for row in outcome(child, hits).collect()
     ]
 

@@ -124,7 +124,7 @@ def test_snapshot_and_log_give_what_select_shows(flavor: servers.DatabaseServer,
     schema = schema_of(flavor, "d.t")
     assert [column.name for column in schema.columns] == table.names
     logged = decoded(flavor, schema, types)
-    logged = logged.filter(pc.invert(logged.column("_deleted"))).select(table.names).sort_by("id")
+    logged = logged.filter(pc.invert(logged.column("_penstock_deleted"))).select(table.names).sort_by("id")
     theirs = selected(flavor, table.select("d.t"))
     expected = theirs if types.zero_dates == "text" else without_zero_dates(theirs)
     assert len(theirs) > ROWS * 0.5

@@ -88,7 +88,7 @@ def plant(case: Scenario) -> None:
         [[newest]] = client.rows(f"SELECT max(_sequence) FROM `{database}`.`{rows}`")
         for order in (5, 5000):
             client.run(
-                f"INSERT INTO `{database}`.`{rows}` (id, state, price, _sequence, _deleted) "
+                f"INSERT INTO `{database}`.`{rows}` (id, state, price, _sequence, _penstock_deleted) "
                 f"VALUES ({order}, 'new', 0.01, {newest}, 0)"
             )
         client.close()

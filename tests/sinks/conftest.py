@@ -63,11 +63,10 @@ class Place:
         return done
 
     def latest(self, *rows: tuple[Any, ...]) -> Rows:
-        """Rows of values, then `_deleted`, `_sequence`."""
+        """Rows of values, then `_penstock_deleted`, `_sequence`."""
         own = [
-            ("_deleted", pa.bool_()),
+            ("_penstock_deleted", pa.bool_()),
             ("_sequence", pa.int64()),
-            ("_commit_timestamp", pa.timestamp("us", "UTC")),
         ]
         return self._frame(pa.schema([*self.arrow, *[pa.field(*one) for one in own]]), rows)
 
@@ -78,13 +77,14 @@ class Place:
             ("_sequence", pa.int64()),
             ("_commit_timestamp", pa.timestamp("us", "UTC")),
         ]
-        return self._frame(pa.schema([*self.arrow, *[pa.field(*one) for one in own]]), rows)
+        fields = pa.schema([*self.arrow, *[pa.field(*one) for one in own]])
+        return self._frame(fields, tuple((*row, NOW) for row in rows))
 
     def _frame(self, schema: pa.Schema, rows: tuple[tuple[Any, ...], ...]) -> Rows:
         from pyspark.sql.types import StructField, StructType
 
         struct = StructType([StructField(one.name, spark_type(one)) for one in schema])
-        return Rows(self.spark.createDataFrame([(*row, NOW) for row in rows], struct))
+        return Rows(self.spark.createDataFrame(rows, struct))
 
     def rows(self, version: str | None = None) -> list[tuple[Any, ...]]:
         return sorted(tuple(row) for row in self.sink.read(self.table, version).collect())

@@ -161,7 +161,7 @@ def test_the_directory_of_a_table_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        ["id", "_sequence"], ["id", "_Deleted"], ["id", "_penstock_next_x"], ["id", "_PRESENT"],
+        ["id", "_sequence"], ["id", "_Change_Type"], ["id", "_penstock_next_x"], ["id", "_PENSTOCK_x"],
         ["s", "\u017f"], ["k", "\u212a"], ["i", "\u0130"], ["i", "\u0131"], ["straße", "STRA\u1e9eE"],
     ],
 )  # fmt: skip

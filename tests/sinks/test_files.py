@@ -184,7 +184,7 @@ def test_keys_of_each_file_are_known_without_reading_it(
             pa.array([f"text {number}" for number in numbers]), pa.array(numbers, pa.int32()),
             pa.array([number % 3 == 0 or 400 <= number < 500 for number in numbers]),
         ]  # fmt: skip
-        batches.append(pa.RecordBatch.from_arrays(columns, ["text", "number", "_deleted"]))
+        batches.append(pa.RecordBatch.from_arrays(columns, ["text", "number", "_penstock_deleted"]))
     found = with_keys(rows, keys, batches)
     assert found is not None and len(found.files) > 2
     known = found.by_file(keys)

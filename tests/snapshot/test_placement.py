@@ -181,6 +181,7 @@ def test_placed_rows_have_the_end_of_their_epoch_as_sequence(layout: str) -> Non
     batches = [rows, rows.slice(0, 0)]
     [placed] = place_rows(batches, keys, Offset(900), schema, layout=layout)  # type: ignore[arg-type]
     assert placed.schema == _core.arrow_schema(schema.to_json(), layout)
-    added = {"_deleted": False} if layout == "latest" else {"_change_type": "read"}
-    expected = {"k": 1, "v": "a", **added, "_sequence": 900, "_commit_timestamp": None}
+    listed = {"_change_type": "read", "_commit_timestamp": None}
+    added = {"_penstock_deleted": False} if layout == "latest" else listed
+    expected = {"k": 1, "v": "a", **added, "_sequence": 900}
     assert placed.to_pylist()[0] == expected

@@ -34,7 +34,7 @@ def latest(values: list[str | None]) -> pa.RecordBatch:
         {
             "id": pa.array(numbers, pa.int64()),
             "text": pa.array(values, pa.string()),
-            "_deleted": pa.array([n % 13 == 0 for n in numbers]),
+            "_penstock_deleted": pa.array([n % 13 == 0 for n in numbers]),
             "_sequence": pa.array(numbers, pa.int64()),
         }
     )
@@ -73,7 +73,7 @@ def test_of_hundreds_of_rows_that_fail_each_is_listed_with_its_reason(
     assert len(bad) > 400 and {*bad.values()} == {INVALID, BY_ZERO}
     assert {one["key"]["id"]: one["reason"].rpartition(" ")[2].rstrip(".") for one in letters} == bad
     assert [one["offset"] for one in letters] == sorted(bad)
-    results = {row["id"]: row["result"] for row in found if not row["_deleted"]}
+    results = {row["id"]: row["result"] for row in found if not row["_penstock_deleted"]}
     good = {n: values[n] for n, reason in reasons.items() if reason is None}
     assert results == {n: None if text is None else 12 // int(text) for n, text in good.items()}
     assert sorted(row["id"] for row in found) == [*range(1500)], "the others are deleted at the target"

@@ -105,5 +105,5 @@ def test_parts_of_the_log_and_shares_of_keys_leave_the_rows_of_the_server(
             found = rows.events(schema, step, Outlines({})).frame.collect()
         keys = [(row["name"], row["n"]) for row in found]
         assert len(keys) == len(set(keys)), "one row per key"
-        left = sorted((row["name"], row["n"], row["v"]) for row in found if not row["_deleted"])
+        left = sorted((row["name"], row["n"], row["v"]) for row in found if not row["_penstock_deleted"])
         assert left == sorted(server.query("SELECT name, n, v FROM d.t"))

@@ -52,9 +52,8 @@ def made(task: Numbers) -> Iterator[pa.RecordBatch]:
                 "id": pa.array(numbers, pa.int64()),
                 "a.b": pa.array([n if n % 3 else None for n in numbers], pa.int32()),
                 "note": pa.array([b"x" * (n % 5) for n in numbers], pa.binary()),
-                "_deleted": pa.array([n % 11 == 0 for n in numbers]),
+                "_penstock_deleted": pa.array([n % 11 == 0 for n in numbers]),
                 "_sequence": pa.array(numbers, pa.int64()),
-                "_commit_timestamp": pa.array([None] * len(numbers), pa.timestamp("us", "UTC")),
             }
         )
 
@@ -115,7 +114,7 @@ def test_only_what_sql_looks_at_passes_through_the_jvm(spark: SparkSession) -> N
         return compute(what, consume, result)
 
     texts(chain(spark, RULE).rows(replace(rows, compute=watched)))
-    assert seen == [["id", "a.b", "_deleted", "_sequence"]]
+    assert seen == [["id", "a.b", "_penstock_deleted", "_sequence"]]
 
 
 def test_rows_that_differ_when_they_are_made_again_are_an_error(spark: SparkSession, tmp_path: Path) -> None:

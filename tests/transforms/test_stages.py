@@ -34,7 +34,7 @@ def latest(*rows: tuple[Any, ...], **more: Any) -> pa.RecordBatch:
             "id": pa.array(ids, pa.int64()),
             "name": pa.array(names, pa.string()),
             **{name: pa.array(values) for name, values in more.items()},
-            "_deleted": pa.array(gone, pa.bool_()),
+            "_penstock_deleted": pa.array(gone, pa.bool_()),
             "_sequence": pa.array(range(1, len(ids) + 1), pa.int64()),
         }
     )
@@ -52,9 +52,9 @@ def one(made: Any) -> dict[str, Any]:
 def test_columns_are_chosen_renamed_and_keep_their_types() -> None:
     it = stage(select=["name", "ID"], rename={"name": "label"})
     batch = latest((1, "a", False), extra=[7])
-    assert one(it([batch])) == {"label": "a", "id": 1, "_deleted": False, "_sequence": 1}
+    assert one(it([batch])) == {"label": "a", "id": 1, "_penstock_deleted": False, "_sequence": 1}
     assert it.columns(batch.schema).field("id").type == pa.int64()
-    assert one(stage(exclude=["extra"])([batch])).keys() == {"id", "name", "_deleted", "_sequence"}
+    assert one(stage(exclude=["extra"])([batch])).keys() == {"id", "name", "_penstock_deleted", "_sequence"}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_tokens_are_equal_for_equal_values_and_are_not_hashes() -> None:
 def test_a_row_that_does_not_match_is_a_deleted_one_with_its_key_alone() -> None:
     batch = latest((1, "a", False), (2, "b", False), (3, "c", True), **{MATCHES: [True, None, None]})
     made = rows(stage(where="true", rename={"id": "number"})([batch]))
-    assert [(row["number"], row["name"], row["_deleted"], row["_sequence"]) for row in made] == [
+    assert [(row["number"], row["name"], row["_penstock_deleted"], row["_sequence"]) for row in made] == [
         (1, "a", False, 1),
         (2, None, True, 2),
         (3, None, True, 3),
@@ -106,6 +106,7 @@ def changelog(*rows: tuple[int, str, bool]) -> pa.RecordBatch:
             MATCHES: pa.array(matches, pa.bool_()),
             "_change_type": pa.array(kinds, pa.string()),
             "_sequence": pa.array(range(len(ids)), pa.int64()),
+            "_commit_timestamp": pa.nulls(len(ids), pa.timestamp("us", "UTC")),
         }
     )
 
@@ -135,7 +136,7 @@ def test_sql_makes_no_column_of_ours() -> None:
 
 def test_computed_columns_take_the_place_of_those_they_replace() -> None:
     batch = latest((1, "a", False), **{RESULT + "c_NAME": ["A"], RESULT + "c_new": [2]})
-    assert list(one(stage()([batch]))) == ["id", "name", "new", "_deleted", "_sequence"]
+    assert list(one(stage()([batch]))) == ["id", "name", "new", "_penstock_deleted", "_sequence"]
     assert one(stage()([batch]))["name"] == "A"
 
 
@@ -149,7 +150,7 @@ def test_computed_columns_take_the_place_of_those_they_replace() -> None:
         ({"exclude": ["nothing"]}, "names the column `nothing`"),
         ({"rename": {"name": "ID"}}, "two columns of one name"),
         ({"rename": {"name": "_Sequence"}}, "column `_Sequence`"),
-        ({"python": f"{__name__}:makes_own_column"}, "column `_deleted`"),
+        ({"python": f"{__name__}:makes_own_column"}, "column `_penstock_deleted`"),
         ({"mask": {"id2": {"keep_last": 1}}}, "only a text"),
         ({"python": "no.module:function"}, "cannot be imported"),
         ({"python": f"{__name__}:loses_rows"}, "as many rows"),
@@ -170,7 +171,7 @@ def test_sql_that_changes_the_key_is_refused(rule: dict[str, Any]) -> None:
 def test_a_python_function_makes_columns_and_sees_no_deleted_row() -> None:
     it = stage(python=f"{__name__}:doubles")
     batch = latest((1, "a", False), (2, "secret", True))
-    assert it.columns(batch.schema).names == ["id", "name", "twice", "_deleted", "_sequence"]
+    assert it.columns(batch.schema).names == ["id", "name", "twice", "_penstock_deleted", "_sequence"]
     assert [row["twice"] for row in rows(it([batch]))] == [2, None]
 
 
@@ -249,7 +250,7 @@ def loses_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def makes_own_column(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.append_column("_deleted", pa.array([True] * batch.num_rows))
+    return batch.append_column("_penstock_deleted", pa.array([True] * batch.num_rows))
 
 
 def changes_key(batch: pa.RecordBatch) -> pa.RecordBatch:

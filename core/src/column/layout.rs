@@ -6,18 +6,18 @@ use super::{arrow_type, TypeOptions, ZeroDates};
 use crate::schema::{ColumnType, TableSchema};
 
 pub const SEQUENCE: &str = "_sequence";
-pub const DELETED: &str = "_deleted";
+pub const DELETED: &str = "_penstock_deleted";
 pub const CHANGE_TYPE: &str = "_change_type";
 pub const COMMIT_TIMESTAMP: &str = "_commit_timestamp";
-pub const PRESENT: &str = "_present";
-pub const BASE: &str = "_base";
+pub const PRESENT: &str = "_penstock_present";
+pub const BASE: &str = "_penstock_base";
 
 /// Which columns a batch has besides the table's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// None.
     Rows,
-    /// `_deleted, _sequence, _commit_timestamp`.
+    /// `_penstock_deleted, _sequence`.
     Latest,
     /// `_change_type, _sequence, _commit_timestamp`.
     Changelog,
@@ -34,9 +34,9 @@ impl Layout {
     }
 
     /// The fields that Penstock adds. `_commit_timestamp` may be null, because rows of a snapshot have none.
-    /// With `partial_images` there is also `_present`. It has one character for each column of the table: `1`
-    /// if the row has a value, `0` if the value did not change and is given as null. A null `_present` means
-    /// that the row has all columns.
+    /// With `partial_images` there is also `_penstock_present`. It has one character for each column of the
+    /// table: `1` if the row has a value, `0` if the value did not change and is given as null. If it is
+    /// null, the row has all columns.
     pub fn added_fields(self, partial_images: bool) -> Vec<Field> {
         let first = match self {
             Self::Rows => return Vec::new(),
@@ -44,11 +44,10 @@ impl Layout {
             Self::Changelog => Field::new(CHANGE_TYPE, DataType::Utf8, true),
         };
         let timestamp = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
-        let mut fields = vec![
-            first,
-            Field::new(SEQUENCE, DataType::Int64, true),
-            Field::new(COMMIT_TIMESTAMP, timestamp, true),
-        ];
+        let mut fields = vec![first, Field::new(SEQUENCE, DataType::Int64, true)];
+        if self == Self::Changelog {
+            fields.push(Field::new(COMMIT_TIMESTAMP, timestamp, true));
+        }
         if partial_images {
             fields.push(Field::new(PRESENT, DataType::Utf8, true));
         }

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
+from penstock.model.change import PREFIX, SEQUENCE
 from penstock.model.pattern import TablePattern, named_table, overlap
 from penstock.model.schema import TableId
 
@@ -42,7 +42,7 @@ class ShardRule:
             raise ValueError(f"`into` is {self.into!r}; write it as one name, database.table")
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", self.shard_column):
             raise ValueError(f"`shard_column` {self.shard_column!r} is no plain name of a column")
-        if self.shard_column.lower() in (SEQUENCE, DELETED, CHANGE_TYPE, COMMIT_TIMESTAMP, PRESENT):
+        if (name := self.shard_column.lower()) == SEQUENCE or name.startswith(PREFIX):
             raise ValueError(f"`shard_column` {self.shard_column} is a name of Penstock's own columns")
 
     @property

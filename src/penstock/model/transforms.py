@@ -165,6 +165,19 @@ class Transforms:
 
         return TableId(filled(database.text), filled(name.text))
 
+    def columns(self, table: TableId, names: Sequence[str]) -> list[str] | None:
+        """The columns of the table's target, if `names` are the table's. None: a function decides that."""
+        found = list(names)
+        for rule in self.of(table):
+            if rule.python is not None:
+                return None
+            found += [name for name in rule.columns if named(found, name) is None]
+            if rule.select is not None:
+                found = [one for name in rule.select if (one := named(found, name)) is not None]
+            left_out = {named(found, name) for name in rule.exclude}
+            found = [renamed(rule.rename, name) for name in found if name not in left_out]
+        return found
+
     def digest(self, table: TableId) -> str:
         """Identifies what is done to a table's rows. Empty: nothing. `on_error` does not count."""
         rules = [rule.model_dump_json(exclude={"tables", "on_error"}) for rule in self.of(table)]

@@ -19,7 +19,7 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import Shards
 from penstock.model.table import AddKey, TableState, new_table
 from penstock.model.transforms import Transforms
-from penstock.sinks.names import own_name
+from penstock.sinks.names import unfit_columns
 from penstock.sinks.refusals import other_key, same_key, shared_target
 from penstock.sources.catalog import Reason
 
@@ -92,8 +92,8 @@ def parked_when_found(
     """The `new` tables that cannot be followed, and why. A table without a key is parked already."""
     parked: Reasons = {name: unfollowable[name] for name in new if name in unfollowable}
     for name in new:
-        error = own_name(tables[name].schema)
-        if error is not None and config.sink_kind.durable and name not in parked:
+        error = _unfit_columns(tables[name].schema, config)
+        if error is not None and name not in parked:
             parked[name] = error.message, error.hint
     for found in (_collisions, _other_keys):
         for name, taken in found(tables, new, parked.keys(), config):
@@ -116,14 +116,24 @@ def _collisions(
         if shards.rule(name) is not None:
             continue
         target = transforms.target(name)
-        place = config.sink.place(target)
-        if place is None and transforms and config.sink_kind.takes_messages:
-            place = (str(target),)  # tables may share a topic, but not the name that messages have for them
-        if place is None:
+        identity = config.sink.identity(target)
+        if identity is None and transforms and config.sink_kind.takes_messages:
+            identity = (str(target),)  # tables may share a topic, but no name in messages
+        if identity is None:
             continue
-        if (owner := taken.setdefault(place, name)) != name and name in waiting:
-            found.append((name, shared_target(name, ".".join(place), str(owner))))
+        if (owner := taken.setdefault(identity, name)) != name and name in waiting:
+            place = ".".join(config.sink.place(target) or identity)
+            found.append((name, shared_target(name, place, str(owner))))
     return found
+
+
+def _unfit_columns(schema: TableSchema, config: PipelineConfig) -> TableError | None:
+    """Why the table's target cannot have its columns. Messages have columns of any name."""
+    names = [column.name for column in schema.columns]
+    if not config.sink_kind.durable or config.sink_kind.takes_messages:
+        return None
+    at_target = Transforms(config.transforms).columns(schema.table, names)
+    return unfit_columns(schema.table, at_target or (), config.sink.reserved, before=names)
 
 
 def _other_keys(

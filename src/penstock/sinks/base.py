@@ -203,18 +203,18 @@ class TableSink(Sink, Protocol):
 
     def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
         """Adds rows, in the layout `latest`. The target has no row with any of their keys. Rows marked as
-        `_deleted` are left out."""
+        deleted are left out."""
 
     def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
         """Merges rows by key, in the layout `latest`, one row per key. A row counts if its `_sequence` is
-        greater than that of the target's row: it replaces that row, or deletes it if it is `_deleted`. Rows
-        may lack columns (`rows.incomplete`); these keep the values of the target's row."""
+        greater than that of the target's row: it replaces that row, or deletes it if it is marked as deleted.
+        Rows may lack columns (`rows.incomplete`); these keep the values of the target's row."""
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
         """Deletes rows whose `_sequence` is below `sequence`: those that a resnapshot did not find again."""
 
     def drop(self, table: TableId) -> None:
-        """Removes the target with its rows. Does nothing if it is missing or not ours."""
+        """Removes the target with its rows. Does nothing if it is missing, not ours, or another table's."""
 
     def clear(self, table: TableId) -> None:
         """Removes a target that this pipeline has created, even if it is damaged and cannot be opened. Raises
@@ -227,7 +227,7 @@ class TableSink(Sink, Protocol):
     def move(self, moves: Sequence[Move]) -> list[Move]:
         """Renames targets, all of `moves` together: names may be swapped. A target that has one of the new
         names and is not moved itself is removed. If the process is killed during the call, the call is made
-        again. Returns the moves whose targets were not found."""
+        again. Returns the moves whose targets were not found, or whose new place is that of another table."""
 
     def compact(self, table: TableId) -> Compacted:
         """Rewrites files so that the target is cheaper to read. Changes no row. Other writes may go on

@@ -28,7 +28,7 @@ from penstock.errors import TableError
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.base import EvolvedColumn, Narrowing
-from penstock.sinks.names import TEMPORARY, refuse_columns, source_columns
+from penstock.sinks.names import TEMPORARY, Reserved, refuse_columns, source_columns
 from penstock.sinks.spark_sql import holds, quoted, spark_type
 
 _TEMPORARY_MAX = 32
@@ -64,13 +64,15 @@ def changes(
     present: StructType,
     columns: Sequence[EvolvedColumn],
     *,
+    reserved: Reserved,
     stored: Callable[[DataType], DataType],
     widens: Callable[[DataType, DataType], bool],
     narrowing: Narrowing,
 ) -> list[Change]:
-    """One change for each of `columns`. `present`: the target's columns so far. `stored`, `widens`: see
+    """One change for each of `columns`. `present`: the target's columns so far. `reserved`: see
+    `SinkOptions.reserved`. `stored`, `widens`: see
     `LakeFormat`. Raises `TableError` if the target lacks a column that it should have."""
-    refuse_columns(table, [column.field.name for column in columns])
+    refuse_columns(table, [column.field.name for column in columns], reserved)
     names = set(source_columns(present.names))
     types = {field.name: field.dataType for field in present if field.name in names}
     found = []

@@ -143,7 +143,7 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class FileWriter:
-    """Writes a task's batches to files in `folder`, and returns what was written. Rows marked as `_deleted`
+    """Writes a task's batches to files in `folder`, and returns what was written. Rows marked as deleted
     are left out, unless the files have that column.
 
     `fields`: the columns of the files; a field id is in a field's metadata. `sources`: the rows' column for
@@ -267,7 +267,7 @@ class FileWriter:
             yield pa.Table.from_batches(waiting)
 
     def in_fields(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the columns of the files, in their types, without rows marked as `_deleted`."""
+        """The batch with the columns of the files, in their types, without rows marked as deleted."""
         if DELETED in batch.schema.names and DELETED not in self.fields.names:
             deleted = batch.column(DELETED)
             if pc.any(deleted).as_py():
@@ -346,7 +346,7 @@ class Merged:
 
 @dataclass(frozen=True)
 class Keyed:
-    """Files of rows. `keys`: for each batch of the rows, the columns of the key, and `_deleted` if the rows
+    """Files of rows. `keys`: for each batch of the rows, the columns of the key, and `DELETED` if the rows
     have it. `in_order`: the files have the rows in the order of the batches."""
 
     files: list[WrittenFile]

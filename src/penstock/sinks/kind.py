@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field
 from penstock.model.schema import TableId
 from penstock.model.section import Section
 from penstock.model.shards import Shards
-from penstock.sinks.names import target_names
+from penstock.sinks.names import target_names, which_penstock_adds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,9 +67,18 @@ class SinkOptions(Section):
         return False
 
     def place(self, table: TableId) -> tuple[str, ...] | None:
-        """Where the table's target is. Two tables with equal places would share one target, which is refused.
-        None: tables cannot share a target."""
+        """Where the table's target is. None: tables cannot share a target."""
         return (table.database, table.table)
+
+    def identity(self, table: TableId) -> tuple[str, ...] | None:
+        """The place, in a form that is equal for two tables whose targets are the same to the engine, for
+        example because it ignores letter case. Such tables would share one target, which is refused."""
+        return self.place(table)
+
+    def reserved(self, column: str) -> str | None:
+        """Why no target can have a column of this name, as the end of a sentence: `which …`. None: it can.
+        The sink adds such a column, or the target's engine or its readers have the name for themselves."""
+        return which_penstock_adds(column)
 
 
 class NamespaceOptions(SinkOptions):

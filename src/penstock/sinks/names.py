@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
 
 from penstock.errors import TableError
-from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, PREFIX, SEQUENCE, own_columns
 from penstock.model.schema import TableId, TableSchema
+from penstock.printable import argument
 
-TEMPORARY = "_penstock_next_"
+TEMPORARY = PREFIX + "next_"
 """Prefix of temporary columns. A converted column's values are collected in one until all are there."""
 
-OWN_COLUMNS = (SEQUENCE, DELETED, CHANGE_TYPE, COMMIT_TIMESTAMP, PRESENT)
+OWN_COLUMNS = (SEQUENCE, CHANGE_TYPE, COMMIT_TIMESTAMP)
+"""The columns that Penstock adds to targets; the last two to change logs alone."""
+
+
+class Reserved(Protocol):
+    """See `SinkOptions.reserved`."""
+
+    def __call__(self, column: str) -> str | None: ...
+
 
 _COMPONENT_BYTES_MAX = 255
 """The limit for a file name on common file systems."""
@@ -84,50 +94,64 @@ def target_names(namespace: str, table: TableId) -> tuple[str, ...]:
 
 def source_columns(names: list[str] | tuple[str, ...]) -> tuple[str, ...]:
     """The names without those of columns that Penstock adds."""
-    return tuple(name for name in names if name not in OWN_COLUMNS and not name.startswith(TEMPORARY))
+    own = own_columns(names)
+    return tuple(name for name in names if name not in own)
 
 
-def unfit_columns(table: TableId, names: Sequence[str]) -> TableError | None:
-    """Why a target cannot have columns with these names. None: it can."""
-    cure = f"or leave {table} out of the pipeline."
+ADDED = "which Penstock adds to the rows"
+
+
+def which_penstock_adds(column: str, own: Collection[str] = OWN_COLUMNS) -> str | None:
+    """The answer of `SinkOptions.reserved` of a sink that adds the columns `own`, and has no other names for
+    itself."""
+    return ADDED if without_case(column) in own else None
+
+
+def unfit_columns(
+    table: TableId, names: Sequence[str], reserved: Reserved, *, before: Sequence[str] = ()
+) -> TableError | None:
+    """Why a target of the sink whose options say what is `reserved` cannot have columns with these names.
+    None: it can. `before`: the columns of the source, to which `transforms` gives these names."""
+    for name in (*before, *names):  # rows have what Penstock adds beside the source's columns
+        if reserved(name) == ADDED or without_case(name).startswith(PREFIX):
+            hint = f"Rename it at the source, or leave {table} out of the pipeline."
+            return TableError(f"{table} has a column `{name}`, {ADDED}.", hint=hint, table=str(table))
     known: dict[str, str] = {}
     for name in names:
-        plain = _without_case(name)
-        if plain in OWN_COLUMNS or plain.startswith(TEMPORARY):
-            return TableError(
-                f"{table} has a column `{name}`. Penstock adds a column with this name to the target.",
-                hint=f"Rename it, {cure}",
-                table=str(table),
-            )
+        if (why := reserved(name)) is not None:
+            return _unfit(table, f"a column `{name}`, {why}", name)
+        plain = without_case(name)
         if plain in known:
-            return TableError(
-                f"{table} has the columns `{known[plain]}` and `{name}`, which are the same name to Spark: "
-                "it ignores case.",
-                hint=f"Rename one of them, {cure}",
-                table=str(table),
-            )
+            same = f"the columns `{known[plain]}` and `{name}`, which are the same to Spark: it ignores case"
+            return _unfit(table, same, name)
         known[plain] = name
+    if {CHANGE_TYPE, COMMIT_TIMESTAMP} <= known.keys():
+        names_of_log = f"both columns of a change log, `{CHANGE_TYPE}` and `{COMMIT_TIMESTAMP}`"
+        return _unfit(table, names_of_log, CHANGE_TYPE)
     return None
 
 
-def own_name(schema: TableSchema) -> TableError | None:
-    """Why a table cannot have a target: a column has a name that no target can have. None: it can."""
-    return unfit_columns(schema.table, [column.name for column in schema.columns])
+def _unfit(table: TableId, what: str, column: str) -> TableError:
+    return TableError(
+        f"{table} has {what}.",
+        hint=f"Give `{column}` another name at the target, by `rename` in `transforms`, or leave it out, by "
+        f"`exclude` (`penstock docs transforms`). Then run `penstock unpark FILE {argument(table)}`.",
+        table=str(table),
+    )
 
 
-def refuse_own_names(schema: TableSchema) -> None:
-    """Raises `TableError` if a target cannot have columns with the names of this table's columns."""
-    if (error := own_name(schema)) is not None:
-        raise error
-
-
-def refuse_columns(table: TableId, names: Sequence[str]) -> None:
+def refuse_columns(table: TableId, names: Sequence[str], reserved: Reserved = which_penstock_adds) -> None:
     """Raises `TableError` if a target cannot have columns with these names."""
-    if (error := unfit_columns(table, names)) is not None:
+    if (error := unfit_columns(table, names, reserved)) is not None:
         raise error
 
 
-def _without_case(name: str) -> str:
+def refuse_own_names(schema: TableSchema, reserved: Reserved = which_penstock_adds) -> None:
+    """Raises `TableError` if a target cannot have columns with the names of this table's columns."""
+    refuse_columns(schema.table, [column.name for column in schema.columns], reserved)
+
+
+def without_case(name: str) -> str:
     """Folds case as Java's `equalsIgnoreCase` does, with which Spark looks up columns."""
 
     def plain(character: str) -> str:

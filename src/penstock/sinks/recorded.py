@@ -40,7 +40,7 @@ class Recorded(ABC):
         self._generation = generation
 
     def drop(self, table: TableId) -> None:
-        if isinstance(self.open(table), Ours):
+        if isinstance(self.open(table), Ours) and self._place_and_source(table)[1] == str(table):
             self._remove(table)
 
     def clear(self, table: TableId) -> None:

@@ -53,7 +53,8 @@ def refuse_foreign(table: TableId, state: TargetState) -> None:
 def shared_target(table: TableId, place: str, source: str) -> TableError:
     """The error for a table whose target was created for another one (`source`): their rows would mix."""
     return TableError(
-        f"The target of {table}, {place}, is that of {source} already.",
+        f"The target of {table}, {place}, is that of {source} already"
+        f"{', whose name differs only in letter case' if source.lower() == str(table).lower() else ''}.",
         hint="Give each its own target by `{database}` in `sink.namespace` or in `to` of `transforms`, or "
         "let both share one by `merge_shards` (`penstock docs shards`). "
         f"Then run `penstock resnapshot FILE {argument(table)}`.",

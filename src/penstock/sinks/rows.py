@@ -51,13 +51,13 @@ class Newer:
 
 @dataclass(frozen=True)
 class Incomplete:
-    """Rows may lack columns, because the source logs only parts of rows. The column `_present` of such a row
+    """Rows may lack columns, because the source logs only parts of rows. The column `PRESENT` of such a row
     has one character for each column of the source, `1` if the row has a value for it. It is NULL in a
     complete row.
     """
 
     places: Mapping[str, int]
-    """For each column of the rows, its place in `_present`."""
+    """For each column of the rows, its place in `_penstock_present`."""
     target_is_complete: bool
     """False: a snapshot is still running, so a row that the target does not have yet is left out. True: that
     is an error."""

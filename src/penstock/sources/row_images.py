@@ -16,7 +16,7 @@ class Computer(Protocol):
     """Fills in generated columns."""
 
     def fill(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields the same rows with their missing values, and without the column `_base`."""
+        """Yields the same rows with their missing values, and without the column `_penstock_base`."""
 
 
 class Computation(Protocol):

@@ -51,7 +51,7 @@ from penstock.cascades.keys import parents_first, refers_to_itself
 from penstock.cascades.parent_changes import Watched, change_schema
 from penstock.config import EpochConfig
 from penstock.errors import TableError, TransientError
-from penstock.model.change import COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
+from penstock.model.change import DELETED, PRESENT, SEQUENCE
 from penstock.model.offset import Offset
 from penstock.model.plan import ApplyCascades, ApplyEvents, EpochPlan, PlaceChunks, TablePlan
 from penstock.model.schema import CascadingKey, TableId, TableSchema, TypeOptions
@@ -375,10 +375,7 @@ class Cascades:
         said = {name for key in schema.foreign_keys for name in key.columns}
         text = "".join("1" if column.name in said else "0" for column in schema.columns)
         present = f.when(f.col(DELETED) | f.lit(whole), f.lit(None)).otherwise(f.lit(text))
-        frame = staged.select(
-            *columns, DELETED, SEQUENCE,
-            f.lit(None).cast("timestamp").alias(COMMIT_TIMESTAMP), present.cast("string").alias(PRESENT),
-        )  # fmt: skip
+        frame = staged.select(*columns, DELETED, SEQUENCE, present.cast("string").alias(PRESENT))
         places = {column.name: place for place, column in enumerate(schema.columns)}
         return Rows(frame, Incomplete(places, target_is_complete=False))
 

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from penstock.backoff import Backoff, Schedule
 from penstock.errors import PenstockError
 from penstock.failures.messages import one_sentence
-from penstock.model.change import COMMIT_TIMESTAMP, DELETED, SEQUENCE
+from penstock.model.change import DELETED, SEQUENCE
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import TableState
@@ -163,6 +163,5 @@ def _batch(tables: list[TableState], at_us: int, offset: Offset) -> pa.RecordBat
         "epoch": pa.array([one.last_epoch for one in tables], pa.int64()),
         DELETED: pa.array([False] * count, pa.bool_()),
         SEQUENCE: pa.array([at_us] * count, pa.int64()),
-        COMMIT_TIMESTAMP: pa.array([at_us] * count, pa.int64()).cast(_TIME),
     }
     return pa.RecordBatch.from_arrays(list(values.values()), list(values))

@@ -200,7 +200,7 @@ def _derived(child: Child, hits: DataFrame) -> DataFrame:
 
 def outcome(child: Child, hits: DataFrame) -> DataFrame:
     """For each key, the last thing that a foreign key did to it, unless the log has a later event of the
-    key: `c…`, `_deleted`, `_sequence`."""
+    key: `c…`, `_penstock_deleted`, `_sequence`."""
     before = [f.col(f"c{n}").alias(f"c{n}") for n in child.columns]
     after = [f.col(f"a{n}").alias(f"c{n}") for n in child.columns]
     moved = any_of([~f.col(f"c{n}").eqNullSafe(f.col(f"a{n}")) for n in child.key])

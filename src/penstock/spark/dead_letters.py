@@ -24,7 +24,7 @@ import pyarrow as pa
 from penstock.disk import directory
 from penstock.disk.replace import PRIVATE, replace_by
 from penstock.errors import TableError
-from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE
+from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE, own_columns
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit
 from penstock.sinks.names import directory_name
@@ -129,14 +129,15 @@ def _replaced(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBa
 
 
 def _letter(chain: Chain, batch: pa.RecordBatch, place: int, key: tuple[str, ...], reason: str) -> Letter:
-    names = [name for name in batch.schema.names if name in (*key, SEQUENCE, CHANGE_TYPE)]
+    own = own_columns(batch.schema.names)
+    names = [name for name in batch.schema.names if name in (*key, SEQUENCE) or name in own]
     [row] = batch.select(names).slice(place, 1).to_pylist()
     return {
         "table": str(chain.table),
         "key": {name: row[name] for name in key if name in row},
         "reason": reason,
         "offset": row.get(SEQUENCE),
-        **({"change": row[CHANGE_TYPE]} if CHANGE_TYPE in row else {}),
+        **({"change": row[CHANGE_TYPE]} if CHANGE_TYPE in own else {}),
     }
 
 

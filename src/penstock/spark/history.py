@@ -149,7 +149,7 @@ def _table(entries: list[tuple[int, Change]], *, changelog: bool) -> pa.Table:
     }
     if changelog:
         values[CHANGE_TYPE] = pa.array(["insert"] * len(changes), pa.string())
+        values[COMMIT_TIMESTAMP] = committed
     else:
         values[DELETED] = pa.array([False] * len(changes), pa.bool_())
-    values[COMMIT_TIMESTAMP] = committed
     return pa.table(values)

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from penstock._core import arrow_schema, collected_rows
 from penstock.errors import TableError
-from penstock.model.change import CHANGE_TYPE, SEQUENCE
+from penstock.model.change import CHANGE_TYPE, ROW, SEQUENCE
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema
 from penstock.model.transforms import TransformRule
 from penstock.printable import argument
@@ -30,7 +30,7 @@ from penstock.spark import dead_letters, sql_stages
 from penstock.spark.sql_stages import row_failure
 from penstock.spark.transform_chain import Chain, incomplete
 from penstock.transforms.lineage import Line, Lineage, NoSuchType, definition, for_message
-from penstock.transforms.stages import ROW, SqlStage, unfit
+from penstock.transforms.stages import SqlStage, unfit
 
 Argument = tuple[str, list[tuple[str | None, bool]], list[str], str, bool]
 """The argument `rules` of `_core.LogEncoder`, for one table."""

@@ -20,10 +20,10 @@ from pyspark.sql import functions as f
 from pyspark.sql.classic.column import Column
 
 from penstock.errors import TableError
-from penstock.model.change import CHANGE_TYPE
+from penstock.model.change import CHANGE_TYPE, ROW
 from penstock.spark import sql_stages
 from penstock.spark.transform_chain import Chain
-from penstock.transforms.stages import ROW, ArrowStage, SqlStage, Stage, parts_of
+from penstock.transforms.stages import ArrowStage, SqlStage, Stage, parts_of
 
 Failures = dict[int, TableError]
 """The error of each row that fails, by its place in the batch."""

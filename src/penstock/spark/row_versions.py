@@ -51,7 +51,7 @@ def places_of(schema: TableSchema) -> dict[str, int]:
 @dataclass(frozen=True)
 class Result:
     """What foreign keys did to one table. `rows`: for each key at the target or in the log, the last thing
-    that happened to it. `chunks`: the same for rows of chunks. Both have `c…`, `_deleted` and `_sequence`.
+    that happened to it. `chunks`: the same for rows of chunks. Both have `c…`, `DELETED` and `_sequence`.
     `derived`: all hits, as changes for tables that refer to this one."""
 
     rows: DataFrame | pa.Table

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.config import SinkOptions, SparkConfig
 from penstock.errors import PenstockError
+from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE
 from penstock.sinks import registry
 from penstock.spark import classes
 from penstock.spark.jars import jars
@@ -167,9 +168,9 @@ def _made(arrow: pa.Schema, indexes: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
         known = {
             "id": batch.column(0),
             "name": pa.array([f"name {n % 50}" for n in range(count)]),
-            "_deleted": pa.array([n % 10 == 0 for n in range(count)]),
-            "_sequence": batch.column(0),
-            "_change_type": pa.array(["insert"] * count),
+            DELETED: pa.array([n % 10 == 0 for n in range(count)]),
+            SEQUENCE: batch.column(0),
+            CHANGE_TYPE: pa.array(["insert"] * count),
         }
         columns = [known.get(field.name, pa.nulls(count, field.type)) for field in arrow]
         yield pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, arrow, strict=True)],

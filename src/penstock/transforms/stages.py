@@ -5,7 +5,7 @@ the results, whose names begin with `RESULT`. An `ArrowStage` then takes over th
 everything else. Both keep the columns that Penstock adds to rows.
 
 **Rows that the target shall not have.** In the layout `latest`, a row that does not fulfil `where` is marked
-as `_deleted`, whether or not the target has a row of its key: deleting is idempotent, and the row's
+as deleted, whether or not the target has a row of its key: deleting is idempotent, and the row's
 `_sequence` decides as for any change. It keeps only its key. So is a row that was deleted at the source: no
 expression sees it. In the layout `changelog`, an update is a pair of rows. If only the row before it fulfils
 the condition, a `delete` of that row is left of the pair. If only the row after it does, it is an `insert`.
@@ -22,17 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import TableError
-from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE
+from penstock.model.change import CHANGE_TYPE, DELETED, PREFIX, own_columns
 from penstock.model.schema import TableId
 from penstock.model.transforms import TransformRule, named, renamed
 from penstock.printable import argument
 from penstock.secret import Secret
 from penstock.transforms.columns import hashed, masked, tokenized
 
-ROW = "_penstock_row"
-"""The number of a row among those that the core has collected for messages."""
-OWN = (SEQUENCE, DELETED, CHANGE_TYPE, COMMIT_TIMESTAMP, PRESENT, ROW)
-RESULT = "_penstock_result_"
+RESULT = PREFIX + "result_"
 """Prefix of the columns with results of SQL. Those of targets cannot have it (`sinks/names.py`)."""
 MATCHES = RESULT + "where"
 
@@ -88,18 +85,19 @@ class ArrowStage:
         names = [one.name for one in body.schema]
         if len({name.lower() for name in names}) < len(names):
             raise self._unfit(f"makes two columns of one name: {', '.join(names)}")
+        own = [one for one in schema if one.name in _own(schema)]
+        taken = {one.name for one in own}
         for name in names:
-            if name.lower() in OWN or name.lower().startswith(RESULT):
+            if name.lower() in taken or name.lower().startswith(PREFIX):
                 raise self._unfit(f"makes a column `{name}`. Only Penstock makes columns with this name")
         for name in self.key_after:
             if name not in names:
                 raise self._unfit(f"leaves out `{name}`, {OF_THE_KEY}")
         fields = [one.with_nullable(True) for one in body.schema]
-        own = [schema.field(name) for name in schema.names if name in OWN]
         return pa.schema([*fields, *own])
 
     def _batch(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        if MATCHES in batch.schema.names and CHANGE_TYPE in batch.schema.names:
+        if MATCHES in batch.schema.names and CHANGE_TYPE in _own(batch.schema):
             batch = _matching_changes(batch)
         if DELETED not in batch.schema.names:
             return self._finish(batch, schema)
@@ -114,11 +112,12 @@ class ArrowStage:
     def _without_values(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Rows that the target shall not have: their keys, and what Penstock adds."""
         keys = dict(zip(self.key_after, self.key, strict=True))
+        own = _own(batch.schema)
         arrays = []
         for one in schema:
             if one.name == DELETED:
                 arrays.append(pa.repeat(True, batch.num_rows))
-            elif one.name in OWN or one.name in keys:
+            elif one.name in own or one.name in keys:
                 arrays.append(batch.column(keys.get(one.name, one.name)).cast(one.type))
             else:
                 arrays.append(pa.nulls(batch.num_rows, one.type))
@@ -126,9 +125,10 @@ class ArrowStage:
 
     def _finish(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         body = self._body(batch)
+        own = _own(batch.schema)
         arrays = []
         for one in schema:
-            column = (batch if one.name in OWN else body).column(one.name)
+            column = (batch if one.name in own else body).column(one.name)
             try:
                 arrays.append(column if column.type == one.type else column.cast(one.type))
             except pa.ArrowException as error:
@@ -242,14 +242,16 @@ def _expressions(
     return found if rule.where is None else {**found, MATCHES: f"({rule.where})"}
 
 
+def _own(schema: pa.Schema) -> frozenset[str]:
+    """The columns that Penstock adds, without results of SQL."""
+    return frozenset(name for name in own_columns(schema.names) if not name.startswith(RESULT))
+
+
 def _with_results(batch: pa.RecordBatch) -> dict[str, Any]:
     """The source's columns, and those that SQL has computed: in the place of a column of the same name, or
     else at the end."""
-    columns = {
-        name: batch.column(name)
-        for name in batch.schema.names
-        if name not in OWN and not name.startswith(RESULT)
-    }
+    own = own_columns(batch.schema.names)
+    columns = {name: batch.column(name) for name in batch.schema.names if name not in own}
     for result in batch.schema.names:
         if result.startswith(RESULT + "c_"):
             name = result.removeprefix(RESULT + "c_")
@@ -276,14 +278,14 @@ def _matching_changes(batch: pa.RecordBatch) -> pa.RecordBatch:
 def last_before(batch: pa.RecordBatch) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
     """Splits off a last row whose pair is in the next batch."""
     last = batch.num_rows - 1
-    if CHANGE_TYPE not in batch.schema.names or last < 0 or batch.column(CHANGE_TYPE)[last].as_py() != BEFORE:
+    if CHANGE_TYPE not in _own(batch.schema) or last < 0 or batch.column(CHANGE_TYPE)[last].as_py() != BEFORE:
         return None, batch
     return batch.slice(last), batch.slice(0, last)
 
 
 def parts_of(batch: pa.RecordBatch, rows: int) -> list[tuple[int, int]]:
     """Start and length of parts with about so many rows, which separate no update from the row before it."""
-    kinds = batch.column(CHANGE_TYPE).to_pylist() if CHANGE_TYPE in batch.schema.names else []
+    kinds = batch.column(CHANGE_TYPE).to_pylist() if CHANGE_TYPE in _own(batch.schema) else []
     found, start = [], 0
     while start < batch.num_rows:
         end = min(start + rows, batch.num_rows)

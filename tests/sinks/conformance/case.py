@@ -105,19 +105,20 @@ class Case:
     # rows
 
     def latest(self, *rows: Values, incomplete: Incomplete | None = None) -> Rows:
-        """Rows of values, `_deleted`, `_sequence`, and `_present` if some lack columns."""
+        """Rows of values, `_penstock_deleted`, `_sequence`, and `_penstock_present` if some lack columns."""
         own = [(DELETED, pa.bool_()), (SEQUENCE, pa.int64())]
         own += [(PRESENT, pa.string())] if incomplete is not None else []
         return replace(self._rows(own, rows), kind=incomplete or AnyOrder())
 
     def changelog(self, *rows: Values) -> Rows:
         """Rows of values, `_change_type`, `_sequence`."""
-        return self._rows([(CHANGE_TYPE, pa.string()), (SEQUENCE, pa.int64())], rows)
+        own = [(CHANGE_TYPE, pa.string()), (SEQUENCE, pa.int64()), (COMMIT_TIMESTAMP, _TIME)]
+        return self._rows(own, [(*row, NOW) for row in rows])
 
     def _rows(self, own: Sequence[tuple[str, pa.DataType]], rows: Sequence[Values]) -> Rows:
-        fields = [*self.arrow, *[pa.field(*one) for one in own], pa.field(COMMIT_TIMESTAMP, _TIME)]
+        fields = [*self.arrow, *[pa.field(*one) for one in own]]
         struct = StructType([StructField(one.name, spark_type(one)) for one in fields])
-        return Rows(self.spark.createDataFrame([(*row, NOW) for row in rows], struct))
+        return Rows(self.spark.createDataFrame(rows, struct))
 
     # writes and what came of them
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
-from tests.sinks.conftest import NOW, Place, both, column
+from tests.sinks.conftest import Place, both, column
 
 from penstock.errors import DriverReplaced
 from penstock.sinks.base import Ours
@@ -30,10 +30,9 @@ def successor(it: Place) -> Place:
 def small(it: Place, *rows: tuple[Any, ...], meanwhile: Callable[[], None] = lambda: None) -> Rows:
     """Rows that the driver makes itself. `meanwhile` happens between its look at the target and its
     commit."""
-    own = [pa.field("_deleted", pa.bool_()), pa.field("_sequence", pa.int64()),
-           pa.field("_commit_timestamp", pa.timestamp("us", "UTC"))]  # fmt: skip
+    own = [pa.field("_penstock_deleted", pa.bool_()), pa.field("_sequence", pa.int64())]
     schema = pa.schema([*it.arrow, *own])
-    arrays = [pa.array([(*row, NOW)[place] for row in rows], field.type)
+    arrays = [pa.array([row[place] for row in rows], field.type)
               for place, field in enumerate(schema)]  # fmt: skip
 
     def make() -> Any:

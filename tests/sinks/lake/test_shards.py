@@ -302,7 +302,8 @@ def test_rows_that_lack_columns_are_completed_by_rows_of_their_own_shard(merged:
 
         rows = shard.rows((key, name, None, False, 20))
         return Rows(
-            rows.frame.withColumn("_present", lit("110")), Incomplete(places, target_is_complete=True)
+            rows.frame.withColumn("_penstock_present", lit("110")),
+            Incomplete(places, target_is_complete=True),
         )
 
     assert one.sink.merge(one.table, partial(one, 1, "b"), one.key, one.commit(2))

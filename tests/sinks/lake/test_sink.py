@@ -371,7 +371,7 @@ def test_the_key_may_have_several_columns(place: Make, kind: str) -> None:
 @iceberg_first
 def test_schema_of_the_source_decides_nothing_the_arrow_schema_does(place: Make, kind: str) -> None:
     it = place(kind)
-    layout = pa.schema([*it.arrow, ("_deleted", pa.bool_()), ("_sequence", pa.int64())])
+    layout = pa.schema([*it.arrow, ("_penstock_deleted", pa.bool_()), ("_sequence", pa.int64())])
     it.sink.create(TableSchema(it.table, (Column("id", "int"), Column("name", "text")), it.key), layout)
     assert it.sink.read(it.table).columns == ["id", "name", "_sequence"]
 

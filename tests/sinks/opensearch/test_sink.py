@@ -63,7 +63,7 @@ class Place:
         return {hit["_id"]: hit["_source"].get("v") for hit in found}
 
     def writer(self) -> str:
-        record = self.sink._records.find(self.options.exact_place(self.table))
+        record = self.sink._records.find(self.options.alias(self.table))
         assert record is not None
         return str(record.writer)
 

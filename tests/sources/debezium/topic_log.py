@@ -103,7 +103,7 @@ class TopicLog:
                 partial_images=True, types=DEFAULT_TYPES.to_json(),
             )  # fmt: skip
             for row in (row for batch in decoder for row in batch.to_pylist()):
-                present = row["_present"] or "1" * len(schema.columns)
+                present = row["_penstock_present"] or "1" * len(schema.columns)
                 names = [one.name for one, has in zip(schema.columns, present, strict=True) if has == "1"]
                 found.append((row["_change_type"], {one: row[one] for one in names}))
         return found

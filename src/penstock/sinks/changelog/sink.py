@@ -106,7 +106,7 @@ class ParquetSink:
         return Ours(self._last_commit(table, marker), columns, not any(path.glob(f"{PARTITION}=*")))
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
-        refuse_own_names(schema)
+        refuse_own_names(schema, self._options.reserved)
         refuse_foreign(schema.table, self.open(schema.table))
         if self._marker(schema.table) is None:
             names = source_columns(arrow.names)
@@ -158,7 +158,7 @@ class ParquetSink:
         one, older files are converted, each atomically."""
         if self._done(table, commit):
             return False
-        refuse_columns(table, [column.field.name for column in columns])
+        refuse_columns(table, [column.field.name for column in columns], self._options.reserved)
         marker = self._marker(table)
         assert marker is not None
         known = {field.name.lower(): field for field in _schema(marker) if field.name not in OWN_COLUMNS}

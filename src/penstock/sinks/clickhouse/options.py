@@ -7,10 +7,12 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from penstock.model.change import SEQUENCE
 from penstock.model.units import Milliseconds
 from penstock.secret import Secret
 from penstock.sinks import server_url
 from penstock.sinks.kind import NamespaceOptions
+from penstock.sinks.names import which_penstock_adds
 
 
 class ClickHouseOptions(NamespaceOptions):
@@ -46,3 +48,6 @@ class ClickHouseOptions(NamespaceOptions):
         if not value or "." in value:
             raise ValueError("it is the name of one database")
         return value
+
+    def reserved(self, column: str) -> str | None:
+        return which_penstock_adds(column, [SEQUENCE])

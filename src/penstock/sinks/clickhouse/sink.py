@@ -1,9 +1,10 @@
 """The sink `clickhouse`: a `TableSink` whose targets are views of the newest versions.
 
 **Why a repeated epoch changes nothing.** A write adds versions of rows to a ReplacingMergeTree: with
-`_sequence`, and with `_deleted`, if the row was deleted. The target is a view that shows of each key the
-version with the largest `_sequence`, unless it is deleted. Adding a version again, or an older one, changes
-nothing that the view shows. At its end, the commit is recorded in a table of the sink's own (`records.py`).
+`_sequence`, and with `_penstock_deleted`, if the row was deleted. The target is a view that shows of each key
+the version with the largest `_sequence`, unless it is deleted. Adding a version again, or an older one,
+changes nothing that the view shows. At its end, the commit is recorded in a table of the sink's own
+(`records.py`).
 
 **What is not only added to.** `TRUNCATE`, a changed definition and the end of a resnapshot make a new table
 of versions, from the old one, and let the view show that. The new one's name contains the commit. If it is
@@ -113,7 +114,7 @@ class ClickHouseSink(Recorded):
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         table = schema.table
-        refuse_own_names(schema)
+        refuse_own_names(schema, self._options.reserved)
         found = self.open(table)
         refuse_foreign(table, found)
         database, name = self._place(table)
@@ -151,7 +152,8 @@ class ClickHouseSink(Recorded):
             if record is None:
                 return False
             present = StructType([field for field in record.columns if field.name != SEQUENCE])
-            changed = changes(table, present, columns, stored=lambda kind: kind, widens=widens,
+            changed = changes(table, present, columns, reserved=self._options.reserved,
+                              stored=lambda kind: kind, widens=widens,
                               narrowing=narrowing)  # fmt: skip
             fields = [StructField(one.name, one.kind) for one in changed]
             key = key_after(changed, record.key)

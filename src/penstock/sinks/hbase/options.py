@@ -7,10 +7,12 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
 from penstock.model.units import Bytes, Milliseconds
 from penstock.sinks.hbase.names import namespace_name, table_name
 from penstock.sinks.kind import SinkOptions
+from penstock.sinks.names import which_penstock_adds
 from penstock.sinks.table_entries import Property, TableEntry
 
 SITE = "hbase-site.xml"
@@ -123,6 +125,9 @@ class HBaseOptions(SinkOptions):
         if self.quorum:
             found["hbase.zookeeper.quorum"] = self.quorum
         return {**found, **self.properties}
+
+    def reserved(self, column: str) -> str | None:
+        return which_penstock_adds(column, [SEQUENCE])
 
 
 def _without_own_settings(settings: dict[str, str]) -> dict[str, str]:

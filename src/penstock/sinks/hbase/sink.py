@@ -128,7 +128,7 @@ class HBaseSink(Recorded):
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         table = schema.table
-        refuse_own_names(schema)
+        refuse_own_names(schema, self._options.reserved)
         self._form.refuse_same(table, [column.name for column in schema.columns])
         found = self.open(table)
         refuse_foreign(table, found)
@@ -168,7 +168,8 @@ class HBaseSink(Recorded):
             if record is None:
                 return False
             present = StructType([field for field in record.columns if field.name != SEQUENCE])
-            changed = changes(table, present, columns, stored=lambda kind: kind, widens=self._widens,
+            changed = changes(table, present, columns, reserved=self._options.reserved,
+                              stored=lambda kind: kind, widens=self._widens,
                               narrowing=narrowing)  # fmt: skip
             refuse_new_names(table, columns, changed, present, record.key, converts=True)
             record.form.refuse_same(table, [one.name for one in changed])

@@ -18,11 +18,14 @@ from penstock.model.plan import Move
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit, Compacted, Foreign, Missing
 from penstock.sinks.evolve import Change
+from penstock.sinks.names import Reserved
 from penstock.sinks.rows import Rows
 
 
 class LakeFormat(Protocol):
     # targets ------------------------------------------------------------------------------------------------
+
+    reserved: Reserved
 
     def check(self) -> None:
         """See `Sink.check`."""

@@ -26,7 +26,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from penstock.errors import ConfigError, InternalError, TableError
-from penstock.model.change import SEQUENCE
+from penstock.model.change import SEQUENCE, own_columns
 from penstock.model.plan import Move
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import ShardRule, Shards
@@ -43,7 +43,7 @@ from penstock.sinks.base import (
 )
 from penstock.sinks.lake.sink import LakeSink
 from penstock.sinks.lake.union import Claim, Joined, agree_on_key, joined
-from penstock.sinks.names import OWN_COLUMNS, refuse_own_names, source_columns
+from penstock.sinks.names import refuse_own_names, source_columns
 from penstock.sinks.refusals import is_recorded, refuse_foreign
 from penstock.sinks.rows import Batches, Rows, ShardOf
 from penstock.sinks.spark_sessions import Sessions
@@ -131,7 +131,7 @@ class ShardedSink:
             refuse_foreign(schema.table, self.open(schema.table))
             self._lake.create(schema, arrow)
             return
-        refuse_own_names(schema)
+        refuse_own_names(schema, self._lake.format.reserved)
         fields = [arrow.field(name) for name in source_columns(arrow.names)]
         with self._locked(part):
             whole = replace(schema, table=part.target)
@@ -380,8 +380,9 @@ def _target_frame(
         if source is None or kinds[source] != field.dataType:
             value = value.cast(field.dataType)
         columns.append(value.alias(field.name))
-    own = [name for name in frame.columns if name in OWN_COLUMNS]
-    return frame.select(*columns, f.lit(shard.value).alias(shard.column), *own)
+    own = own_columns(frame.columns)
+    added = [name for name in frame.columns if name in own]
+    return frame.select(*columns, f.lit(shard.value).alias(shard.column), *added)
 
 
 @dataclass(frozen=True)
@@ -399,5 +400,6 @@ class TargetColumns:
                 for name, source, kind in self.columns
             }
             arrays[self.shard.column] = pa.repeat(self.shard.value, batch.num_rows)
-            arrays |= {name: batch.column(name) for name in batch.schema.names if name in OWN_COLUMNS}
+            own = own_columns(batch.schema.names)
+            arrays |= {name: batch.column(name) for name in batch.schema.names if name in own}
             yield pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))

@@ -68,12 +68,6 @@ class LakeSink:
         self._newest: dict[tuple[TableId, str], Commit] = {}
         """The newest commit that this object has made, by target and `Commit.source`."""
 
-    @property
-    def _moves(self) -> bool:
-        """Targets can be renamed with their tables. One that is being moved has another table's name for a
-        moment."""
-        return isinstance(self.format, MovableFormat)
-
     def check(self) -> None:
         self.format.check()
 
@@ -88,13 +82,6 @@ class LakeSink:
         owner = properties.get(PIPELINE)
         if owner != self._pipeline:
             return self._foreign(table, place, owner)
-        source = properties.get(SOURCE, str(table))
-        if source != str(table) and source.lower() == str(table).lower() and not self._moves:
-            # Hive's metastore knows names in lower case only.
-            cure = (
-                "Give them targets with different names: leave one of them out, or rename it at the source."
-            )
-            return Foreign(place, f"the target of {source}, whose name differs only in case", cure)
         if (other := other_shape(place, properties.get(SHARDS_BY), self._merged.get(table))) is not None:
             return other
         columns = source_columns(self.format.column_names(target))
@@ -110,7 +97,7 @@ class LakeSink:
     ) -> None:
         """See `Sink.create`. `own`: more columns that Penstock adds. `properties`: more of the target."""
         table = schema.table
-        refuse_own_names(schema)
+        refuse_own_names(schema, self.format.reserved)
         found = self.open(table)
         refuse_foreign(table, found)
         if isinstance(found, Missing) and self.format.create(
@@ -162,13 +149,13 @@ class LakeSink:
             return
         if not found.adoptable or not isinstance(self.format, AdoptingFormat):
             raise found.error(table)
-        refuse_own_names(schema)
+        refuse_own_names(schema, self.format.reserved)
         if different := self.differences(schema, arrow, rows=True):
             raise unfit_target(table, found.place, different)
         self.format.adopt(table, self.format.find(table), schema.key, self._own_properties(table))
 
     def drop(self, table: TableId) -> None:
-        if isinstance(self.open(table), Ours):
+        if isinstance(self.open(table), Ours) and self._source(table) == str(table):
             self._remove(table)
 
     def clear(self, table: TableId) -> None:
@@ -203,7 +190,10 @@ class LakeSink:
             refuse_foreign(table, self.open(table))
 
         self._forget_commits([one for move in moves for one in (move.source, move.target)])
-        lost = self.format.move(moves, identity=self.identity, refuse=refuse)
+        sources = {str(move.source) for move in moves}
+        taken = [move for move in moves if self._is_of_another(move.target, sources)]
+        moves = [move for move in moves if move not in taken]
+        lost = taken + self.format.move(moves, identity=self.identity, refuse=refuse)
         for move in moves:
             if move not in lost:
                 self.set_property(move.target, SOURCE, str(move.target))
@@ -314,9 +304,8 @@ class LakeSink:
             if commit is not None and self._target_unless_recorded(table, commit) is None:
                 return False
             present = form.columns(table)
-            changed = changes(
-                table, present, columns, stored=form.stored, widens=form.widens, narrowing=narrowing
-            )
+            changed = changes(table, present, columns, reserved=form.reserved, stored=form.stored,
+                              widens=form.widens, narrowing=narrowing)  # fmt: skip
             computed = [change for change in changed if form.needs_computing(table, change)]
             if computed:
                 form.compute(table, present, computed)
@@ -404,9 +393,17 @@ class LakeSink:
 
     # --------------------------------------------------------------------------------------------------------
 
+    def _source(self, table: TableId) -> str:
+        """The table that the target was created for."""
+        return self.properties(table).get(SOURCE, str(table))
+
+    def _is_of_another(self, table: TableId, moved: Collection[str]) -> bool:
+        """Whether the place of the table's target has that of another table, which is not among `moved`."""
+        return isinstance(self.open(table), Ours) and self._source(table) not in (str(table), *moved)
+
     def _refuse_other_source(self, table: TableId) -> None:
         """Raises `TableError` if the target was created for another table."""
-        refuse_shared(table, self.name(table), self.properties(table).get(SOURCE))
+        refuse_shared(table, self.name(table), self._source(table))
 
     def _target_unless_recorded(self, table: TableId, commit: Commit) -> Any | None:
         """The target as it is now. None: it has recorded the commit already. Raises `DriverReplaced`, and

@@ -8,12 +8,13 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
 from penstock.model.units import Bytes, Milliseconds
 from penstock.secret import Secret
 from penstock.sinks import server_url
 from penstock.sinks.kind import SinkOptions
-from penstock.sinks.names import index_name
+from penstock.sinks.names import index_name, which_penstock_adds
 from penstock.sinks.table_entries import Property, TableEntry
 
 
@@ -74,18 +75,13 @@ class OpenSearchOptions(SinkOptions):
 
     def alias(self, table: TableId) -> str:
         """The name that the table has at the server."""
-        return index_name(self._full(table))
+        return index_name(self.index.replace("{database}", table.database).replace("{table}", table.table))
 
     def place(self, table: TableId) -> tuple[str, ...] | None:
         return (self.alias(table),)
 
-    def exact_place(self, table: TableId) -> str:
-        """The name of the table's target with the case of its letters. Two tables that differ only in case
-        would share an alias."""
-        return self._full(table)
-
-    def _full(self, table: TableId) -> str:
-        return self.index.replace("{database}", table.database).replace("{table}", table.table)
-
     def fields(self, table: TableId) -> Mapping[str, dict[str, Any]]:
         return next((one.fields for one in self.mappings if one.matches(table)), {})
+
+    def reserved(self, column: str) -> str | None:
+        return which_penstock_adds(column, [SEQUENCE])

@@ -107,7 +107,7 @@ class OpenSearchSink(Recorded):
             backing = self._indexes.behind(alias)
             if backing is None:
                 return Missing()
-            record = self._records.find(self._options.exact_place(table))
+            record = self._records.find(self._options.alias(table))
             cure = "Name another `sink.index`, or delete the index if nobody needs it."
             if record is None:
                 return Foreign(alias, "an index that Penstock did not create for this table", cure)
@@ -120,15 +120,15 @@ class OpenSearchSink(Recorded):
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         table, options = schema.table, self._options
-        refuse_own_names(schema)
+        refuse_own_names(schema, self._options.reserved)
         found = self.open(table)
         refuse_foreign(table, found)
-        alias, place = options.alias(table), options.exact_place(table)
+        alias = options.alias(table)
         with self._explained(f"The target of {table} cannot be created", table):
             if not self._prepared:
                 self._records.make()
                 self._prepared = True
-            before = self._records.find(place)
+            before = self._records.find(alias)
             if not isinstance(found, Missing):
                 refuse_shared(table, alias, None if before is None else before.source)
                 return
@@ -159,7 +159,8 @@ class OpenSearchSink(Recorded):
             if record is None:
                 return False
             present = StructType([field for field in record.columns if field.name != SEQUENCE])
-            changed = changes(table, present, columns, stored=lambda kind: kind, widens=widens,
+            changed = changes(table, present, columns, reserved=self._options.reserved,
+                              stored=lambda kind: kind, widens=widens,
                               narrowing=narrowing)  # fmt: skip
             fields = [StructField(one.name, one.kind) for one in changed]
             after = StructType([*fields, StructField(SEQUENCE, LongType())])
@@ -183,7 +184,7 @@ class OpenSearchSink(Recorded):
     def fence(self, table: TableId) -> None:
         with self._explained(f"The target of {table} cannot be fenced", table):
             backing = self._indexes.behind(self._options.alias(table))
-            record = self._records.find(self._options.exact_place(table))
+            record = self._records.find(self._options.alias(table))
             if backing is None or record is None or record.pipeline != self._pipeline:
                 return
             refuse_replaced(table, record.generation, self._generation)
@@ -225,7 +226,7 @@ class OpenSearchSink(Recorded):
 
     def _place_and_source(self, table: TableId) -> tuple[str, str | None]:
         with self._explained(f"The target of {table} cannot be looked at", table):
-            record = self._records.find(self._options.exact_place(table))
+            record = self._records.find(self._options.alias(table))
         return self._options.alias(table), None if record is None else record.source
 
     def _remove(self, table: TableId) -> None:
@@ -236,7 +237,7 @@ class OpenSearchSink(Recorded):
                 for name in self._indexes.left_over(alias, backing.name):
                     self._indexes.remove(name)
                 self._indexes.remove(backing.name)
-            self._records.remove(self._options.exact_place(table))
+            self._records.remove(self._options.alias(table))
         self._seen.pop(table, None)
 
     def compact(self, table: TableId) -> Compacted:
@@ -252,7 +253,7 @@ class OpenSearchSink(Recorded):
 
     def _own_record(self, table: TableId) -> Record:
         alias = self._options.alias(table)
-        record, backing = self._records.find(self._options.exact_place(table)), self._indexes.behind(alias)
+        record, backing = self._records.find(alias), self._indexes.behind(alias)
         if record is None or record.pipeline != self._pipeline or record.lost or backing is None:
             raise lost_target(table)
         if _is_other(alias, backing, record) or backing.name != record.backing:
@@ -294,7 +295,7 @@ class OpenSearchSink(Recorded):
         """The record of the target. None: it has this commit already, so there is nothing to write."""
         check_pipeline(commit, self._pipeline)
         with self._explained(f"Epoch {commit.epoch} was not written to {table}", table):
-            record = self._records.find(self._options.exact_place(table))
+            record = self._records.find(self._options.alias(table))
             if record is None or record.pipeline != self._pipeline or record.lost:
                 raise lost_target(table)
             place = (0, 0) if record.last is None else record.last.place
@@ -316,14 +317,14 @@ class OpenSearchSink(Recorded):
         self._seen[table] = commit.place
 
     def _put(self, table: TableId, record: Record) -> Record:
-        stored = self._records.put(self._options.exact_place(table), record)
+        stored = self._records.put(self._options.alias(table), record)
         if stored is None:
             self._refuse_replaced(table)
             raise changed_record(table)
         return stored
 
     def _refuse_replaced(self, table: TableId) -> None:
-        record = self._records.find(self._options.exact_place(table))
+        record = self._records.find(self._options.alias(table))
         if record is not None:
             refuse_replaced(table, record.generation, self._generation)
             if record.pipeline != self._pipeline:

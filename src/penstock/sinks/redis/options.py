@@ -7,11 +7,13 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
+from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
 from penstock.model.units import Milliseconds
 from penstock.secret import Secret
 from penstock.sinks import server_url
 from penstock.sinks.kind import SinkOptions
+from penstock.sinks.names import which_penstock_adds
 
 SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss"}
 KEY = "{key}"
@@ -87,6 +89,9 @@ class RedisOptions(ServerOptions):
 
     def place(self, table: TableId) -> tuple[str, ...] | None:
         return (self.prefix(table),)
+
+    def reserved(self, column: str) -> str | None:
+        return which_penstock_adds(column, [SEQUENCE])
 
 
 def escaped(text: str) -> str:

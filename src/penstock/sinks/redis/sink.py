@@ -122,7 +122,7 @@ class RedisSink(Recorded):
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         table = schema.table
-        refuse_own_names(schema)
+        refuse_own_names(schema, self._options.reserved)
         found = self.open(table)
         refuse_foreign(table, found)
         with self._explained(f"The target of {table} cannot be created", table):
@@ -154,7 +154,8 @@ class RedisSink(Recorded):
             if record is None:
                 return False
             present = StructType([field for field in _columns(record) if field.name != SEQUENCE])
-            changed = changes(table, present, columns, stored=lambda kind: kind,
+            changed = changes(table, present, columns, reserved=self._options.reserved,
+                              stored=lambda kind: kind,
                               widens=lambda old, kind: False, narrowing=narrowing)  # fmt: skip
             before = tuple(json.loads(record["key"]))
             refuse_new_names(table, columns, changed, present, before)

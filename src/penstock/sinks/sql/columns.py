@@ -19,7 +19,7 @@ from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.base import Commit, EvolvedColumn, Narrowing
 from penstock.sinks.evolve import Change, changes, key_after
-from penstock.sinks.names import TEMPORARY, source_columns
+from penstock.sinks.names import TEMPORARY, Reserved, source_columns
 from penstock.sinks.spark_sql import constant, holds
 from penstock.sinks.sql.control import Record
 from penstock.sinks.sql.dialect import Dialect, Place, Session
@@ -68,14 +68,14 @@ def evolution(
     record: Record,
     columns: Sequence[EvolvedColumn],
     narrowing: Narrowing,
+    reserved: Reserved,
 ) -> Evolution:
     """The changes that the target needs. Raises `TableError` if it cannot have the columns."""
-    refuse_unfit(dialect, table, [column.field.name for column in columns])
     own = StructType([field for field in record.columns if field.name != SEQUENCE])
     if all(column.refills for column in columns):  # what somebody has removed is added again
         own = StructType([field for field in own if field.name in present])
-    changed = changes(table, own, columns, stored=lambda kind: kind, widens=_widens(dialect),
-                      narrowing=narrowing)  # fmt: skip
+    changed = changes(table, own, columns, reserved=reserved, stored=lambda kind: kind,
+                      widens=_widens(dialect), narrowing=narrowing)  # fmt: skip
     key = key_after(changed, record.key)
     fields = [StructField(one.name, one.kind) for one in changed]
     after = replace(record, columns=StructType([*fields, StructField(SEQUENCE, LongType())]), key=key)
@@ -103,16 +103,6 @@ def _refuse_taken(dialect: Dialect, work: Evolution) -> None:
             "one of this name.",
             hint=f"Rename or drop that one, then run `penstock unpark FILE {argument(table)}`.",
             table=table,
-        )
-
-
-def refuse_unfit(dialect: Dialect, table: TableId, names: Sequence[str]) -> None:
-    """Raises `TableError` for a name that no column can have in this product."""
-    if (name := dialect.unfit(names)) is not None:
-        raise TableError(
-            f"{table} has a column `{name}`, whose name is too long for {dialect.name}.",
-            hint=f"Rename it, or leave {table} out of the pipeline.",
-            table=str(table),
         )
 
 

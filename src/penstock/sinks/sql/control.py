@@ -64,7 +64,7 @@ class Control:
         """The record of a target. `lock`: nobody else may write it until the end of the transaction."""
         locked = " FOR UPDATE" if lock and self._dialect.locks_rows else ""
         sql = f"SELECT {_COLUMNS} FROM {self._table} WHERE target = %s{locked}"
-        rows = self._dialect.run(session, sql, [place.key])
+        rows = self._dialect.run(session, sql, [self._dialect.key(place)])
         if not rows:
             return None
         _, pipeline, source, form, definition, epoch, step, generation = rows[0]
@@ -83,7 +83,13 @@ class Control:
         """Replaces the record of a target."""
         self.remove(session, place)
         last = record.last
-        values: list[Any] = [place.key, record.pipeline, record.source, FORMAT, _definition(record)]
+        values: list[Any] = [
+            self._dialect.key(place),
+            record.pipeline,
+            record.source,
+            FORMAT,
+            _definition(record),
+        ]
         values += [None, None] if last is None else [last.epoch, last.step]
         marks = ", ".join(["%s"] * 8)
         sql = f"INSERT INTO {self._table} ({_COLUMNS}) VALUES ({marks})"
@@ -97,18 +103,18 @@ class Control:
             values.append(_definition(record))
             more = ", definition = %s"
         sql = f"UPDATE {self._table} SET epoch = %s, step = %s{more} WHERE target = %s"
-        self._dialect.run(session, sql, [*values, place.key])
+        self._dialect.run(session, sql, [*values, self._dialect.key(place)])
 
     def fence(self, session: Session, place: Place, generation: int) -> None:
         sql = f"UPDATE {self._table} SET generation = %s WHERE target = %s"
-        self._dialect.run(session, sql, [generation, place.key])
+        self._dialect.run(session, sql, [generation, self._dialect.key(place)])
 
     def note_lost(self, session: Session, place: Place) -> None:
         sql = f"UPDATE {self._table} SET format = %s WHERE target = %s"
-        self._dialect.run(session, sql, [LOST, place.key])
+        self._dialect.run(session, sql, [LOST, self._dialect.key(place)])
 
     def remove(self, session: Session, place: Place) -> None:
-        self._dialect.run(session, f"DELETE FROM {self._table} WHERE target = %s", [place.key])
+        self._dialect.run(session, f"DELETE FROM {self._table} WHERE target = %s", [self._dialect.key(place)])
 
 
 def _definition(record: Record) -> str:

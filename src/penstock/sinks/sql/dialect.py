@@ -34,11 +34,6 @@ class Place:
     schema: str
     name: str
 
-    @property
-    def key(self) -> str:
-        """The place as one text, by which the control table names it."""
-        return json.dumps([self.schema, self.name], ensure_ascii=False)
-
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
@@ -123,9 +118,15 @@ class Dialect:
         """A form of a name. Names with equal ones mean the same column."""
         return name.lower()
 
-    def unfit(self, names: Iterable[str]) -> str | None:
-        """One of the names, if no column can have it here. None: all are possible."""
-        return None
+    def table_folded(self, name: str) -> str:
+        """A form of a table's name or a schema's. Names with equal ones mean the same. Called after
+        `connect`."""
+        return name
+
+    def key(self, place: Place) -> str:
+        """The place as one text, by which the control table names it."""
+        names = [self.table_folded(place.schema), self.table_folded(place.name)]
+        return json.dumps(names, ensure_ascii=False)
 
     # definitions --------------------------------------------------------------------------------------------
 

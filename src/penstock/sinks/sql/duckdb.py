@@ -35,9 +35,10 @@ from penstock.errors import ConfigError, PenstockError, TableError, TransientErr
 from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.rows import Incomplete
+from penstock.sinks.sql import refused_definitions
 from penstock.sinks.sql.codes import DUCKDB
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session
-from penstock.sinks.sql.options import JdbcOptions
+from penstock.sinks.sql.options import JdbcOptions, folded
 from penstock.sinks.texts import ROWS_AT_ONCE, batch_of
 
 VERSION_MIN = 2
@@ -128,6 +129,12 @@ class DuckDb(Dialect):
             return TransientError(
                 f"{what}: {kind} of DuckDB.", hint="It is tried again. Look at memory and disk."
             )
+        if table is not None and isinstance(
+            error, (duckdb.BinderException, duckdb.CatalogException, duckdb.DependencyException)
+        ):
+            return refused_definitions.refused(
+                what, str(error).split("\n")[0], refused_definitions.DEPENDS, table
+            )
         if table is not None and verdict is Verdict.POISON:
             return TableError(
                 f"{what}: DuckDB refuses it ({kind}).",
@@ -138,6 +145,9 @@ class DuckDb(Dialect):
         return ConfigError(
             f"{what}: {self._path}: {kind}.", hint="Is it a DuckDB file that this account may write?"
         )
+
+    def table_folded(self, name: str) -> str:
+        return folded(name)
 
     # definitions
 

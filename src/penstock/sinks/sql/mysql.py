@@ -39,7 +39,7 @@ from penstock.model.schema import Column, TableId
 from penstock.printable import argument
 from penstock.sinks.refusals import refusal
 from penstock.sinks.rows import Incomplete, pieces
-from penstock.sinks.sql import arrow_text
+from penstock.sinks.sql import arrow_text, refused_definitions
 from penstock.sinks.sql.codes import MYSQL, MYSQL_RIGHTS
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session, shortened
 from penstock.sinks.sql.mysql_session import MySqlConnection
@@ -102,6 +102,8 @@ class MySql(Dialect):
         self._options = options
         self._address = options.address
         self._collation = ""
+        self._lower_case = False
+        """The server takes names of tables that differ only in letter case for one."""
         self._packet = 0
         self._updates_by_insert = False
         """MySQL 5.7 joins by way of a table with the target's primary key, of which it takes 1024 bytes."""
@@ -125,6 +127,7 @@ class MySql(Dialect):
                           f"innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}")  # fmt: skip
         self.run(session, _WITHOUT_LIMITS)
         if not self._collation:
+            self._lower_case = self.run(session, "SELECT @@lower_case_table_names") != [(0,)]
             rows = self.run(
                 session,
                 "SELECT COLLATION_NAME FROM information_schema.COLLATIONS "
@@ -174,7 +177,10 @@ class MySql(Dialect):
             )
         if table is None:
             return ConfigError(f"{what}: error {code} of {self._address}.", hint="Check the section `sink`.")
-        column = _COLUMN.search(str(error.args[1]) if len(error.args) > 1 else "")
+        said = str(error.args[1]) if len(error.args) > 1 else ""
+        if (cure := refused_definitions.MYSQL.get(code)) is not None:
+            return refused_definitions.refused(what, f"{said} (error {code})", cure, table)
+        column = _COLUMN.search(said)
         about = f", column {column[1]}" if column else ""
         if code in _TOO_NARROW:
             return TableError(
@@ -205,6 +211,9 @@ class MySql(Dialect):
     def place(self, names: Sequence[str]) -> Place:
         schema, name = (shortened(one, NAME_CHARACTERS_MAX, unit=lambda character: 1) for one in names)
         return Place(schema, name)
+
+    def table_folded(self, name: str) -> str:
+        return name.lower() if self._lower_case else name
 
     # definitions
 

@@ -6,11 +6,24 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
 from penstock.model.units import Milliseconds
 from penstock.secret import Secret
 from penstock.sinks.kind import NamespaceOptions
-from penstock.sinks.sql.address import Address, parsed
+from penstock.sinks.names import which_penstock_adds
+from penstock.sinks.sql.address import FILES, Address, parsed
+
+NAME_BYTES_MAX = 63
+"""PostgreSQL's limit for names."""
+_POSTGRESQL_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+_INNODB_COLUMNS = frozenset({"DB_ROW_ID", "DB_TRX_ID", "DB_ROLL_PTR", "FTS_DOC_ID"})
+
+
+def folded(name: str) -> str:
+    """A form of a table's name. SQLite and DuckDB take names with equal ones for one: they ignore the case of
+    Latin letters without accents."""
+    return "".join(one.lower() if one.isascii() else one for one in name)
 
 
 class JdbcOptions(NamespaceOptions):
@@ -43,6 +56,20 @@ class JdbcOptions(NamespaceOptions):
     def _is_url(cls, value: str) -> str:
         parsed(value)
         return value
+
+    def identity(self, table: TableId) -> tuple[str, ...] | None:
+        place = self.place(table)
+        return place if place is None or self.address.product not in FILES else tuple(map(folded, place))
+
+    def reserved(self, column: str) -> str | None:
+        if self.address.product == "postgresql":
+            if len(column.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
+                return "whose name is too long for PostgreSQL"
+            if column in _POSTGRESQL_COLUMNS:
+                return "whose name PostgreSQL has for a column of its own"
+        if self.address.product == "mysql" and column.upper() in _INNODB_COLUMNS:
+            return "whose name InnoDB has for a column of its own"
+        return which_penstock_adds(column, [SEQUENCE])
 
     @property
     def address(self) -> Address:

@@ -31,14 +31,12 @@ from penstock.model.schema import TableId
 from penstock.printable import argument
 from penstock.sinks.refusals import refusal
 from penstock.sinks.rows import Incomplete, pieces
-from penstock.sinks.sql import arrow_text
+from penstock.sinks.sql import arrow_text, refused_definitions
 from penstock.sinks.sql.codes import POSTGRESQL
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session, shortened
-from penstock.sinks.sql.options import JdbcOptions
+from penstock.sinks.sql.options import NAME_BYTES_MAX, JdbcOptions
 from penstock.sinks.texts import Unfit, csv_batches
 
-NAME_BYTES_MAX = 63
-"""PostgreSQL's limit for names."""
 ANALYZE_ROWS = 5000
 """A stage with more rows is analysed, so that the planner does not join it row by row."""
 _TYPES: dict[type[DataType], str] = {
@@ -141,6 +139,9 @@ class PostgreSql(Dialect):
             return TransientError(f"{what}: {self._address} {why}.", hint=hint)
         if table is None:
             return ConfigError(f"{what}: {error.diag.message_primary}.", hint="Check the section `sink`.")
+        if (cure := refused_definitions.POSTGRESQL.get(state)) is not None:
+            said = f"{error.diag.message_primary} ({error.diag.message_detail or f'SQLSTATE {state}'})"
+            return refused_definitions.refused(what, said, cure, table)
         constraint = error.diag.constraint_name
         about = f", constraint {constraint}" if constraint else ""
         if state == _INDEX_ROW_TOO_LONG and constraint:
@@ -166,9 +167,6 @@ class PostgreSql(Dialect):
 
     def folded(self, name: str) -> str:
         return name
-
-    def unfit(self, names: Iterable[str]) -> str | None:
-        return next((name for name in names if _bytes(name) > NAME_BYTES_MAX), None)
 
     # definitions
 

@@ -54,7 +54,7 @@ from penstock.sinks.refusals import (
 )
 from penstock.sinks.rows import Rows
 from penstock.sinks.spark_sql import target_type
-from penstock.sinks.sql.columns import alter_once, evolution, evolve, refuse_unfit
+from penstock.sinks.sql.columns import alter_once, evolution, evolve
 from penstock.sinks.sql.control import Control, Record
 from penstock.sinks.sql.dialect import Dialect, Place, Session, nullable
 from penstock.sinks.sql.options import JdbcOptions
@@ -76,6 +76,7 @@ class SqlSink(Recorded):
         """Whether the control table is known to be there."""
         self._idle: list[Session] = []
         self._guard = threading.Lock()
+        self._creating = threading.Lock()
 
     # Sink ---------------------------------------------------------------------------------------------------
 
@@ -105,9 +106,12 @@ class SqlSink(Recorded):
         return Ours(record.last, names, empty=not found, lost_columns=lost)
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
+        refuse_own_names(schema, self._options.reserved)
+        with self._creating:  # two names may mean one table
+            self._create(schema, arrow)
+
+    def _create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         table = schema.table
-        refuse_own_names(schema)
-        refuse_unfit(self._dialect, table, arrow.names)
         found = self.open(table)
         refuse_foreign(table, found)
         place, dialect = self._place(table), self._dialect
@@ -144,7 +148,9 @@ class SqlSink(Recorded):
 
         def act(session: Session, place: Place, record: Record) -> Record:
             present = dialect.columns(session, place)
-            work = evolution(dialect, table, place, present, record, columns, narrowing)
+            work = evolution(
+                dialect, table, place, present, record, columns, narrowing, self._options.reserved
+            )
             if dialect.ddl_in_transactions:
                 evolve(dialect, session, self._spark, work)
             else:

@@ -31,7 +31,7 @@ from penstock.sinks.rows import Incomplete, pieces
 from penstock.sinks.sql import arrow_text
 from penstock.sinks.sql.codes import SQLITE, SQLITE_TEXTS
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session
-from penstock.sinks.sql.options import JdbcOptions
+from penstock.sinks.sql.options import JdbcOptions, folded
 from penstock.sinks.texts import ROWS_AT_ONCE, row_batch
 
 _ROW_IDS = ("rowid", "_rowid_", "oid")
@@ -119,6 +119,9 @@ class Sqlite(Dialect):
 
     def place(self, names: Sequence[str]) -> Place:
         return Place("", names[0])
+
+    def table_folded(self, name: str) -> str:
+        return folded(name)
 
     # definitions
 

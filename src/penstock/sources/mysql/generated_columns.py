@@ -161,7 +161,7 @@ class MySqlComputer:
         self._close()
 
     def fill(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yields the same rows with their missing values, and without the column `_base`."""
+        """Yields the same rows with their missing values, and without the column `_penstock_base`."""
         for batch in batches:
             place = batch.schema.get_field_index(BASE)
             base = batch.column(place)

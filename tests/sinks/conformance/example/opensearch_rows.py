@@ -20,7 +20,7 @@ from penstock.sinks.opensearch.values import field_name
 
 def written_rows(options: OpenSearchOptions, spark: SparkSession, table: TableId) -> DataFrame:
     client = Client(options)
-    record = Records(client, options.control).find(options.exact_place(table))
+    record = Records(client, options.control).find(options.alias(table))
     assert record is not None
     alias = options.alias(table)
     found = [

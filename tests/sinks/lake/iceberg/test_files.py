@@ -60,8 +60,8 @@ def test_iceberg_would_say_the_same_of_a_file(place: Make, rows: list[tuple[Any,
     classes = Classes(it.spark._jvm, Access(it.spark))
     writer = file_writer(classes, target)
     assert writer is not None
-    own = {"_sequence": 1, "_commit_timestamp": NOW}
-    kinds = pa.schema([*EVERY, ("_sequence", pa.int64()), ("_commit_timestamp", pa.timestamp("us", "UTC"))])
+    own = {"_sequence": 1}
+    kinds = pa.schema([*EVERY, ("_sequence", pa.int64())])
     made = [{**dict(zip(EVERY.names, row, strict=True)), **own} for row in rows]
     (file,) = writer.files([pa.RecordBatch.from_pylist(made, kinds)])
     ours = read(classes, target, described(classes, target.spec(), file, writer.fields))

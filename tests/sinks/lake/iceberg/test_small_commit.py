@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError
-from tests.sinks.conftest import NOW, SEEDS, Place, column
+from tests.sinks.conftest import SEEDS, Place, column
 
 from penstock.errors import TableError
 from penstock.model.schema import TableId
@@ -37,10 +37,9 @@ Make = Callable[..., Place]
 
 def few(it: Place, *rows: tuple[Any, ...]) -> Rows:
     """Newer rows that the driver makes itself. A Spark job that needs their DataFrame fails."""
-    own = [pa.field("_deleted", pa.bool_()), pa.field("_sequence", pa.int64()),
-           pa.field("_commit_timestamp", pa.timestamp("us", "UTC"))]  # fmt: skip
+    own = [pa.field("_penstock_deleted", pa.bool_()), pa.field("_sequence", pa.int64())]
     schema = pa.schema([*it.arrow, *own])
-    arrays = [pa.array([(*row, NOW)[place] for row in rows], field.type)
+    arrays = [pa.array([row[place] for row in rows], field.type)
               for place, field in enumerate(schema)]  # fmt: skip
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -75,12 +74,12 @@ def summary(it: Place) -> dict[str, str]:
 
 def replaced_by_keys(it: Place, *rows: tuple[Any, ...]) -> None:
     """Replaces rows as earlier versions of Penstock did, and as Flink does: by a file with the new rows, and
-    one with the keys of all, which are equality deletes. Rows: values, then `_deleted`, `_sequence`."""
+    one with the keys of all, which are equality deletes. Rows: values, whether deleted, `_sequence`."""
     found, classes = target(it), iceberg(it)._classes
     writer = file_writer(classes, found)
     keys = key_writer(writer, it.key) if writer is not None else None
     assert writer is not None and keys is not None
-    names = [*it.arrow.names, "_deleted", "_sequence"]
+    names = [*it.arrow.names, "_penstock_deleted", "_sequence"]
     kinds = [*[field.type for field in it.arrow], pa.bool_(), pa.int64()]
     arrays = [pa.array([row[place] for row in rows], kind) for place, kind in enumerate(kinds)]
     batch = pa.RecordBatch.from_arrays(arrays, names)

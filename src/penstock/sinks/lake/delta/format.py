@@ -31,6 +31,7 @@ from pyspark.sql.types import (
 )
 
 from penstock.failures.messages import one_sentence
+from penstock.model.change import own_columns
 from penstock.model.schema import TableId
 from penstock.sinks.base import GENERATION, Commit, Compacted, Foreign, Missing
 from penstock.sinks.evolve import Change, assignments
@@ -59,7 +60,7 @@ from penstock.sinks.lake.delta.small_commit import SmallCommits
 from penstock.sinks.lake.index.tables import Indexes, index_directory
 from penstock.sinks.lake.merge import live_rows
 from penstock.sinks.lake.recorded_commit import property_of
-from penstock.sinks.names import OWN_COLUMNS, directory_name, namespace_levels
+from penstock.sinks.names import TEMPORARY, directory_name, namespace_levels
 from penstock.sinks.refusals import is_recorded
 from penstock.sinks.rows import Rows
 from penstock.sinks.spark_sessions import Sessions, activate, java_map
@@ -102,6 +103,7 @@ class DeltaFormat:
     def __init__(self, options: DeltaOptions, root: str, spark: SparkSession, pipeline: str) -> None:
         """`root`: the directory or URL of all targets, without a slash at its end."""
         self._options = options
+        self.reserved = options.reserved
         self._root = root
         self._spark = spark
         self._commits = Commits(spark, pipeline)
@@ -346,7 +348,8 @@ class DeltaFormat:
         now = snapshot.metadata()
         fields = {field["name"]: field for field in json.loads(now.schemaString())["fields"]}
         wanted = [_field(change, fields, computed=change in computed) for change in changed]
-        wanted += [fields[name] for name in OWN_COLUMNS if name in fields]
+        own = own_columns(fields)
+        wanted += [fields[name] for name in fields if name in own and not name.startswith(TEMPORARY)]
         text_ = json.dumps({"type": "struct", "fields": wanted})
         transaction = self._commits.begin(snapshot)
         if any(change.how == "widen" for change in changed):

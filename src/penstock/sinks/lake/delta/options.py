@@ -7,12 +7,14 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
 from penstock.model.units import Bytes
 from penstock.sinks.kind import NamespaceOptions
 from penstock.sinks.lake.delta.location import DeltaPlace, is_s3
 from penstock.sinks.lake.delta.table_options import DeltaShape
 from penstock.sinks.lake.index.place import KEY_INDEX_MEMORY
+from penstock.sinks.names import which_penstock_adds
 from penstock.store.section import StoreSection
 
 
@@ -49,3 +51,6 @@ class DeltaOptions(NamespaceOptions):
     @property
     def directory(self) -> Path | None:
         return self.path if isinstance(self.path, Path) else None
+
+    def reserved(self, column: str) -> str | None:
+        return which_penstock_adds(column, [SEQUENCE])

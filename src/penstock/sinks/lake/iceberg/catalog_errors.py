@@ -48,11 +48,17 @@ def columns_refused(table: TableId) -> Iterator[None]:
     except JAVA_ERRORS as error:
         if class_of(error) not in ("ValidationException", "IllegalArgumentException"):
             raise
-        again = f"`penstock resnapshot FILE {argument(table)}"
-        raise TableError(
-            f"The columns of the target of {table} cannot be changed: {message_of(error)}.",
-            hint="Take the columns concerned out of the target's partitions and sort order, then run "
+        message, name = message_of(error), argument(table)
+        again = f"`penstock resnapshot FILE {name}"
+        hint = (
+            "Take the columns concerned out of the target's partitions and sort order, then run "
             f"{again}`. If Iceberg refuses it again, because of partitions that the target had earlier, run "
-            f"{again} --recreate`.",
+            f"{again} --recreate`."
+        )
+        if "reserved" in message:
+            hint = f"Drop or rename these columns of the target, then run `penstock unpark FILE {name}`."
+        raise TableError(
+            f"The columns of the target of {table} cannot be changed: {message}.",
+            hint=hint,
             table=str(table),
         ) from error

@@ -92,6 +92,7 @@ HELD_MS = 24 * 3_600_000
 class IcebergFormat:
     def __init__(self, options: IcebergOptions, spark: SparkSession, pipeline: str) -> None:
         self._options = options
+        self.reserved = options.reserved
         self._spark = spark
         self._jvm: Any = spark._jvm
         self._commits = Commits(pipeline)

@@ -7,18 +7,27 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
 from penstock.model.units import Bytes, Milliseconds
 from penstock.sinks.kind import Directory, NamespaceOptions
 from penstock.sinks.lake.iceberg.catalog_options import (
     CatalogOptions,
     CatalogSection,
+    GlueCatalog,
     HadoopCatalog,
     HiveCatalog,
 )
 from penstock.sinks.lake.iceberg.table_options import TableShape
 from penstock.sinks.lake.index.place import KEY_INDEX_MEMORY
-from penstock.sinks.names import catalog_name, target_names
+from penstock.sinks.names import catalog_name, target_names, which_penstock_adds
+
+_METADATA_COLUMNS = frozenset({
+    "_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number",
+    "_change_type", "_change_ordinal", "_commit_snapshot_id",
+})  # fmt: skip
+"""Names of Iceberg's specification, "Reserved Field IDs". Spark cannot change rows of a table that has such a
+column, or show its changes."""
 
 
 class IcebergOptions(NamespaceOptions):
@@ -81,6 +90,15 @@ class IcebergOptions(NamespaceOptions):
         """The branch to which the table's target is written. None: main."""
         shape = self.shape(table)
         return None if shape is None or shape.branch == "main" else shape.branch
+
+    def identity(self, table: TableId) -> tuple[str, ...] | None:
+        names = target_names(self.namespace, table)
+        return tuple(map(str.lower, names)) if isinstance(self.catalog, HiveCatalog | GlueCatalog) else names
+
+    def reserved(self, column: str) -> str | None:
+        if column.lower() in _METADATA_COLUMNS:
+            return "whose name Iceberg has for a metadata column"
+        return which_penstock_adds(column, [SEQUENCE])
 
     @property
     def directory(self) -> Path | None:
