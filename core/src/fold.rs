@@ -10,7 +10,7 @@ use arrow_data::ArrayData;
 use arrow_schema::ArrowError;
 use hashbrown::HashMap;
 
-use crate::column::{DELETED, PRESENT, SEQUENCE};
+use crate::column::{added, DELETED, PRESENT, SEQUENCE};
 use crate::error::{DecodeError, Result};
 use crate::key::{BatchKeys, Key};
 use crate::schema::TableSchema;
@@ -48,8 +48,7 @@ impl Fold {
 
     /// Takes a batch of layout `latest`.
     pub fn push(&mut self, batch: RecordBatch) -> Result<()> {
-        let sequences =
-            batch.column_by_name(SEQUENCE).and_then(|array| array.as_primitive_opt::<Int64Type>());
+        let sequences = added(&batch, SEQUENCE).and_then(|array| array.as_primitive_opt::<Int64Type>());
         let sequences = sequences.ok_or_else(|| self.refuse(format!("the batch lacks `{SEQUENCE}`")))?;
         let mut keys = BatchKeys::new(&self.table, &batch)?;
         for row in 0..batch.num_rows() {

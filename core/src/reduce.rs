@@ -11,7 +11,7 @@ use hashbrown::hash_map::Entry;
 use hashbrown::HashMap;
 
 use crate::batches::Batches;
-use crate::column::{TypeOptions, PRESENT, SEQUENCE};
+use crate::column::{added, TypeOptions, PRESENT, SEQUENCE};
 use crate::error::{DecodeError, Result};
 use crate::fold::Fold;
 use crate::gtid::GtidSet;
@@ -45,8 +45,7 @@ impl LatestReducer {
             return self.fold.push(batch);
         }
         let refuse = |reason: String| DecodeError::of_table(self.table.name(), reason, 0);
-        let sequences =
-            batch.column_by_name(SEQUENCE).and_then(|array| array.as_primitive_opt::<Int64Type>());
+        let sequences = added(&batch, SEQUENCE).and_then(|array| array.as_primitive_opt::<Int64Type>());
         let sequences = sequences.ok_or_else(|| refuse(format!("the batch lacks `{SEQUENCE}`")))?;
         let mut keys = BatchKeys::new(&self.table, &batch)?;
         let number = self.batches.len() as u32;

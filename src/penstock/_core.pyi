@@ -268,11 +268,11 @@ class RangeDecoder:
 
     **Images that lack columns** (`binlog_row_image` MINIMAL, NOBLOB) raise a `SchemaMismatch`, unless
     `partial_images` is set. Then values that only the image before the update has are taken from there, and
-    `_penstock_present` says what the row has. Null: everything. Otherwise it has one character for each column
-    of the table, also for those that are not in `columns`. `1`: the row has the value. `0`: the column kept its
-    value, and is null in the row. In layout `latest`, a key may then have several rows, each with columns
-    that the newer ones lack; `LatestReducer` combines them. Columns that all of them lack must come from the
-    target's row.
+    `_penstock_present` says what the row has. Null: everything. Otherwise it has one character for each
+    column of the table, also for those that are not in `columns`. `1`: the row has the value. `0`: the
+    column kept its value, and is null in the row. In layout `latest`, a key may then have several rows,
+    each with columns that the newer ones lack; `LatestReducer` combines them. Columns that all of them lack
+    must come from the target's row.
 
     Inserts and deletions are always complete. Columns that an insert leaves out get the values in `defaults`:
     a batch of one row, with the types of `arrow_schema` and the columns whose values are known. A
@@ -282,8 +282,8 @@ class RangeDecoder:
 
     **Generated columns.** MariaDB 11 leaves them out of the images of updates and deletions. That raises a
     `SchemaMismatch`, unless `base_columns` is given. Then such a row has nulls in them, and a last column
-    `_penstock_base: string` with its values of `base_columns`, as SQL literals with commas between them. Null:
-    the row has all columns. `_penstock_present` is about the other columns.
+    `_penstock_base: string` with its values of `base_columns`, as SQL literals with commas between them.
+    Null: the row has all columns. `_penstock_present` is about the other columns.
     """
 
     def __init__(

@@ -47,6 +47,46 @@ def test_a_column_that_iceberg_has_for_itself_parks_its_table_until_it_is_rename
     assert sorted(map(tuple, rows)) == [(1, 2, "x"), (2, 7, "x")]
 
 
+def test_a_column_that_penstock_adds_itself_arrives_after_it_is_renamed(scenario: Make) -> None:
+    case = scenario("delta", history={"*.h": "scd2"})
+    case.server.execute(
+        "CREATE TABLE a (id INT PRIMARY KEY, _sequence INT, v INT)",
+        "INSERT INTO a VALUES (1, 2, 3), (4, 5, 6)",
+        "CREATE TABLE k (_SEQUENCE INT PRIMARY KEY, v INT)", "INSERT INTO k VALUES (7, 1), (8, 1)",
+        "CREATE TABLE h (id INT PRIMARY KEY, _commit_timestamp INT)", "INSERT INTO h VALUES (1, 1)",
+        "CREATE TABLE b (id INT PRIMARY KEY, _commit_timestamp INT)", "INSERT INTO b VALUES (1, 1)",
+    )  # fmt: skip
+    run_once(case, PARKED)
+    case.assert_equal("b")
+    why = parked(case)
+    assert list(why) == ["a", "h", "k"] and all("`rename`" in one["hint"] for one in why.values()), why
+    assert "`_SEQUENCE`, which Penstock adds" in why["k"]["reason"], why
+    rules: list[dict[str, Any]] = [
+        {"tables": f"{case.database}.a", "columns": {"twice": "_sequence * 2"}, "where": "_sequence <> 99"},
+        {"tables": f"{case.database}.a", "rename": {"_sequence": "number"}},
+        {"tables": f"{case.database}.k", "rename": {"_sequence": "number"}},
+        {"tables": f"{case.database}.h", "rename": {"_commit_timestamp": "time"}},
+    ]
+    case.write_file(transforms=rules, history={"*.h": "scd2"})
+    for table in why:
+        assert case.command("unpark", f"{case.database}.{table}").returncode == 0
+    case.server.execute(
+        "INSERT INTO a VALUES (9, 99, 0), (10, 11, 12)", "UPDATE a SET _sequence = 50 WHERE id = 1",
+        "DELETE FROM k WHERE _SEQUENCE = 7", "UPDATE k SET v = 2",
+    )  # fmt: skip
+    run_once(case, 0)
+    case.server.execute(
+        "DELETE FROM a WHERE id = 4", "INSERT INTO k VALUES (9, 9)", "UPDATE h SET _commit_timestamp = 2"
+    )
+    run_once(case, 0)
+    found = case.target("a").select("id", "number", "v", "twice").collect()
+    assert sorted(map(tuple, found)) == [(1, 50, 3, 100), (10, 11, 12, 22)]
+    assert sorted(map(tuple, case.target("k").select("number", "v").collect())) == [(8, 2), (9, 9)]
+    assert sorted(map(tuple, case.target("h").select("id", "time").collect())) == [(1, 1), (1, 2)]
+    done = case.command("verify", timeout=600)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
 def test_a_target_that_spark_cannot_change_parks_its_table_and_the_others_go_on(scenario: Make) -> None:
     case = scenario(retries=QUICK_RETRIES)
     case.server.execute(

@@ -128,6 +128,7 @@ def test_updates_of_which_one_row_fails_in_whatever_rule(spark: SparkSession) ->
             "text": [text for _, text in rows],
             "_change_type": [kind for kind, _ in rows],
             "_sequence": pa.array(range(len(rows)), pa.int64()),
+            "_commit_timestamp": pa.nulls(len(rows), pa.timestamp("us", "UTC")),
         }
     )
     rules = chain(

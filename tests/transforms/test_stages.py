@@ -255,3 +255,27 @@ def makes_own_column(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def changes_key(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(0, "id", pc.add(batch.column("id"), 1))
+
+
+def test_penstocks_columns_get_their_names_when_a_rule_has_renamed_those_of_the_table() -> None:
+    kinds = ["insert", "update_preimage", "update_postimage"]
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "id": [1, 2, 2],
+            "_change_type": ["a", "b", "c"],
+            "_sequence": [7, 8, 9],
+            MATCHES: [True, True, False],
+            "_penstock_change_type": kinds,
+            "_penstock_sequence": [10, 20, 20],
+            "_commit_timestamp": pa.nulls(3, pa.timestamp("us", "UTC")),
+        }
+    )
+    [first] = stage(where="true", rename={"_sequence": "number"})([batch])
+    names = ["id", "_change_type", "number", "_penstock_change_type", "_sequence", "_commit_timestamp"]
+    assert first.schema.names == names, "the other one has a column of its name yet"
+    [found] = stage(rename={"_change_type": "kind"})([first])
+    assert found.schema.names == ["id", "kind", "number", "_change_type", "_sequence", "_commit_timestamp"]
+    assert [tuple(row.values())[:5] for row in found.to_pylist()] == [
+        (1, "a", 7, "insert", 10),
+        (2, "b", 8, "delete", 20),
+    ]

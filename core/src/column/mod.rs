@@ -28,7 +28,9 @@ use arrow_buffer::BooleanBufferBuilder;
 use arrow_schema::{DataType, TimeUnit};
 
 pub use key::{write_array_key, write_widened_key};
-pub use layout::{arrow_schema, Layout, BASE, CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE};
+pub use layout::{
+    added, arrow_schema, free_name, Layout, BASE, CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE,
+};
 pub use options::{BigintUnsigned, Binaries, Decimals, Times, Tinyint1, TypeOptions, ZeroDates};
 pub use walk::Walk;
 

@@ -16,7 +16,7 @@ use super::route::Route;
 use super::routing::{self, Hashing};
 use super::ruled::Collector;
 use super::schema_ids::MessageSchema;
-use crate::column::{TypeOptions, SEQUENCE};
+use crate::column::{added, TypeOptions, SEQUENCE};
 use crate::error::{DecodeError, Result};
 use crate::event::RowsKind;
 use crate::json::Style;
@@ -164,7 +164,7 @@ fn values_of<'a>(batch: &'a RecordBatch, table: &Table) -> Result<Vec<Values<'a>
 }
 
 fn sequences_of(batch: &RecordBatch) -> Option<&PrimitiveArray<Int64Type>> {
-    let column = batch.column_by_name(SEQUENCE)?.as_primitive_opt::<Int64Type>()?;
+    let column = added(batch, SEQUENCE)?.as_primitive_opt::<Int64Type>()?;
     (column.null_count() == 0).then_some(column)
 }
 

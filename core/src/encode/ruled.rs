@@ -13,7 +13,7 @@ use super::arrow_image::arrow_column;
 use super::columns::{column, Table};
 use super::image::{Image, Place};
 use super::route::Route;
-use crate::column::{ColumnBuilder, TypeOptions, CHANGE_TYPE, SEQUENCE};
+use crate::column::{free_name, ColumnBuilder, TypeOptions, CHANGE_TYPE, SEQUENCE};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::json::Style;
@@ -137,8 +137,8 @@ impl Collector {
             builders.push(builder);
             positions.push(position);
         }
-        fields.push(Field::new(CHANGE_TYPE, DataType::Utf8, true));
-        fields.push(Field::new(SEQUENCE, DataType::Int64, true));
+        fields.push(Field::new(free_name(schema, CHANGE_TYPE), DataType::Utf8, true));
+        fields.push(Field::new(free_name(schema, SEQUENCE), DataType::Int64, true));
         fields.push(Field::new(ROW, DataType::Int64, true));
         let (changes, sequences) = (Vec::new(), Vec::new());
         Ok(Self { builders, positions, fields, changes, sequences, incomplete: false })

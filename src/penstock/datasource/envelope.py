@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from penstock.datasource.options import CdcOptions
 from penstock.datasource.partitions import SOURCE_FIELDS, Batches, Surveys, read, singles, table_of
-from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE, own_name
 from penstock.model.schema import TableSchema
 from penstock.sinks.documents import texts as values_of
 from penstock.sinks.names import source_columns
@@ -58,7 +58,8 @@ def read_enveloped(partition: Any, options: CdcOptions) -> Batches:
 def enveloped(table: TableSchema, batches: Batches, schema: pa.Schema) -> Batches:
     """The rows of one table. A row that says that the table was emptied has neither key nor row."""
     for batch in pieces(batches):
-        is_row = pc.not_equal(batch.column(CHANGE_TYPE), "truncate")
+        present = batch.schema.names
+        is_row = pc.not_equal(batch.column(own_name(CHANGE_TYPE, present)), "truncate")
         names = source_columns(tuple(batch.schema.names[: -len(SOURCE_FIELDS)]))
         columns = {name: batch.column(name) for name in names}
         keys = {name: columns[name] for name in table.key}
@@ -68,7 +69,9 @@ def enveloped(table: TableSchema, batches: Batches, schema: pa.Schema) -> Batche
             KEY: _documents(keys, is_row, schema.field(KEY).type),
             ROW: _documents(columns, is_row, schema.field(ROW).type),
         }
-        arrays = [own[name] if name in own else batch.column(name) for name in schema.names]
+        arrays = [
+            own[name] if name in own else batch.column(own_name(name, present)) for name in schema.names
+        ]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

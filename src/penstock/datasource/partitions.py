@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.changes.reader import explained
 from penstock.errors import InternalError
-from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE, own_name
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableSchema, TypeOptions
 from penstock.relaylog.files import LogPlace
@@ -164,6 +164,7 @@ def _explained(table: str, batches: Batches) -> Batches:
 def _truncated(partition: TruncatePartition) -> pa.RecordBatch:
     schema = arrow_schema(partition.table, partition.types)
     own = {CHANGE_TYPE: "truncate", SEQUENCE: partition.sequence, COMMIT_TIMESTAMP: partition.commit_us}
+    own = {own_name(name, schema.names): value for name, value in own.items()}
     arrays = [pa.array([own.get(field.name)], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -222,7 +223,7 @@ class Transactions:
         self._positions = pa.array(positions, pa.int64())
 
     def added_to(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        sequences = batch.column(batch.schema.get_field_index(SEQUENCE)).to_numpy()
+        sequences = batch.column(own_name(SEQUENCE, batch.schema.names)).to_numpy()
         of_rows = pa.array(np.searchsorted(self._starts, sequences, side="right") - 1)
         added = [column.take(of_rows) for column in (self._gtids, self._files, self._positions)]
         return pa.RecordBatch.from_arrays([*batch.columns, *added], schema=schema)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP
 from penstock.model.name import split_name
 from penstock.model.pattern import TablePattern
 from penstock.model.schema import TableId
@@ -61,6 +62,11 @@ class History:
         if table in self._untouched:
             return None
         return next((kind for pattern, kind in self._compiled if pattern.matches(table)), None)
+
+    def adds(self, table: TableId) -> tuple[str, ...]:
+        """The columns that a history adds to the table's target, or to the rows that it is made of."""
+        changes = (CHANGE_TYPE, COMMIT_TIMESTAMP)
+        return {"scd2": (*HISTORY_COLUMNS, *changes), "changelog": changes, None: ()}[self.kind(table)]
 
     def __contains__(self, table: TableId) -> bool:
         return self.kind(table) is not None

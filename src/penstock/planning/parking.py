@@ -14,12 +14,13 @@ from dataclasses import replace
 from penstock.cascades.keys import after, hindered
 from penstock.config import PipelineConfig
 from penstock.errors import TableError
+from penstock.model.history import History
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import Shards
 from penstock.model.table import AddKey, TableState, new_table
 from penstock.model.transforms import Transforms
-from penstock.sinks.names import unfit_columns
+from penstock.sinks.names import unfit_columns, which_penstock_adds
 from penstock.sinks.refusals import other_key, same_key, shared_target
 from penstock.sources.catalog import Reason
 
@@ -128,12 +129,18 @@ def _collisions(
 
 
 def _unfit_columns(schema: TableSchema, config: PipelineConfig) -> TableError | None:
-    """Why the table's target cannot have its columns. Messages have columns of any name."""
-    names = [column.name for column in schema.columns]
+    """Why the table's target cannot have its columns. Messages and printed changes have columns of any
+    name."""
     if not config.sink_kind.durable or config.sink_kind.takes_messages:
         return None
-    at_target = Transforms(config.transforms).columns(schema.table, names)
-    return unfit_columns(schema.table, at_target or (), config.sink.reserved, before=names)
+    names, table = [column.name for column in schema.columns], schema.table
+    of_history = History(config.history).adds(table)
+
+    def reserved(column: str) -> str | None:
+        return which_penstock_adds(column, of_history) or config.sink.reserved(column)
+
+    at_target = Transforms(config.transforms).columns(table, names)
+    return unfit_columns(table, at_target or (), reserved, before=names)
 
 
 def _other_keys(

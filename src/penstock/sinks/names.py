@@ -98,57 +98,68 @@ def source_columns(names: list[str] | tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if name not in own)
 
 
-ADDED = "which Penstock adds to the rows"
-
-
 def which_penstock_adds(column: str, own: Collection[str] = OWN_COLUMNS) -> str | None:
     """The answer of `SinkOptions.reserved` of a sink that adds the columns `own`, and has no other names for
     itself."""
-    return ADDED if without_case(column) in own else None
+    return "which Penstock adds to the rows" if without_case(column) in own else None
 
 
 def unfit_columns(
-    table: TableId, names: Sequence[str], reserved: Reserved, *, before: Sequence[str] = ()
+    table: TableId,
+    names: Sequence[str],
+    reserved: Reserved,
+    *,
+    before: Sequence[str] = (),
+    then: str = "unpark FILE",
 ) -> TableError | None:
     """Why a target of the sink whose options say what is `reserved` cannot have columns with these names.
-    None: it can. `before`: the columns of the source, to which `transforms` gives these names."""
-    for name in (*before, *names):  # rows have what Penstock adds beside the source's columns
-        if reserved(name) == ADDED or without_case(name).startswith(PREFIX):
+    None: it can. `before`: the columns of the source, to which `transforms` gives these names. `then`: the
+    command that continues with other names."""
+    for name in (*before, *names):
+        if without_case(name).startswith(PREFIX):
+            own = f"{table} has a column `{name}`. Names that begin with `{PREFIX}` are Penstock's own."
             hint = f"Rename it at the source, or leave {table} out of the pipeline."
-            return TableError(f"{table} has a column `{name}`, {ADDED}.", hint=hint, table=str(table))
-    known: dict[str, str] = {}
-    for name in names:
-        if (why := reserved(name)) is not None:
-            return _unfit(table, f"a column `{name}`, {why}", name)
-        plain = without_case(name)
-        if plain in known:
-            same = f"the columns `{known[plain]}` and `{name}`, which are the same to Spark: it ignores case"
-            return _unfit(table, same, name)
-        known[plain] = name
-    if {CHANGE_TYPE, COMMIT_TIMESTAMP} <= known.keys():
-        names_of_log = f"both columns of a change log, `{CHANGE_TYPE}` and `{COMMIT_TIMESTAMP}`"
-        return _unfit(table, names_of_log, CHANGE_TYPE)
-    return None
-
-
-def _unfit(table: TableId, what: str, column: str) -> TableError:
+            return TableError(own, hint=hint, table=str(table))
+    if (found := _unfit(names, reserved)) is None:
+        return None
+    column, what = found
     return TableError(
         f"{table} has {what}.",
         hint=f"Give `{column}` another name at the target, by `rename` in `transforms`, or leave it out, by "
-        f"`exclude` (`penstock docs transforms`). Then run `penstock unpark FILE {argument(table)}`.",
+        f"`exclude` (`penstock docs transforms`). Then run `penstock {then} {argument(table)}`.",
         table=str(table),
     )
 
 
+def _unfit(names: Sequence[str], reserved: Reserved) -> tuple[str, str] | None:
+    """A column that a target cannot have beside the others, and what is wrong."""
+    known: dict[str, str] = {}
+    for name in names:
+        if (why := reserved(name)) is not None:
+            return name, f"a column `{name}`, {why}"
+        plain = without_case(name)
+        if plain in known:
+            same = f"the columns `{known[plain]}` and `{name}`, which are the same to Spark: it ignores case"
+            return name, same
+        known[plain] = name
+    if {CHANGE_TYPE, COMMIT_TIMESTAMP} <= known.keys():
+        return CHANGE_TYPE, f"both columns of a change log, `{CHANGE_TYPE}` and `{COMMIT_TIMESTAMP}`"
+    return None
+
+
 def refuse_columns(table: TableId, names: Sequence[str], reserved: Reserved = which_penstock_adds) -> None:
-    """Raises `TableError` if a target cannot have columns with these names."""
-    if (error := unfit_columns(table, names, reserved)) is not None:
+    """Raises `TableError` if a target that exists cannot get columns with these names. Rules that give them
+    others make another target."""
+    error = unfit_columns(table, names, reserved, then="resnapshot --recreate FILE")
+    if error is not None:
         raise error
 
 
 def refuse_own_names(schema: TableSchema, reserved: Reserved = which_penstock_adds) -> None:
     """Raises `TableError` if a target cannot have columns with the names of this table's columns."""
-    refuse_columns(schema.table, [column.name for column in schema.columns], reserved)
+    error = unfit_columns(schema.table, [column.name for column in schema.columns], reserved)
+    if error is not None:
+        raise error
 
 
 def without_case(name: str) -> str:

@@ -82,7 +82,7 @@ from typing import Literal, Protocol
 import pyarrow as pa
 
 from penstock import _core
-from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, SEQUENCE, public
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import LogRange, Offset
 from penstock.model.partial_snapshot import KeyValues
@@ -362,5 +362,5 @@ def _with_columns(
     }
     columns = list(batch.columns)
     for field in list(target)[batch.num_columns :]:
-        columns.append(pa.repeat(pa.scalar(added[field.name], field.type), batch.num_rows))
+        columns.append(pa.repeat(pa.scalar(added[public(field.name)], field.type), batch.num_rows))
     return pa.RecordBatch.from_arrays(columns, schema=target)

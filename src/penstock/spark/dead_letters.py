@@ -24,7 +24,7 @@ import pyarrow as pa
 from penstock.disk import directory
 from penstock.disk.replace import PRIVATE, replace_by
 from penstock.errors import TableError
-from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE, own_columns
+from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE, own_columns, own_name
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit
 from penstock.sinks.names import directory_name
@@ -107,8 +107,9 @@ class _Left:
             gone = [one or place in failing for place, one in enumerate(rows.column(DELETED).to_pylist())]
             return _Left(_replaced(rows, DELETED, pa.array(gone, pa.bool_())), self.places)
         kept = [place not in failing for place in range(rows.num_rows)]
-        if CHANGE_TYPE in rows.schema.names:
-            kinds = rows.column(CHANGE_TYPE).to_pylist()
+        name = own_name(CHANGE_TYPE, rows.schema.names)
+        if name in rows.schema.names:
+            kinds = rows.column(name).to_pylist()
             for place in range(len(kinds) - 1):
                 if (kinds[place], kinds[place + 1]) != (BEFORE, AFTER):
                     continue
@@ -116,7 +117,7 @@ class _Left:
                     kept[place] = False  # without the row after it, it says nothing
                 elif place in failing:
                     kinds[place + 1] = "insert"
-            rows = _replaced(rows, CHANGE_TYPE, pa.array(kinds, pa.string()))
+            rows = _replaced(rows, name, pa.array(kinds, pa.string()))
         return _Left(
             rows.filter(pa.array(kept, pa.bool_())),
             [origin for origin, one in zip(self.places, kept, strict=True) if one],
@@ -130,14 +131,15 @@ def _replaced(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBa
 
 def _letter(chain: Chain, batch: pa.RecordBatch, place: int, key: tuple[str, ...], reason: str) -> Letter:
     own = own_columns(batch.schema.names)
-    names = [name for name in batch.schema.names if name in (*key, SEQUENCE) or name in own]
+    names = [name for name in batch.schema.names if name in key or name in own]
     [row] = batch.select(names).slice(place, 1).to_pylist()
+    kind = own_name(CHANGE_TYPE, names)
     return {
         "table": str(chain.table),
         "key": {name: row[name] for name in key if name in row},
         "reason": reason,
-        "offset": row.get(SEQUENCE),
-        **({"change": row[CHANGE_TYPE]} if CHANGE_TYPE in own else {}),
+        "offset": row.get(own_name(SEQUENCE, names)),
+        **({"change": row[kind]} if kind in own else {}),
     }
 
 

@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 from penstock._core import DecodeError, EncodedMessages, LogEncoder, RowEncoder, arrow_schema
 from penstock.encode.bootstrap import Phase, bootstrap_message
 from penstock.errors import RelayLogCorrupt, TableError, rebuilt
-from penstock.model.change import CHANGE_TYPE
+from penstock.model.change import CHANGE_TYPE, own_name
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import (
     ApplyEvents,
@@ -343,7 +343,8 @@ class LogEpochs:
             )
         )  # fmt: skip
         for batch in placed:
-            if (rows := batch.filter(pc.equal(batch.column(CHANGE_TYPE), "read"))).num_rows:
+            kinds = batch.column(own_name(CHANGE_TYPE, batch.schema.names))
+            if (rows := batch.filter(pc.equal(kinds, "read"))).num_rows:
                 yield rows
 
     def _row_encoder(self, schema: TableSchema) -> RowEncoder:

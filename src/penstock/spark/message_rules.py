@@ -20,12 +20,13 @@ from pyspark.sql import SparkSession
 
 from penstock._core import arrow_schema, collected_rows
 from penstock.errors import TableError
-from penstock.model.change import CHANGE_TYPE, ROW, SEQUENCE
+from penstock.model.change import ROW, SEQUENCE, hidden, own_name
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema
 from penstock.model.transforms import TransformRule
 from penstock.printable import argument
 from penstock.secret import Secret
 from penstock.sinks.base import Commit
+from penstock.sinks.names import source_columns
 from penstock.spark import dead_letters, sql_stages
 from penstock.spark.sql_stages import row_failure
 from penstock.spark.transform_chain import Chain, incomplete
@@ -52,8 +53,8 @@ class MessageRules:
         self._types = DEFAULT_TYPES.to_json()
         self._chain = Chain(spark, schema.table, rules, (), secret)
         self._fields = pa.schema(arrow_schema(schema.to_json(), "rows", self._types))
-        own = [pa.field(CHANGE_TYPE, pa.string()), pa.field(SEQUENCE, pa.int64()), pa.field(ROW, pa.int64())]
-        self._rows = pa.schema([*[one.with_nullable(True) for one in self._fields], *own])
+        logged = arrow_schema(schema.to_json(), "changelog", self._types)
+        self._rows = pa.schema([*list(logged)[: len(self._fields) + 2], pa.field(ROW, pa.int64())])
         lineage, result = self._followed(spark, rules)
         listed = schema.key if self._chain.lists_failures else ()  # with which a row is listed that fails
         self._needed = [name for name in self._fields.names if name in lineage.needed or name in listed]
@@ -79,8 +80,7 @@ class MessageRules:
                 schema = sql_stages.columns(spark, schema, stage)
                 continue
             schema = stage.columns(schema)
-            names = [name for name in schema.names if name not in (CHANGE_TYPE, SEQUENCE, ROW)]
-            lineage.add(next(numbers), looked_at, names)
+            lineage.add(next(numbers), looked_at, source_columns(tuple(schema.names)))
             looked_at = set()
         return lineage, pa.schema([one for one in schema if one.name in lineage.lines])
 
@@ -143,7 +143,8 @@ class MessageRules:
             for column, (source, is_made) in zip(self.shown.columns, self._origins, strict=True)
         ]
         names = [column.name for column in self.shown.columns]
-        return pa.RecordBatch.from_arrays([*arrays, left.column(SEQUENCE)], [*names, SEQUENCE]), letters
+        sequences = left.column(own_name(SEQUENCE, left.schema.names))
+        return pa.RecordBatch.from_arrays([*arrays, sequences], [*names, hidden(SEQUENCE)]), letters
 
 
 def _is_made(line: Line) -> bool:

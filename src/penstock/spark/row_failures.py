@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.classic.column import Column
 
 from penstock.errors import TableError
-from penstock.model.change import CHANGE_TYPE, ROW
+from penstock.model.change import CHANGE_TYPE, ROW, own_name
 from penstock.spark import sql_stages
 from penstock.spark.transform_chain import Chain
 from penstock.transforms.stages import ArrowStage, SqlStage, Stage, parts_of
@@ -136,7 +136,7 @@ def _halved(stage: Stage, rows: pa.RecordBatch, evaluate: Evaluate, first: int =
     if rows.num_rows == 1:
         return {first: failure}
     if len(parts) == 1:  # the two rows of an update
-        column = rows.schema.get_field_index(CHANGE_TYPE)
+        column = rows.schema.get_field_index(own_name(CHANGE_TYPE, rows.schema.names))
         kinds = pa.array(["insert"] * rows.num_rows, pa.string())
         rows = rows.set_column(column, rows.schema.field(column), kinds)
         parts = [(place, 1) for place in range(rows.num_rows)]

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from typing_extensions import assert_never
 
-from penstock.model.change import SEQUENCE
+from penstock.model.change import SEQUENCE, own_name, public
 from penstock.model.plan import ApplyEvents, EpochPlan, KeptColumns, PlaceChunks, TablePlan
 from penstock.model.schema import TableSchema, TypeOptions
 from penstock.relaylog.outline import Outlines
@@ -122,7 +122,7 @@ class StepRows:
     def in_kept_columns(self, kept: KeptColumns, rows: Rows, layout: str) -> Rows:
         """The rows with only the columns that the target keeps."""
         arrow = self.arrow(kept.schema, layout, partial_images=rows.incomplete is not None)
-        own = list(arrow.names)[len(kept.sources) :]
+        own = [own_name(public(name), rows.frame.columns) for name in arrow.names[len(kept.sources) :]]
         projection = Projection(arrow, (*kept.sources, *own))
         schema = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
         names = [column.name for column in kept.schema.columns]
@@ -158,7 +158,8 @@ class StepRows:
             indexes = self._spark.range(0, count, 1, count)
             first = tasks.needed_columns(run, work, name, what.change, what.needed.names)
             frame = what.select(indexes.mapInArrow(first, given))
-            own = [one for one in (tasks.NUMBER, SEQUENCE) if one in frame.columns]
+            sequence = own_name(SEQUENCE, frame.columns)
+            own = [one for one in (tasks.NUMBER, sequence) if one in frame.columns]
             found = frame.select(*map(quoted, [*own, *what.made]))
             return map_batches(found, tasks.with_columns(run, work, name, what.change, consume), result)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.cascades.parent_changes import Watched, change_schema, changes_of
 from penstock.errors import InternalError, TableError
-from penstock.model.change import PRESENT, SEQUENCE
+from penstock.model.change import PRESENT, SEQUENCE, own_name
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import Offset, Split
 from penstock.model.plan import Scan
@@ -345,9 +345,10 @@ class Together:
 
 
 def _joined(batch: pa.RecordBatch, computed: pa.RecordBatch) -> pa.RecordBatch:
-    if SEQUENCE in computed.schema.names and not computed.column(SEQUENCE).equals(batch.column(SEQUENCE)):
+    sequence = own_name(SEQUENCE, computed.schema.names)
+    if sequence in computed.schema.names and not computed.column(sequence).equals(batch.column(sequence)):
         raise _other_rows()
-    names = [name for name in computed.schema.names if name not in (NUMBER, SEQUENCE)]
+    names = [name for name in computed.schema.names if name not in (NUMBER, sequence)]
     columns = [*batch.columns, *[computed.column(name) for name in names]]
     return pa.RecordBatch.from_arrays(columns, [*batch.schema.names, *names])
 

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.errors import TableError
-from penstock.model.change import SEQUENCE
+from penstock.model.change import DELETED, SEQUENCE, free_name, own_name
 from penstock.model.schema import TableId
 from penstock.model.transforms import TransformRule, renamed
 from penstock.printable import argument
@@ -114,6 +114,14 @@ class Chain:
                 schema = stage.columns(schema)
         return schema
 
+    def target_columns(self, source: pa.Schema) -> pa.Schema:
+        """The columns of the target of a table with the columns of `source`, which has none of Penstock's.
+        Raises `TableError` if a rule cannot be applied to them."""
+        sequence = free_name(SEQUENCE, source.names)
+        own = [pa.field(DELETED, pa.bool_()), pa.field(sequence, pa.int64())]
+        found = self.columns(pa.schema([*source, *own]))
+        return pa.schema(list(found)[: -len(own)])
+
     def in_driver(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Transforms batches in this process."""
         for stage in self.stages:
@@ -182,7 +190,7 @@ class Chain:
         arrow = to_arrow_schema(rows.frame.schema)
         for stage in before.stages:
             arrow = stage.columns(arrow)
-        names = {*sql_stages.needed(self.spark, arrow, sql), SEQUENCE}
+        names = {*sql_stages.needed(self.spark, arrow, sql), own_name(SEQUENCE, arrow.names)}
         what = Computed(
             before,
             pa.schema([one for one in arrow if one.name in names]),

@@ -54,7 +54,6 @@ from penstock.sinks.base import (
     table_sink,
     version_sink,
 )
-from penstock.sinks.names import source_columns
 from penstock.sinks.rows import Batches, Newer, Rows
 from penstock.spark import dead_letters
 from penstock.spark.scratch import Scratch
@@ -111,7 +110,7 @@ class TransformedSink:
 
     def fits(self, schema: TableSchema, arrow: pa.Schema) -> None:
         """Raises `TableError` if the rules for a table cannot be applied to it."""
-        self._chain(schema.table, self._key(schema.key)).columns(arrow)
+        self._chain(schema.table, self._key(schema.key)).target_columns(arrow)
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         if not self._rules(schema.table):
@@ -119,11 +118,11 @@ class TransformedSink:
             return
         self.knows(schema)
         chain = self._chain(schema.table, self._key(schema.key))
-        fields = chain.columns(arrow)
+        fields = chain.target_columns(arrow)
         known = {chain.name_after(one.name): one for one in schema.columns}
         columns = tuple(
             replace(known[name], name=name) if name in known else Column(name, "text")
-            for name in source_columns(tuple(fields.names))
+            for name in fields.names
         )
         key = tuple(chain.name_after(name) for name in schema.key)
         key = key if set(key) <= set(fields.names) else ()  # a change log may leave it out
@@ -149,7 +148,7 @@ class TransformedSink:
         in_key = sorted((one for one in columns if one.key), key=lambda one: one.key)
         self._keys[table] = tuple(one.field.name for one in in_key)
         chain = self._chain(table, self._key(self._keys[table]))
-        fields = chain.columns(pa.schema([one.field for one in columns]))
+        fields = chain.target_columns(pa.schema([one.field for one in columns]))
         found = self._inner.open(self._target(table))
         # Unknown: a sink of which nothing remains does not know after a restart what it has created before.
         present = set(found.columns) if isinstance(found, Ours) else None

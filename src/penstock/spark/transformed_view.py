@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from penstock._core import arrow_schema
 from penstock.model.buckets import Buckets, BucketSum, KeyExtent
-from penstock.model.change import DELETED, SEQUENCE
+from penstock.model.change import DELETED, SEQUENCE, free_name
 from penstock.model.schema import TableSchema, TypeOptions
 from penstock.sinks.base import Sink
 from penstock.sinks.names import source_columns
@@ -130,7 +130,7 @@ def _live(chain: Chain, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             pa.repeat(pa.scalar(False), count),
             pa.repeat(pa.scalar(0, pa.int64()), count),
         ],
-        [*batch.schema.names, DELETED, SEQUENCE],
+        [*batch.schema.names, DELETED, free_name(SEQUENCE, batch.schema.names)],
     )
     made = sift(chain, [whole], chain.key, _ignore) if chain.lists_failures else chain.in_driver([whole])
     for one in made:

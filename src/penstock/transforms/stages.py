@@ -2,7 +2,8 @@
 
 A rule is up to two stages. Spark evaluates the SQL of a rule in one SELECT (`SqlStage`): it adds columns with
 the results, whose names begin with `RESULT`. An `ArrowStage` then takes over these results, and does
-everything else. Both keep the columns that Penstock adds to rows.
+everything else. Both keep the columns that Penstock adds to rows. If a column of the table has the name of
+one of these, Penstock's has another one until a rule has renamed that column (`model/change.py`).
 
 **Rows that the target shall not have.** In the layout `latest`, a row that does not fulfil `where` is marked
 as deleted, whether or not the target has a row of its key: deleting is idempotent, and the row's
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import TableError
-from penstock.model.change import CHANGE_TYPE, DELETED, PREFIX, own_columns
+from penstock.model.change import CHANGE_TYPE, DELETED, PREFIX, own_columns, own_name, public
 from penstock.model.schema import TableId
 from penstock.model.transforms import TransformRule, named, renamed
 from penstock.printable import argument
@@ -85,7 +86,7 @@ class ArrowStage:
         names = [one.name for one in body.schema]
         if len({name.lower() for name in names}) < len(names):
             raise self._unfit(f"makes two columns of one name: {', '.join(names)}")
-        own = [one for one in schema if one.name in _own(schema)]
+        own = [one.with_name(_shown(one.name, names)) for one in schema if one.name in _own(schema)]
         taken = {one.name for one in own}
         for name in names:
             if name.lower() in taken or name.lower().startswith(PREFIX):
@@ -97,7 +98,7 @@ class ArrowStage:
         return pa.schema([*fields, *own])
 
     def _batch(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        if MATCHES in batch.schema.names and CHANGE_TYPE in _own(batch.schema):
+        if MATCHES in batch.schema.names and _kind(batch.schema) is not None:
             batch = _matching_changes(batch)
         if DELETED not in batch.schema.names:
             return self._finish(batch, schema)
@@ -112,23 +113,23 @@ class ArrowStage:
     def _without_values(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """Rows that the target shall not have: their keys, and what Penstock adds."""
         keys = dict(zip(self.key_after, self.key, strict=True))
-        own = _own(batch.schema)
+        sources = keys | _sources(batch.schema, schema)
         arrays = []
         for one in schema:
             if one.name == DELETED:
                 arrays.append(pa.repeat(True, batch.num_rows))
-            elif one.name in own or one.name in keys:
-                arrays.append(batch.column(keys.get(one.name, one.name)).cast(one.type))
+            elif one.name in sources:
+                arrays.append(batch.column(sources[one.name]).cast(one.type))
             else:
                 arrays.append(pa.nulls(batch.num_rows, one.type))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _finish(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         body = self._body(batch)
-        own = _own(batch.schema)
+        own = _sources(batch.schema, schema)
         arrays = []
         for one in schema:
-            column = (batch if one.name in own else body).column(one.name)
+            column = batch.column(own[one.name]) if one.name in own else body.column(one.name)
             try:
                 arrays.append(column if column.type == one.type else column.cast(one.type))
             except pa.ArrowException as error:
@@ -247,6 +248,22 @@ def _own(schema: pa.Schema) -> frozenset[str]:
     return frozenset(name for name in own_columns(schema.names) if not name.startswith(RESULT))
 
 
+def _shown(name: str, names: Sequence[str]) -> str:
+    """The name of one of Penstock's columns beside the columns `names` of a result."""
+    return name if public(name) in [one.lower() for one in names] else public(name)
+
+
+def _sources(before: pa.Schema, after: pa.Schema) -> dict[str, str]:
+    """For each of Penstock's columns in a result, its name in the rows."""
+    return {name if name in after.names else public(name): name for name in _own(before)}
+
+
+def _kind(schema: pa.Schema) -> str | None:
+    """The column with kinds of changes. None: the rows have none."""
+    name = own_name(CHANGE_TYPE, schema.names)
+    return name if name in _own(schema) else None
+
+
 def _with_results(batch: pa.RecordBatch) -> dict[str, Any]:
     """The source's columns, and those that SQL has computed: in the place of a column of the same name, or
     else at the end."""
@@ -261,7 +278,8 @@ def _with_results(batch: pa.RecordBatch) -> dict[str, Any]:
 
 def _matching_changes(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows of a change log that fulfil the condition: see the module's docstring."""
-    kinds = batch.column(CHANGE_TYPE).to_pylist()
+    name = own_name(CHANGE_TYPE, batch.schema.names)
+    kinds = batch.column(name).to_pylist()
     matches = pc.fill_null(batch.column(MATCHES), False).to_pylist()
     found = list(kinds)
     for place in range(len(kinds) - 1):
@@ -270,22 +288,21 @@ def _matching_changes(batch: pa.RecordBatch) -> pa.RecordBatch:
                 found[place] = "delete"
             elif not matches[place]:
                 found[place + 1] = "insert"
-    column = batch.schema.get_field_index(CHANGE_TYPE)
-    changed = batch.set_column(column, CHANGE_TYPE, pa.array(found, pa.string()))
+    changed = batch.set_column(batch.schema.get_field_index(name), name, pa.array(found, pa.string()))
     return changed.filter(pa.array(matches, pa.bool_()))
 
 
 def last_before(batch: pa.RecordBatch) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
     """Splits off a last row whose pair is in the next batch."""
-    last = batch.num_rows - 1
-    if CHANGE_TYPE not in _own(batch.schema) or last < 0 or batch.column(CHANGE_TYPE)[last].as_py() != BEFORE:
+    last, kind = batch.num_rows - 1, _kind(batch.schema)
+    if kind is None or last < 0 or batch.column(kind)[last].as_py() != BEFORE:
         return None, batch
     return batch.slice(last), batch.slice(0, last)
 
 
 def parts_of(batch: pa.RecordBatch, rows: int) -> list[tuple[int, int]]:
     """Start and length of parts with about so many rows, which separate no update from the row before it."""
-    kinds = batch.column(CHANGE_TYPE).to_pylist() if CHANGE_TYPE in _own(batch.schema) else []
+    kinds = [] if (name := _kind(batch.schema)) is None else batch.column(name).to_pylist()
     found, start = [], 0
     while start < batch.num_rows:
         end = min(start + rows, batch.num_rows)

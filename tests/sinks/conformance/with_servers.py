@@ -37,13 +37,15 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "valkey": servers.valkey,
 }
 
+SETTINGS = {"mysql57": {"lower_case_table_names": "1"}}  # as on file systems that ignore case
+
 
 @functools.cache
 def server(product: str) -> Any:
     if product in OTHERS:
         made = OTHERS[product]()
     else:
-        made = servers.FLAVORS[product]({"max_allowed_packet": "64M"})
+        made = servers.FLAVORS[product]({"max_allowed_packet": "64M", **SETTINGS.get(product, {})})
     atexit.register(made.close)
     return made
 

@@ -6,6 +6,7 @@ import itertools
 import os
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -257,3 +258,21 @@ def test_doctor_tries_brokers_and_transactions_without_spark(kafka: KafkaCluster
     assert found(kafka.bootstrap) == [("ok", "kafka"), ("ok", "kafka-transactions")]
     assert found(kafka.bootstrap, delivery="at_least_once") == [("ok", "kafka")]
     assert found("127.0.0.1:9", request_timeout="1s") == [("error", "kafka")]
+
+
+def test_a_topic_that_collides_with_another_in_kafkas_metrics_parks_the_later_table(case: Case) -> None:
+    """Kafka takes `.` and `_` for the same there, and refuses the second topic."""
+    first = replace(case.one, table="one_a")
+    case.two = TableId(f"{case.one.database}_one", "a")
+    case.one = first
+    sink = case.sink(topic="{database}.{table}")
+    case.write(sink, 1, case.message("a"))
+    with pytest.raises(TableError, match="collides with existing topic") as refused:
+        case.write(sink, 2, case.message("b"), case.message("c", table=case.two))
+    assert str(case.two) in refused.value.message and "`sink.topics`" in refused.value.hint
+    case.write(sink, 2, case.message("b"))
+    assert case.found() == ["a", "b"]
+    other = [{"match": str(case.two), "topic": "{database}-{table}"}]
+    sink = case.sink(topic="{database}.{table}", topics=other)
+    case.write(sink, 3, case.message("c", table=case.two))
+    assert [one.value for one in topics.records(case.bootstrap, [f"{case.two.database}-a"])] == [b"c"]

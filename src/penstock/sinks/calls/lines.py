@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE, own_name
 from penstock.sinks.documents import plain
 from penstock.sinks.names import source_columns
 
@@ -17,7 +17,8 @@ def lines_of(table: str, batch: pa.RecordBatch) -> Iterator[str]:
     decimals and times are texts and bytes are in Base64."""
     names = source_columns(batch.schema.names)
     columns = [plain(batch.column(name)) for name in names]
-    kinds, sequences, times = (plain(batch.column(n)) for n in (CHANGE_TYPE, SEQUENCE, COMMIT_TIMESTAMP))
+    own = [own_name(one, batch.schema.names) for one in (CHANGE_TYPE, SEQUENCE, COMMIT_TIMESTAMP)]
+    kinds, sequences, times = (plain(batch.column(name)) for name in own)
     for place, kind in enumerate(kinds):
         document = {
             "table": table,

@@ -9,7 +9,7 @@ import threading
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, lit, struct, to_json
 
-from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
+from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE, own_name
 from penstock.model.schema import TableId
 from penstock.printable import printable_json
 from penstock.sinks.base import Commit
@@ -34,11 +34,14 @@ class ConsoleSink(Unrecorded):
             return False
         frame = rows.frame
         row = struct(*[col("`" + name.replace("`", "``") + "`") for name in source_columns(frame.columns)])
+        kind, sequence, time = (
+            own_name(one, frame.columns) for one in (CHANGE_TYPE, SEQUENCE, COMMIT_TIMESTAMP)
+        )
         line = struct(
             lit(str(table)).alias("table"),
-            col(CHANGE_TYPE).alias("change"),
-            col(SEQUENCE).alias("sequence"),
-            col(COMMIT_TIMESTAMP).alias("committed"),
+            col(kind).alias("change"),
+            col(sequence).alias("sequence"),
+            col(time).alias("committed"),
             row.alias("row"),
         )
         lines = frame.select(to_json(line, {"ignoreNullFields": "false"}).alias("line"))

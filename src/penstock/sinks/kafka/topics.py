@@ -196,7 +196,8 @@ class Topics:
             KafkaError.POLICY_VIOLATION, KafkaError.TOPIC_EXCEPTION, KafkaError.INVALID_REQUEST,
         )  # fmt: skip
         if error.code() in unfit:
-            return _unfit(table, name, f"it cannot be created: {error.str()}", "Correct the section `sink`.")
+            cure = "Correct the section `sink`, or name another topic, for one table by `sink.topics`."
+            return _unfit(table, name, f"it cannot be created: {error.str()}", cure)
         if table is not None:
             return of_table(error, table, name)
         return explained(error, f"The topic {name} cannot be used")

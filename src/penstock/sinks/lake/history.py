@@ -32,12 +32,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
-from penstock.errors import TableError
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE
 from penstock.model.history import HISTORY_COLUMNS, IS_CURRENT, VALID_FROM, VALID_TO, History
 from penstock.model.plan import Move
@@ -45,7 +45,13 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.sinks.base import Commit, Compacted, EvolvedColumn, Narrowing, Ours, TargetState
 from penstock.sinks.lake import kept_changes
 from penstock.sinks.lake.sink import LakeSink
-from penstock.sinks.names import source_columns
+from penstock.sinks.names import (
+    Reserved,
+    refuse_columns,
+    refuse_own_names,
+    source_columns,
+    which_penstock_adds,
+)
 from penstock.sinks.rows import Rows
 from penstock.sinks.spark_sessions import shared_view
 from penstock.sinks.spark_sql import quoted
@@ -84,12 +90,12 @@ class HistorySink:
         if kind is None:
             self._lake.create(schema, arrow)
             return
+        refuse_own_names(schema, self._reserved(schema.table))
         # A key has several versions, so it identifies no row of the target.
         if kind == "changelog":
             key = {KEY: json.dumps(schema.key, ensure_ascii=False)}
             self._lake.create(replace(schema, key=()), arrow, own=kept_changes.FIELDS, properties=key)
             return
-        _refuse_names(schema.table, arrow.names)
         fields = [arrow.field(name) for name in source_columns(tuple(arrow.names))]
         self._lake.create(replace(schema, key=()), pa.schema([*fields, *_FIELDS]))
 
@@ -99,13 +105,16 @@ class HistorySink:
         kind = self._history.kind(table)
         if kind is None:
             return self._lake.evolve(table, columns, commit, narrowing=narrowing)
+        refuse_columns(table, [one.field.name for one in columns], self._reserved(table))
         if kind == "changelog":
             key = [one.field.name for one in columns if one.key]
             properties = {KEY: json.dumps(key, ensure_ascii=False)} if key else {}
             return self._lake.evolve(table, columns, commit, narrowing=narrowing, properties=properties)
-        _refuse_names(table, [one.field.name for one in columns])
         own = [EvolvedColumn(field, field.name) for field in _FIELDS]
         return self._lake.evolve(table, [*columns, *own], commit, narrowing=narrowing)
+
+    def _reserved(self, table: TableId) -> Reserved:
+        return partial(which_penstock_adds, own=self._history.adds(table))
 
     def drop(self, table: TableId) -> None:
         self._lake.drop(table)
@@ -303,13 +312,3 @@ def _merge_sql(target: str, made: str, key: tuple[str, ...], columns: Sequence[s
 
 def _without_history(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if name not in HISTORY_COLUMNS)
-
-
-def _refuse_names(table: TableId, names: Sequence[str]) -> None:
-    for name in names:
-        if name.lower() in HISTORY_COLUMNS:
-            raise TableError(
-                f"{table} has a column `{name}`, which `history` adds to the target.",
-                hint="Rename it, or give it another name by `rename` in `transforms`.",
-                table=str(table),
-            )

@@ -17,6 +17,8 @@ from penstock.sinks.sql.address import FILES, Address, parsed
 NAME_BYTES_MAX = 63
 """PostgreSQL's limit for names."""
 _POSTGRESQL_COLUMNS = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
+ROW_ID = "_rowid_"
+"""SQLite's name for a row's number. No column may have it, so that the number can be named."""
 _INNODB_COLUMNS = frozenset({"DB_ROW_ID", "DB_TRX_ID", "DB_ROLL_PTR", "FTS_DOC_ID"})
 
 
@@ -67,6 +69,8 @@ class JdbcOptions(NamespaceOptions):
                 return "whose name is too long for PostgreSQL"
             if column in _POSTGRESQL_COLUMNS:
                 return "whose name PostgreSQL has for a column of its own"
+        if self.address.product == "sqlite" and column.lower() == ROW_ID:
+            return "whose name SQLite has for a column of its own"
         if self.address.product == "mysql" and column.upper() in _INNODB_COLUMNS:
             return "whose name InnoDB has for a column of its own"
         return which_penstock_adds(column, [SEQUENCE])

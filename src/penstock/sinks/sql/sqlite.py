@@ -31,10 +31,8 @@ from penstock.sinks.rows import Incomplete, pieces
 from penstock.sinks.sql import arrow_text
 from penstock.sinks.sql.codes import SQLITE, SQLITE_TEXTS
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session
-from penstock.sinks.sql.options import JdbcOptions, folded
+from penstock.sinks.sql.options import ROW_ID, JdbcOptions, folded
 from penstock.sinks.texts import ROWS_AT_ONCE, row_batch
-
-_ROW_IDS = ("rowid", "_rowid_", "oid")
 
 
 class Sqlite(Dialect):
@@ -192,10 +190,8 @@ class Sqlite(Dialect):
         return rows
 
     def delete_sql(self, target: str, match: str, names: Sequence[str]) -> str:
-        known = {name.lower() for name in names}
-        row = next(one for one in _ROW_IDS if one not in known)
         return (
-            f"DELETE FROM {target} WHERE {row} IN (SELECT t.{row} FROM {STAGE} s CROSS JOIN {target} t "
+            f"DELETE FROM {target} WHERE {ROW_ID} IN (SELECT t.{ROW_ID} FROM {STAGE} s CROSS JOIN {target} t "
             f"WHERE {match} AND NOT ({self.live}) AND {self.newer})"
         )
 
