@@ -176,6 +176,25 @@ def test_targets_of_a_lost_state_are_adopted_and_end_equal_to_the_source(scenari
     assert_equal(case, rows, (*TABLES, "added"))
 
 
+def test_the_shared_target_of_shards_is_adopted(scenario: Make) -> None:
+    case, _ = pipeline_into(scenario, "iceberg")
+    rule = {"tables": [f"{case.database}.s_*"], "into": f"{case.database}.all", "shard_column": "shard"}
+    case.options["merge_shards"] = [rule]
+    case.write_file()
+    for name in ("s_1", "s_2"):
+        case.server.execute(
+            f"CREATE TABLE {name} (id INT PRIMARY KEY, v INT)", f"INSERT INTO {name} VALUES (1, 1), (2, 2)"
+        )
+    once(case)
+    lose(case)
+    case.server.execute("DELETE FROM s_1 WHERE id = 1", "UPDATE s_2 SET v = 3 WHERE id = 1")
+    adopt(case)
+    once(case)
+    found = {(row.shard.rpartition(".")[2], row.id, row.v) for row in case.target("all").collect()}
+    assert found == {("s_1", 2, 2), ("s_2", 1, 3), ("s_2", 2, 2)}
+    assert case.target("all").count() == 3
+
+
 def test_a_state_is_lost_a_second_time_and_nothing_is_adopted_twice(scenario: Make) -> None:
     """Numbers go on behind those of the state that was adopted."""
     case, rows = pipeline_into(scenario, "sqlite")
