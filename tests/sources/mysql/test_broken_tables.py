@@ -158,6 +158,7 @@ def test_doctor_names_every_broken_table(server: tuple[DatabaseServer, set[str]]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_pipeline_over_all_tables_starts_and_copies_the_sound_ones(
     server: tuple[DatabaseServer, set[str]], tmp_path: Path
 ) -> None:

@@ -79,7 +79,9 @@ def _silent_change(before: ColumnDefinition, after: ColumnDefinition, server: Se
         return f"{name} is not generated any more"
     if old.nullable and not new.nullable and not server.strict:
         return f"NULL in {name} becomes another value"
-    if old.nullable and not new.nullable and new.type == "timestamp" and not server.explicit_defaults:
+    # MariaDB writes the present moment for NULL, whatever its settings say.
+    made_now = server.mariadb or not server.explicit_defaults
+    if old.nullable and not new.nullable and new.type == "timestamp" and made_now:
         return f"NULL in {name} becomes another value"
     if new.auto_increment and not _numbers_rows(old):
         return f"{name} numbers rows that hold 0 or NULL"
