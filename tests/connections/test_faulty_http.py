@@ -40,7 +40,6 @@ class Client:
 def rows(number: int, **own: Any) -> Rows:
     batch = pa.RecordBatch.from_pydict({
         "id": [number], "_sequence": pa.array([number], pa.int64()), **own,
-        "_commit_timestamp": pa.array([0], pa.timestamp("us", "UTC")),
     })  # fmt: skip
     return Rows(lambda: pytest.fail("no Spark"), Newer(lambda: iter([batch])))
 
@@ -56,9 +55,9 @@ def writer(options: Any) -> Callable[[], object]:
     epochs = itertools.count(1)
 
     def attempt() -> None:
-        epoch = next(epochs)
+        epoch, at = next(epochs), {"_commit_timestamp": pa.array([0], pa.timestamp("us", "UTC"))}
         if hasattr(sink, "write_changes"):
-            assert sink.write_changes(table, rows(epoch, _change_type=["insert"]), Commit("p", epoch))
+            assert sink.write_changes(table, rows(epoch, _change_type=["insert"], **at), Commit("p", epoch))
         else:
             assert sink.merge(table, rows(epoch, _penstock_deleted=[False]), ("id",), Commit("p", epoch))
 

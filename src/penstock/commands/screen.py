@@ -226,7 +226,8 @@ def _retry(retry: dict[str, Any], others: int) -> str:
     if others:
         what += f" and of {others:,} more table{'s' if others > 1 else ''}"
     since = retry["since"][:19].replace("T", " ")
-    tried = retry["attempts"]
+    if not (tried := retry["attempts"]):
+        return f"{what} since {since} UTC: {retry['reason']}"
     attempts = f"{tried} attempt{'s' if tried != 1 else ''}"
     return f"retrying {what} since {since} UTC ({attempts}): {retry['reason']}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import ssl
@@ -132,6 +133,13 @@ class BoundedSocket:
             raise ConnectionAbortedError(f"more than {self._bytes_max:,} bytes")
         if time.monotonic() > self._deadline:
             raise TimeoutError
+
+
+def shut_down(number: int) -> None:
+    """Ends a connection of a client that is not ours, by the number of its socket. Whoever waits for the
+    server gets an error."""
+    with socket.socket(fileno=os.dup(number)) as own:
+        own.shutdown(socket.SHUT_RDWR)
 
 
 def tls_context(ca: Path | None, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +20,17 @@ class _Retry:
     reason: str
 
 
+SLOW_S = 30.0
+"""A first attempt that takes longer than this is told, too."""
+
+
 class Retries:
     """What is being retried, by table. None: work that belongs to no table. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: dict[TableId | None, _Retry] = {}
+        self._running: dict[TableId | None, tuple[float, str]] = {}
 
     def failed(self, table: TableId | None, error: BaseException, reason: str = "") -> None:
         """An attempt failed and will be repeated. `reason` replaces the error's own text."""
@@ -36,6 +42,17 @@ class Retries:
             known = self._known.get(table)
             since, attempts = (known.since, known.attempts) if known else (time.time(), 0)
             self._known[table] = _Retry(since, attempts + 1, reason)
+
+    @contextlib.contextmanager
+    def running(self, table: TableId | None, what: str) -> Iterator[None]:
+        """The block is an attempt, which may take long. `what`: what is waited for then."""
+        with self._lock:
+            self._running[table] = time.time(), what
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running.pop(table, None)
 
     def ended(self, table: TableId | None) -> None:
         """The work succeeded, or is not retried any more."""
@@ -58,6 +75,12 @@ class Retries:
     def to_json(self, what: str) -> list[dict[str, Any]]:
         with self._lock:
             known = list(self._known.items())
+            slow = {
+                table: _Retry(since, 0, f"the target has not answered yet ({what})")
+                for table, (since, what) in self._running.items()
+                if table not in self._known and time.time() - since > SLOW_S
+            }
+        known += slow.items()
         return [
             {
                 "what": what,

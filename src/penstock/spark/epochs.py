@@ -299,7 +299,8 @@ class EpochRunner:
         backoff, began = Backoff(self._schedule), time.monotonic()
         while True:
             try:
-                outcomes = log_epochs.run(epoch.plan, is_first=epoch.is_first and not backoff.failures)
+                with self.retries.running(None, f"epoch {epoch.plan.epoch}"):
+                    outcomes = log_epochs.run(epoch.plan, is_first=epoch.is_first and not backoff.failures)
                 break
             except Exception as error:
                 self._note_failure(backoff, error, epoch.plan.epoch, None, "the epoch")
@@ -347,7 +348,8 @@ class EpochRunner:
         backoff = Backoff(self._schedule)
         while True:
             try:
-                self._steps.execute(epoch, table, number, outcome)
+                with self.retries.running(table.table, f"step {number} of epoch {epoch.plan.epoch}"):
+                    self._steps.execute(epoch, table, number, outcome)
                 if outcome.was_recorded and epoch.is_first and not backoff.failures:
                     raise written_by_another(table.table, epoch.plan.epoch)
                 self.retries.ended(table.table)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 import pymysql
 import pytest
@@ -189,3 +191,30 @@ def test_no_code_means_two_things(table: Codes) -> None:
     sets = (table.outage, table.configuration, table.poison)
     assert sum(map(len, sets)) == len(frozenset().union(*sets))
     assert table.source
+
+
+@pytest.mark.slow
+def test_a_stopped_server_is_noticed_and_a_long_statement_is_not_cut_off(tmp_path: Path) -> None:
+    with servers.postgresql() as made:
+        options = {"type": "jdbc", "url": made.url, "user": made.user, "password": made.password}
+        limits = {"read_timeout": 1000, "connect_timeout": 1000}
+        attempt = writer(JdbcOptions.model_validate({**options, **limits}))
+        attempt()
+        dialect = dialect_of(JdbcOptions.model_validate({**options, **limits}))
+        session = dialect.connect()
+        with dialect.watched(session):
+            assert dialect.run(session, "SELECT pg_sleep(6), 7")[0][1] == 7, "a long statement"
+        session.close()
+        assert made.pid is not None
+        root = psutil.Process(made.pid)
+        stopped = [root, *root.children(recursive=True)]
+        for process in stopped:
+            process.suspend()
+        try:
+            began = time.monotonic()
+            fails(attempt, "lost the connection")
+            assert time.monotonic() - began < 60
+        finally:
+            for process in stopped:
+                process.resume()
+        recovers(attempt)

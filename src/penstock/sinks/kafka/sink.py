@@ -324,7 +324,8 @@ class KafkaSink(Messages):
                 left, since = now, time.monotonic()
             elif time.monotonic() - since > self._seconds:
                 raise TransientError(
-                    f"Brokers have acknowledged none of {left} messages for {self._seconds:.0f} s.",
+                    f"Brokers of {self._options.bootstrap} have acknowledged none of {left} messages for "
+                    f"{self._seconds:.0f} s.",
                     hint="It is tried again until brokers answer.",
                 )
 
@@ -347,7 +348,7 @@ class KafkaSink(Messages):
                 return of_table(error, table, topic)
         if error.code() in FENCED:
             return TransientError(
-                f"{what}: {error.str()}.",
+                f"{at(what, self._options.bootstrap)}: {error.str()}.",
                 hint="Another producer of this pipeline has begun, or the epoch took longer than "
                 "`sink.transaction_timeout`. What is written is looked up, and it is tried again.",
             )

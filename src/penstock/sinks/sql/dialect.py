@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -65,6 +66,11 @@ class Dialect:
 
     def connect(self) -> Session:
         raise NotImplementedError
+
+    def watched(self, session: Session) -> AbstractContextManager[None]:
+        """The block uses this session, and gets an error if the server does not answer any more
+        (`silence.py`)."""
+        return nullcontext()
 
     def run(self, session: Session, sql: str, parameters: Sequence[Any] | None = None) -> list[Any]:
         """Runs a statement, and returns its rows. Each `%s` of a statement with parameters is one of them."""

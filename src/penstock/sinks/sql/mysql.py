@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pyarrow as pa
@@ -44,8 +45,11 @@ from penstock.sinks.sql.codes import MYSQL, MYSQL_RIGHTS
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session, shortened
 from penstock.sinks.sql.mysql_session import MySqlConnection
 from penstock.sinks.sql.options import JdbcOptions
+from penstock.sinks.sql.silence import SilenceWatch
 from penstock.sinks.texts import ROWS_AT_ONCE, row_batch
 
+_NO_ANSWER = frozenset({0, *range(2000, 3000)})
+"""Errors of the client: the server has not said anything, or something else than a server does."""
 NAME_CHARACTERS_MAX = 64
 """MySQL's limit for names."""
 KEY_BYTES_MAX = 3072
@@ -101,6 +105,8 @@ class MySql(Dialect):
     def __init__(self, options: JdbcOptions) -> None:
         self._options = options
         self._address = options.address
+        seconds = options.read_timeout / 1000
+        self._silence = SilenceWatch(str(self._address), seconds, self._answers, self._socket_of)
         self._collation = ""
         self._lower_case = False
         """The server takes names of tables that differ only in letter case for one."""
@@ -110,9 +116,23 @@ class MySql(Dialect):
 
     # sessions
 
-    def connect(self) -> Session:
+    def _answers(self) -> bool:
+        try:
+            self._connected().close()
+        except pymysql.Error as error:
+            return bool(error.args) and error.args[0] not in _NO_ANSWER
+        return True
+
+    @staticmethod
+    def _socket_of(session: Session) -> int:
+        return int(session._sock.fileno())
+
+    def watched(self, session: Session) -> AbstractContextManager[None]:
+        return self._silence.watched(session)
+
+    def _connected(self) -> MySqlConnection:
         options = self._options
-        session = MySqlConnection(
+        return MySqlConnection(
             host=self._address.host,
             port=self._address.port,
             user=options.user,
@@ -122,7 +142,15 @@ class MySql(Dialect):
             connect_timeout=max(1, options.connect_timeout // 1000),
             **self._ssl(),
         )
-        seconds = max(1, options.lock_timeout // 1000)
+
+    def connect(self) -> Session:
+        session = self._connected()
+        with self.watched(session):
+            self._prepare(session)
+        return session
+
+    def _prepare(self, session: Session) -> None:
+        seconds = max(1, self._options.lock_timeout // 1000)
         self.run(session, "SET sql_mode = 'STRICT_ALL_TABLES', time_zone = '+00:00', "
                           f"innodb_lock_wait_timeout = {seconds}, lock_wait_timeout = {seconds}")  # fmt: skip
         self.run(session, _WITHOUT_LIMITS)
@@ -136,7 +164,6 @@ class MySql(Dialect):
             self._collation = rows[0][0] if rows else "utf8mb4_bin"
             [(packet, version)] = self.run(session, "SELECT @@max_allowed_packet, VERSION()")
             self._packet, self._updates_by_insert = int(packet), str(version).startswith("5.")
-        return session
 
     def begin_reading(self, session: Session) -> None:
         self.run(session, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")

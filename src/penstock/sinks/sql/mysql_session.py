@@ -7,6 +7,7 @@ time of a connection only until the server has accepted it.
 from __future__ import annotations
 
 import contextlib
+import socket
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -22,16 +23,29 @@ _STRANGE = (AssertionError, ValueError, LookupError, TypeError, AttributeError, 
             MemoryError, struct.error)  # fmt: skip
 
 
+_KEEPALIVE = {
+    getattr(socket, name): value
+    for name, value in {
+        "TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 6, "TCP_USER_TIMEOUT": 90_000,
+    }.items()
+    if hasattr(socket, name)
+}  # fmt: skip
+"""A server whose machine is gone is noticed after a minute and a half."""
+
+
 class MySqlConnection(pymysql.connections.Connection):
     """`connect_timeout` limits each answer until the login is done, too. All errors are PyMySQL's."""
 
     _read_timeout: float | None
+    _sock: Any
     _left_bytes: float = float("inf")
 
     def connect(self, sock: Any = None) -> None:
         self._read_timeout, self._left_bytes = self.connect_timeout, _RESULT_BYTES_MAX
         with self._checked(otherwise=CR.CR_AUTH_PLUGIN_CANNOT_LOAD):
             super().connect(sock)
+        for option, value in _KEEPALIVE.items():
+            self._sock.setsockopt(socket.IPPROTO_TCP, option, value)
         self._read_timeout = None
 
     def _read_query_result(self, unbuffered: bool = False) -> Any:

@@ -47,6 +47,10 @@ class JdbcOptions(NamespaceOptions):
     table is `penstock_targets`."""
     connect_timeout: Milliseconds = Field(10_000, ge=1000)
     """How long a connection may take."""
+    read_timeout: Milliseconds = Field(30_000, ge=1000)
+    """After this time without an answer, the server is asked for a second connection. If it takes none
+    either, the first one is closed, and the work is tried again. Otherwise the wait continues: long
+    statements are not cut off."""
     lock_timeout: Milliseconds = Field(30_000, ge=1000)
     """How long a write waits for locks of other sessions. Then it is tried again."""
     nul_characters: Literal["park", "remove"] = "park"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import psycopg
@@ -35,6 +36,7 @@ from penstock.sinks.sql import arrow_text, refused_definitions
 from penstock.sinks.sql.codes import POSTGRESQL
 from penstock.sinks.sql.dialect import STAGE, Dialect, Place, Session, shortened
 from penstock.sinks.sql.options import NAME_BYTES_MAX, JdbcOptions
+from penstock.sinks.sql.silence import SilenceWatch
 from penstock.sinks.texts import Unfit, csv_batches
 
 ANALYZE_ROWS = 5000
@@ -71,17 +73,36 @@ class PostgreSql(Dialect):
     def __init__(self, options: JdbcOptions) -> None:
         self._options = options
         self._address = options.address
+        seconds = options.read_timeout / 1000
+        self._silence = SilenceWatch(str(self._address), seconds, self._answers, self._socket_of)
 
     # sessions
 
-    def connect(self) -> Session:
+    def _answers(self) -> bool:
+        try:
+            self._connected().close()
+        except psycopg.Error as error:
+            return error.sqlstate is not None or _is_login(error)
+        return True
+
+    @staticmethod
+    def _socket_of(session: Session) -> int:
+        return int(session.fileno())
+
+    def watched(self, session: Session) -> AbstractContextManager[None]:
+        return self._silence.watched(session)
+
+    def _connected(self) -> psycopg.Connection[Any]:
         options, address = self._options, self._address
         more: dict[str, Any] = {
             "application_name": "penstock",
             "keepalives_idle": "30",
+            "keepalives_interval": "10",
+            "keepalives_count": "6",
+            "tcp_user_timeout": "90000",
             **address.parameters,
         }
-        connection = psycopg.connect(
+        return psycopg.connect(
             host=address.host,
             port=address.port,
             dbname=address.database,
@@ -92,6 +113,14 @@ class PostgreSql(Dialect):
             prepare_threshold=None,  # poolers such as PgBouncer lose prepared statements
             **more,
         )
+
+    def connect(self) -> Session:
+        session = self._connected()
+        with self.watched(session):
+            self._prepare(session)
+        return session
+
+    def _prepare(self, connection: psycopg.Connection[Any]) -> None:
         for name, value in (
             ("client_encoding", "UTF8"),
             ("standard_conforming_strings", "on"),
@@ -99,7 +128,7 @@ class PostgreSql(Dialect):
             ("TimeZone", "UTC"),
             ("bytea_output", "hex"),
             ("client_min_messages", "warning"),
-            ("lock_timeout", str(options.lock_timeout)),
+            ("lock_timeout", str(self._options.lock_timeout)),
         ):
             connection.execute(f"SET {name} = '{value}'")
         # What is recorded as applied must not be lost when the server crashes.
@@ -107,7 +136,6 @@ class PostgreSql(Dialect):
             "SELECT set_config('synchronous_commit', 'on', false) "
             "WHERE current_setting('synchronous_commit') = 'off'"
         )
-        return connection
 
     def begin_reading(self, session: Session) -> None:
         self.run(session, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")

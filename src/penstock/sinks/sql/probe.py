@@ -22,10 +22,11 @@ def probe(options: JdbcOptions, dialect: Dialect) -> Probe:
             session = dialect.connect()
             yield Probed(check, where, True, "The database answers.")
             check = "database-temporary-table"
-            if options.address.product == "mysql":
-                dialect.make_schema(session, options.control)
-            dialect.make_stage(session, {"_sequence": "bigint"})
-            dialect.run(session, f"DROP TABLE {STAGE}")
+            with dialect.watched(session):
+                if options.address.product == "mysql":
+                    dialect.make_schema(session, options.control)
+                dialect.make_stage(session, {"_sequence": "bigint"})
+                dialect.run(session, f"DROP TABLE {STAGE}")
             yield Probed(check, where, True, "The account can make temporary tables.")
         except PenstockError as error:
             yield Probed(check, where, False, str(error))

@@ -361,10 +361,11 @@ class SqlSink(Recorded):
             with self._guard:
                 session = self._idle.pop() if self._idle else None
             session = session or self._dialect.connect()
-            if not self._prepared:
-                self._control.prepare(session)
-                self._prepared = True
-            yield session
+            with self._dialect.watched(session):
+                if not self._prepared:
+                    self._control.prepare(session)
+                    self._prepared = True
+                yield session
         except BaseException as error:
             if session is not None:
                 self._drop_session(session)
