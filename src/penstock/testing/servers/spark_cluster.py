@@ -2,13 +2,15 @@
 
 Each worker has a file system of its own (`private_root.py`): it sees Java, a Python without packages, Spark,
 and an empty folder. It sees neither the driver's disk, nor the checkout and its packages, nor another
-worker's folder. So what works here needs no shared disk and nothing installed on the workers.
+worker's folder. So what works here needs no shared disk and nothing installed on the workers. Master, workers
+and drivers know each other by a secret, and encrypt what they send.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -35,17 +37,36 @@ def spark_home() -> Path:
     return Path(pyspark.__file__).parent.resolve()
 
 
+def security(secret: str) -> dict[str, str]:
+    """The options that master, workers and applications of a cluster must have alike."""
+    return {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secret,
+        "spark.network.crypto.enabled": "true",
+    }
+
+
+def _write_properties(path: Path, secret: str) -> None:
+    path.write_text("".join(f"{name} {value}\n" for name, value in security(secret).items()))
+    path.chmod(0o600)
+
+
 class SparkMaster(PrivateServer):
     kind = "spark-master"
 
-    def __init__(self) -> None:
+    def __init__(self, secret: str) -> None:
         super().__init__()
         self._page_port = free_port()
+        _write_properties(self._properties, secret)
         self.start()
 
     @property
     def url(self) -> str:
         return f"spark://{self.host}:{self.port}"
+
+    @property
+    def _properties(self) -> Path:
+        return self.folder / "spark.properties"
 
     def command(self) -> tuple[list[str], dict[str, str]]:
         program = [
@@ -57,6 +78,7 @@ class SparkMaster(PrivateServer):
             f"{_DEPLOY}.master.Master",
         ]
         program += ["--host", self.host, "--port", str(self.port), "--webui-port", str(self._page_port)]
+        program += ["--properties-file", str(self._properties)]
         # Its page would listen on all addresses.
         return program, {"PATH": os.defpath, "SPARK_LOCAL_IP": self.host}
 
@@ -72,13 +94,21 @@ class SparkWorker(PrivateServer):
     kind = "spark-worker"
 
     def __init__(
-        self, master: str, *, host: str, cores: int, memory: str, python: Path | None = Path(sys.base_prefix)
+        self,
+        master: str,
+        secret: str,
+        *,
+        host: str,
+        cores: int,
+        memory: str,
+        python: Path | None = Path(sys.base_prefix),
     ) -> None:
         super().__init__()
         self.host = host
         self._master, self._cores, self._memory, self._python = master, cores, memory, python
         for name in ("root", "work"):
             (self.folder / name).mkdir()
+        _write_properties(self.work / "spark.properties", secret)
         self.start()
 
     @property
@@ -96,7 +126,8 @@ class SparkWorker(PrivateServer):
         program = [f"{home}/bin/java", *SHORT_LIVED_JVM, "-Xmx256m", "-cp", f"{SPARK_HOME}/jars/*"]
         program += [f"{_DEPLOY}.worker.Worker"]
         program += ["--host", self.host, "--cores", str(self._cores), "--memory", self._memory]
-        program += ["--webui-port", str(free_port()), "--work-dir", FOLDER, self._master]
+        program += ["--webui-port", str(free_port()), "--work-dir", FOLDER]
+        program += ["--properties-file", f"{FOLDER}/spark.properties", self._master]
         environment = {
             "PATH": ":".join(paths),
             "SPARK_HOME": SPARK_HOME,
@@ -140,10 +171,11 @@ class SparkCluster:
     ) -> None:
         self._stack = ExitStack()
         self._kind = (cores, memory, python)
+        self._secret = secrets.token_hex(32)
         self._started = 0
         self.workers: list[SparkWorker] = []
         with ExitStack() as starting:
-            self.master = starting.enter_context(SparkMaster())
+            self.master = starting.enter_context(SparkMaster(self._secret))
             for _ in range(workers):
                 self.workers.append(starting.enter_context(self._worker()))
             self._stack = starting.pop_all()
@@ -156,7 +188,8 @@ class SparkCluster:
     @property
     def conf(self) -> dict[str, str]:
         """The `spark.conf` of pipelines on this cluster: all of it is on one machine."""
-        return {"spark.driver.host": self.master.host, "spark.executor.memory": "768m"}
+        own = {"spark.driver.host": self.master.host, "spark.executor.memory": "768m"}
+        return own | security(self._secret) | {"spark.io.encryption.enabled": "true"}
 
     def add_worker(self) -> SparkWorker:
         worker = self._stack.enter_context(self._worker())
@@ -167,7 +200,7 @@ class SparkCluster:
         cores, memory, python = self._kind
         self._started += 1
         host = f"127.0.0.{1 + self._started}"
-        return SparkWorker(self.url, host=host, cores=cores, memory=memory, python=python)
+        return SparkWorker(self.url, self._secret, host=host, cores=cores, memory=memory, python=python)
 
     def executors(self) -> list[psutil.Process]:
         return [process for worker in self.workers for process in worker.executors()]

@@ -27,6 +27,9 @@ class YarnCluster(HadoopServer):
         """The `spark.conf` of pipelines on this cluster."""
         return {
             "spark.driver.host": self.host,
+            "spark.authenticate": "true",  # YARN makes the secret
+            "spark.network.crypto.enabled": "true",
+            "spark.io.encryption.enabled": "true",
             "spark.executor.instances": str(NODES),
             "spark.executor.memory": "768m",
             "spark.yarn.am.memory": "384m",
