@@ -31,6 +31,7 @@ from penstock.planning.discovery import Wait, at_one_offset
 from penstock.planning.statement_effects import effects_in
 from penstock.relaylog.archive_restore import survives
 from penstock.relaylog.reader import RelayLog
+from penstock.serve.log.mysql import has_sql, unlogged
 from penstock.sources.base import Source
 from penstock.sources.statements import Statements
 from penstock.sources.table_filter import TableFilter
@@ -197,6 +198,9 @@ def first(
 def track(definitions: Definitions, relay_log: RelayLog, statements: Statements, end: Offset) -> bool:
     """Follows the statements up to `end`. Returns whether a definition changed."""
     changed = False
+    for statement in relay_log.statements(LogRange(definitions.tracked, end)):
+        if not has_sql(statement.event):
+            log.warning("offset %d: %s", statement.offset, unlogged(statement.event))
     for statement, effects in effects_in(
         relay_log, LogRange(definitions.tracked, end), statements, definitions.now, lambda *_: True
     ):

@@ -21,7 +21,7 @@ from penstock.relaylog.reader import RelayLog, Statement
 from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
-from penstock.sources.mysql.event_types import EXECUTE_LOAD_QUERY
+from penstock.sources.mysql.event_types import EVENTS_LOST, EXECUTE_LOAD_QUERY, INCIDENT
 from penstock.sources.mysql.messages.canal import canal_entry, canal_type, renamed
 from penstock.sources.mysql.options import StartAt
 
@@ -33,6 +33,7 @@ __all__ = [
     "offset_of",
     "start_of",
     "statement_entries",
+    "unlogged",
     "unreadable",
 ]
 
@@ -43,6 +44,7 @@ UNREADABLE_HINT = (
 """For rows that do not fit what is known of their table."""
 
 _SERVER = Server.parse("8.0")
+_ANY_TABLE = TableId("", "")
 _LATER = "Use a later `start`."
 _EARLIER = "Use an earlier `start`, or wait until the receiver has got there."
 _STEP_BYTES = 64 * 1024**2
@@ -60,9 +62,10 @@ def statement_entries(
 ) -> list[bytes]:
     """The entries of a statement in the log (`LogEncoder.read`), one for each table that is wanted. `ddl`:
     those of statements that define tables. `row_statements`: those of statements that change rows and have no
-    row events. `format`: `canal-entry`, or `json`."""
+    row events. `format`: `canal-entry`, or `json`. What is no statement, but may have changed rows, is told
+    like one without a table, with a comment as its SQL."""
     if not has_sql(statement["event"]):
-        return []
+        statement = {**statement, "sql": f"-- {unlogged(statement['event'])}"}
     kind, defines, tables = _about(statement, wanted)
     if not (ddl if defines else row_statements):
         return []
@@ -76,18 +79,27 @@ def has_sql(event: int | None) -> bool:
     return event is None or event == EXECUTE_LOAD_QUERY
 
 
+def unlogged(event: int | None) -> str:
+    """What an event says that is no statement."""
+    said = EVENTS_LOST if event == INCIDENT else f"there is an event of type {event} without its rows"
+    return f"{said}: rows may have changed that are in no log"
+
+
 def statement_of(statement: Statement, wanted: Callable[[TableId], bool]) -> dict[str, Any] | None:
     """What clients get for a statement about one of the wanted tables. None: it is about none of them."""
     kind, _, tables = _about(vars(statement), wanted)
     if not tables:
         return None
-    return {"kind": kind, "database": tables[0].database, "table": tables[0].table, "sql": statement.sql}
+    sql = statement.sql if has_sql(statement.event) else f"-- {unlogged(statement.event)}"
+    return {"kind": kind, "database": tables[0].database, "table": tables[0].table, "sql": sql}
 
 
 def _about(
     statement: Mapping[str, Any], wanted: Callable[[TableId], bool]
 ) -> tuple[str, bool, list[TableId]]:
     """Canal's type of a statement, whether it is DDL, and the wanted tables that it is about."""
+    if not has_sql(statement["event"]):
+        return "QUERY", False, [_ANY_TABLE]
     parsed = parse(statement["sql"], statement["database"], session_of(_SERVER, statement))
     if isinstance(parsed, syntax.RowStatement):
         return "QUERY", False, [table for table in parsed.tables if wanted(table)]

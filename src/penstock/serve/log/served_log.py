@@ -33,7 +33,7 @@ from penstock.serve.batches import Place
 from penstock.serve.filters import Filter
 from penstock.serve.log import definitions
 from penstock.serve.log.definitions import Definitions, EveryTable, Redefined
-from penstock.serve.log.mysql import StartAt, has_sql, offset_of, statement_of
+from penstock.serve.log.mysql import StartAt, offset_of, statement_of
 from penstock.serve.log.times import Times
 from penstock.serve.positions import make_folder
 from penstock.serve.settings import ServerConfig
@@ -248,7 +248,7 @@ class ServedLog:
         about = [
             one
             for one in map(self._in_full, self._log.statements(reach))
-            if has_sql(one.event) and statement_of(one, lambda table: table in tables)
+            if statement_of(one, lambda table: table in tables)
         ]
         changes = [one.offset for one in self._definitions.changes(reach) if one.table in tables]
         first = min([one.end for one in about] + changes, default=None)
