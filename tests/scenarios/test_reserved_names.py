@@ -87,6 +87,27 @@ def test_a_column_that_penstock_adds_itself_arrives_after_it_is_renamed(scenario
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
+def test_columns_named_as_those_of_a_change_log_arrive_in_one_after_they_are_renamed(scenario: Make) -> None:
+    case = scenario("parquet")
+    names = ["_change_type", "_sequence", "_commit_timestamp"]
+    case.server.execute(
+        f"CREATE TABLE a (id INT PRIMARY KEY, {', '.join(f'{name} INT' for name in names)})",
+        "INSERT INTO a VALUES (1, 2, 3, 4)",
+    )  # fmt: skip
+    run_once(case, PARKED)
+    assert list(parked(case)) == ["a"]
+    rename = {name: f"old{name}" for name in names}
+    case.write_file(transforms=[{"tables": f"{case.database}.a", "where": "_sequence < 9", "rename": rename}])
+    assert case.command("unpark", f"{case.database}.a").returncode == 0
+    run_once(case, 0)
+    case.server.execute("INSERT INTO a VALUES (5, 6, 7, 8)", "UPDATE a SET _sequence = 10 WHERE id = 5")
+    run_once(case, 0)
+    found = case.target("a").orderBy("_sequence").select("id", *rename.values(), "_change_type").collect()
+    assert [tuple(row) for row in found] == [
+        (1, 2, 3, 4, "read"), (5, 6, 7, 8, "insert"), (5, 6, 7, 8, "delete"),
+    ]  # fmt: skip
+
+
 def test_a_target_that_spark_cannot_change_parks_its_table_and_the_others_go_on(scenario: Make) -> None:
     case = scenario(retries=QUICK_RETRIES)
     case.server.execute(

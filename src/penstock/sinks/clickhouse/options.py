@@ -14,6 +14,14 @@ from penstock.sinks import server_url
 from penstock.sinks.kind import NamespaceOptions
 from penstock.sinks.names import which_penstock_adds
 
+_VIRTUAL_COLUMNS = frozenset({
+    "_part", "_part_index", "_part_starting_offset", "_part_uuid", "_partition_id", "_partition_value",
+    "_sample_factor", "_part_offset", "_part_granule_offset", "_block_number", "_block_offset", "_disk_name",
+    "_row_exists", "_table", "_database",
+})  # fmt: skip
+"""Of tables with the engine MergeTree, says ClickHouse's documentation. A server of 2018 refuses to copy a
+table with such columns of its own."""
+
 
 class ClickHouseOptions(NamespaceOptions):
     """Tables of ClickHouse (docs/sinks-clickhouse.md)."""
@@ -50,4 +58,6 @@ class ClickHouseOptions(NamespaceOptions):
         return value
 
     def reserved(self, column: str) -> str | None:
+        if column in _VIRTUAL_COLUMNS:
+            return "whose name ClickHouse has for a virtual column"
         return which_penstock_adds(column, [SEQUENCE])
