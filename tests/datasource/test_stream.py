@@ -49,11 +49,15 @@ class Following:
             self.query.stop()
 
     def rows(self, *columns: str) -> list[tuple[Any, ...]]:
-        files = [str(path) for path in self._committed()]
-        if not files:
+        frame = self.frame()
+        if frame is None:
             return []
-        frame = self.spark.read.option("mergeSchema", "true").parquet(*files)
         return [tuple(row) for row in frame.orderBy("_sequence", "_change_type").select(*columns).collect()]
+
+    def frame(self) -> DataFrame | None:
+        """All that has been written. None: nothing."""
+        files = [str(path) for path in self._committed()]
+        return self.spark.read.option("mergeSchema", "true").parquet(*files) if files else None
 
     def _committed(self) -> Iterator[Path]:
         """The files of batches that are done. Spark's sink has a list of each batch."""

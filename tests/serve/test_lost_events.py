@@ -54,9 +54,9 @@ def test_clients_are_told_that_events_were_lost_and_go_on(tmp_path: Path) -> Non
                 assert [one[1] for one in found] == ["shop.t", ".", "shop.t"] and found[1][2] == SAID
             with connect(served.listening["grpc"]) as reader:
                 typed: list[Any] = []
-                for batch in reader.subscribe_table("example", "c", "shop.t"):
-                    typed += batch.rows.column("id").to_pylist()
-                    typed += [batch.statement["sql"]] if batch.statement else []
+                for one in reader.subscribe_table("example", "c", "shop.t"):
+                    typed += one.rows.column("id").to_pylist()
+                    typed += [one.statement["sql"]] if one.statement else []
                     if 2 in typed:
                         break
                 assert typed[-3:] == [1, SAID, 2], "behind the statement that made the table"
