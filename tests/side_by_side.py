@@ -19,7 +19,7 @@ from xdist.scheduler import LoadFileScheduling
 
 TESTS = Path(__file__).parent
 NEEDS_SPARK = re.compile(
-    r"\bspark: |\b(place|scenario): (Make|Callable)|\b(tables|changes|group): (Case|Group)\b"
+    r"\bspark: |\b(place|scenario|following): (Make|Callable)|\b(tables|changes|group): (Case|Group)\b"
 )
 """Finds the files that need Spark: their tests name a fixture that does. A file that is taken for the wrong
 kind only costs time."""

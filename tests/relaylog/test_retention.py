@@ -98,7 +98,7 @@ def test_a_range_that_began_in_a_removed_segment_is_refused_with_the_cure(folder
         with pytest.raises(LogPurged, match="relay") as caught:
             ask()
         assert str(folder) in caught.value.details["path"]
-        assert "new snapshot" in caught.value.hint
+        assert "penstock reset FILE" in caught.value.hint
     assert log.start > gone[-1].base
 
 

@@ -24,7 +24,7 @@ SECRET = "CANARYSECRET123"
 TOKEN = "0123456789abcdef-token"
 
 OPTIONS: dict[str, Any] = {
-    "signals": {"rest": {"listen": "127.0.0.1:0", "token": TOKEN}},
+    "http": {"listen": "127.0.0.1:0", "tokens": {"operator": {"token": TOKEN, "role": "operator"}}},
     "spark": {
         "master": "local[2]",
         "driver_memory": "1g",

@@ -48,7 +48,7 @@ class Case:
         self.scenario = scenario(
             sink,
             sink_options={"namespace": self.level + ".{database}"},
-            signals={"rest": {"listen": "127.0.0.1:0", "token": TOKEN}},
+            http={"listen": "127.0.0.1:0", "tokens": {"one": {"token": TOKEN}}},
         )
         prefix = self.scenario.database
         self.database = HostileDatabase(
@@ -106,7 +106,7 @@ class Case:
     def look(self, pipeline: RunningPipeline) -> None:
         """Over HTTP, while it runs."""
         request = urllib.request.Request(
-            f"http://{pipeline.latest['rest']}/status", headers={"Authorization": f"Bearer {TOKEN}"}
+            f"http://{pipeline.latest['http']}/status", headers={"Authorization": f"Bearer {TOKEN}"}
         )
         with urllib.request.urlopen(request, timeout=60) as answer:
             text = answer.read().decode()

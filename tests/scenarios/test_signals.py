@@ -225,13 +225,13 @@ def say_by_table(case: Scenario, pipeline: RunningPipeline, signal_id: str, kind
         cursor.execute(f"INSERT INTO {case.database}.signals VALUES (%s, %s, %s)", (signal_id, kind, data))
 
 
-def say_by_rest(case: Scenario, pipeline: RunningPipeline, signal_id: str, kind: str, data: str) -> None:
+def say_by_http(case: Scenario, pipeline: RunningPipeline, signal_id: str, kind: str, data: str) -> None:
     """Until it is accepted, as a client does to whom nobody listens for a while; then once more."""
     body = json.dumps({"id": signal_id, "type": kind, "data": json.loads(data)}).encode()
 
     def answer() -> int:
         pipeline.ensure_alive()
-        address = pipeline.latest.get("rest")
+        address = pipeline.latest.get("http")
         if address is None:
             return 0  # it is starting
         request = Request(
@@ -247,7 +247,7 @@ def say_by_rest(case: Scenario, pipeline: RunningPipeline, signal_id: str, kind:
     assert answer() == 200
 
 
-CHANNELS = {"file": say_by_file, "table": say_by_table, "rest": say_by_rest}
+CHANNELS = {"file": say_by_file, "table": say_by_table, "http": say_by_http}
 
 
 @pytest.mark.slow  # tests/signals has quick ones of each channel
@@ -264,9 +264,11 @@ def test_signals_come_by_each_channel_once_though_the_driver_is_killed(
     options: dict[str, Any] = {
         "file": str(path),
         "table": f"{at}.signals",
-        "rest": {"listen": "127.0.0.1:0", "token": TOKEN},
+        "http": {"listen": "127.0.0.1:0", "tokens": {"one": {"token": TOKEN, "role": "operator"}}},
     }
-    case.write_file(signals={channel: options[channel]}, tables=[f"{at}.orders"])
+    chosen = {channel: options[channel]}
+    sections = chosen if channel == "http" else {"signals": chosen}
+    case.write_file(tables=[f"{at}.orders"], **sections)
     where = json.dumps(
         {
             "type": "incremental",

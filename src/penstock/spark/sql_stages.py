@@ -28,6 +28,7 @@ from penstock.transforms.stages import MATCHES, SqlStage, failed, unfit
 
 _DATA_ERROR = re.compile(r"\[([A-Z][A-Z0-9_.]+)\](?s:.{0,4000}?)SQLSTATE: (?:22|2[13])")
 """An error of Spark about a value. Its text has the value."""
+_NOT_OF_ONE_ROW = "has an expression that is not computed from one row, such as an aggregate"
 _UNSTEADY = ("CURRENT_LIKE", "PLAN_EXPRESSION")
 
 
@@ -41,6 +42,8 @@ def selected(frame: DataFrame, stage: SqlStage, *, only_results: bool = False) -
         _refuse_unsteady(frame, found, stage)
         return found
     except AnalysisException as error:  # ParseException, too
+        if error.getCondition() == "MISSING_GROUP_BY":  # it stands beside columns of the row
+            raise unfit(stage.table, _NOT_OF_ONE_ROW) from None
         raise unfit(stage.table, f"has an expression that Spark refuses: {first_line(error)}") from None
 
 
@@ -119,7 +122,7 @@ def _refuse_unsteady(before: DataFrame, after: DataFrame, stage: SqlStage) -> No
     jvm: Any = after.sparkSession._jvm
     patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     if plan.nodeName() != "Project" or plan.child().nodeName() != rows.nodeName():
-        raise unfit(stage.table, "has an expression that is not computed from one row, such as an aggregate")
+        raise unfit(stage.table, _NOT_OF_ONE_ROW)
     unsteady = not plan.deterministic() or any(
         plan.containsPattern(getattr(patterns, name)()) for name in _UNSTEADY
     )

@@ -43,6 +43,7 @@ class Post:
         options, table = self._options, TableId.parse(changes.table)
         url = options.url.replace("{database}", quote(table.database, safe=""))
         parts = urlsplit(url.replace("{table}", quote(table.table, safe="")))
+        address = parts.netloc.rpartition("@")[2]
         try:
             answer = self._connection(f"{parts.scheme}://{parts.netloc}").request(
                 "POST",
@@ -57,11 +58,11 @@ class Post:
             )
         except NoAnswer as error:
             raise TransientError(
-                f"Changes of {table} were not taken by {parts.netloc}: {error}.",
+                f"Changes of {table} were not taken by {address}: {error}.",
                 hint="Start that server, or correct `sink.url`. It is tried again until the server answers.",
             ) from None
         if not answer.done or answer.is_page:
-            raise _refused(table, answer)
+            raise _refused(table, answer, address)
 
     def _connection(self, url: str) -> HttpConnection:
         if url not in self._connections:
@@ -71,9 +72,9 @@ class Post:
         return self._connections[url]
 
 
-def _refused(table: TableId, answer: Answer) -> PenstockError:
+def _refused(table: TableId, answer: Answer, address: str) -> PenstockError:
     status = answer.status
-    what = f"Changes of {table} were not taken: the server answers {status}"
+    what = f"Changes of {table} were not taken: {address} answers {status}"
     if status in (401, 403):
         return TargetRefused(f"{what}.", hint="Check `sink.headers`.")
     if answer.done:
