@@ -57,7 +57,7 @@ def test_the_demo_runs_from_the_wheel_and_its_lock_alone(tmp_path: Path) -> None
     pages = run("penstock", "docs", environment=environment, folder=tmp_path, timeout=60)
     assert pages.startswith("readme") and "\noperations " in pages
     missing = (
-        "import importlib.util as u; print([n for n in ('fastapi', 'pytest', 'mkdocs') if u.find_spec(n)])"
+        "import importlib.util as u; print([n for n in ('starlette', 'pytest', 'mkdocs') if u.find_spec(n)])"
     )
     assert run("python", "-c", missing, environment=environment, folder=tmp_path, timeout=60).strip() == "[]"
 
