@@ -39,6 +39,11 @@ class Hosts:
             self._known |= {*_LOCAL}
         self._option = option
 
+    @classmethod
+    def at(cls, addresses: Iterable[str], named: Iterable[str]) -> Hosts:
+        """Those of a server with the section `http`. `addresses`: host:port, as written and as bound."""
+        return cls([one.rpartition(":")[0] for one in addresses], named, option="http.hosts")
+
     def check(self, host: str | None, origin: str | None) -> None:
         """`host`, `origin`: the values of the headers; None: there is none, as from some programs that are no
         browsers. Raises `Foreign`."""

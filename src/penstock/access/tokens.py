@@ -63,8 +63,8 @@ class TokenSection(Section):
     def _one_form(self) -> TokenSection:
         if (self.token is None) == (self.token_sha256 is None):
             raise ValueError("give `token` or `token_sha256`")
-        is_given = self.token is not None and not self.token.is_kept  # what a file has is read at each use
-        if is_given and self.token is not None and not _TOKEN.fullmatch(self.token.reveal()):
+        token = self.token
+        if token is not None and not token.is_kept and not _TOKEN.fullmatch(token.reveal()):
             raise ValueError("a token has at least 16 characters, of printable ASCII without spaces")
         return self
 

@@ -45,17 +45,16 @@ def serving(config: PipelineHttpSection, state: StateStore) -> Iterator[str]:
     the address cannot be bound, or TLS cannot be used."""
     tls = None if config.tls is None else tls_context(config.tls.cert, config.tls.key)
     listener = bind(config.listen, "http.listen")
-    listening = [one.rpartition(":")[0] for one in (config.listen, address_of(listener))]
+    address = address_of(listener)
     tokens = Tokens(
         config.tokens, Limits(config.requests_per_second_max), Attempts(config.failed_logins_per_minute_max)
     )
     app = application(
         [*_pages(state.path.parent), *signal_pages.pages(state)],
-        Hosts(listening, config.hosts, option="http.hosts"),
+        Hosts.at((config.listen, address), config.hosts),
         token_holder(tokens),
         unusable=(PenstockError, sqlite3.Error),
     )
-    address = address_of(listener)
     with HttpServer(listener, app, connections_max=CONNECTIONS_MAX, tls=tls).in_thread("http"):
         log.info("accepting signals over HTTP at %s", address)
         yield address

@@ -98,11 +98,10 @@ class Listeners:
         from penstock.serve.listeners.pages import Pages, known_to
 
         listener = self._sockets["http"]
-        own = [one.rpartition(":")[0] for one in (config.listen, address_of(listener))]
         self._feeds = Feeds()
         app = application(
             Pages(self._destinations, admin, self._feeds).all(),
-            Hosts(own, config.hosts, option="http.hosts"),
+            Hosts.at((config.listen, address_of(listener)), config.hosts),
             known_to(self._access),
             unusable=(),
         )

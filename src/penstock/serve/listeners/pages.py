@@ -10,7 +10,8 @@ All of it runs in the event loop, like the destinations.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from starlette.requests import HTTPConnection
 
@@ -92,14 +93,19 @@ class Pages:
         return name
 
     async def _stop(self, asked: HTTPConnection, rights: Rights) -> JSONResponse:
-        name = asked.path_params["name"]
-        with _refused():
-            return JSONResponse(self._admin.stop(name if name in rights else ""))
+        return self._administered(self._admin.stop, asked, rights)
 
     async def _start(self, asked: HTTPConnection, rights: Rights) -> JSONResponse:
-        name = asked.path_params["name"]
+        return self._administered(self._admin.start, asked, rights)
+
+    def _administered(
+        self, act: Callable[[str], dict[str, Any]], asked: HTTPConnection, rights: Rights
+    ) -> JSONResponse:
+        name = str(asked.path_params["name"])
+        if name not in rights:
+            raise _no_destination()
         with _refused():
-            return JSONResponse(self._admin.start(name if name in rights else ""))
+            return JSONResponse(act(name))
 
     async def _states(self, asked: HTTPConnection, rights: Rights) -> JSONResponse:
         return JSONResponse(self._admin.states())
