@@ -78,7 +78,7 @@ impl ColumnBuilder {
     }
 
     /// Appends bytes unchanged, and zero bytes up to `length`.
-    #[inline]
+    #[inline(always)] // Called for most values: the compiler's own choice changes with code elsewhere.
     pub(super) fn push_bytes(&mut self, value: &[u8], length: usize) -> Result {
         let (Storage::Text(bytes) | Storage::Binary(bytes)) = &mut self.storage else {
             return Err(self.unfit("bytes"));

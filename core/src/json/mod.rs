@@ -162,7 +162,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)] // Else one width or the other is not, by what else the crate has.
     fn open<'d, const WIDTH: usize>(
         &mut self,
         data: &'d [u8],
