@@ -14,10 +14,17 @@ from pathlib import Path
 
 import psycopg.errors
 import pytest
+from confluent_kafka import KafkaError
 from pymysql.constants import CR
 
+from penstock.connections import kafka_codes as kafka
 from penstock.connections.verdicts import Codes, Verdict
+from penstock.errors import ConfigError, TableError, TransientError
+from penstock.model.schema import TableId
 from penstock.sinks.clickhouse import faults as clickhouse
+from penstock.sinks.kafka import faults as kafka_faults
+from penstock.sinks.kafka.options import KafkaOptions
+from penstock.sinks.kafka.topics import Topics
 from penstock.sinks.opensearch import faults as opensearch
 from penstock.sinks.redis import faults as redis
 from penstock.sinks.sql.codes import MYSQL, POSTGRESQL
@@ -169,6 +176,52 @@ def test_each_exception_that_the_table_of_opensearch_names_is_one_of_the_server(
     for shard in (name for name in listed if name.startswith(("index_shard_", "illegal_index_shard"))):
         if "restore" not in shard and "snapshot" not in shard and "recovery" not in shard:
             assert opensearch.CODES.verdict(shard, 404) is OUTAGE, shard
+
+
+_KAFKA_PASSES = re.compile(
+    r"GROUP_PROTOCOL|INVALID_(FETCH|SHARE|SESSION|GROUP|COMMIT|MSG|PRODUCER|TXN|REPLICA|PARTITIONS|CONFIG|"
+    r"REQUEST|PRINCIPAL|UPDATE|REGISTRATION|RECORD_STATE|VOTER|REGULAR|TYPE|REPLICATION|DIFFERENT)|"
+    r"UNSUPPORTED_(ASSIGNOR|ENDPOINT)|TOKEN_(AUTH_DISABLED|OWNER|REQUEST)|TOPOLOGY|TELEMETRY|"
+    r"OFFSET_METADATA|TOPIC_EXCEPTION"
+)
+"""Of consumers, of administration, of a producer that is replaced by another one, and of the making of a
+topic, which has a rule of its own (`sinks.kafka.topics`)."""
+
+
+def test_each_code_of_kafka_that_no_wait_mends_is_sorted_and_all_others_are_waited_for() -> None:
+    listed = {
+        name: code
+        for name, code in vars(KafkaError).items()
+        if name.strip("_").isupper() and isinstance(code, int) and code
+    }
+    assert len(listed) > 180
+    named = kafka.CODES.configuration | kafka.CODES.poison
+    sounds = re.compile(r"AUTH|SASL|TOKEN|UNSUPPORTED|INVALID|TOO_LARGE|POLICY|SECURITY|_ACKS")
+    waits = {name for name, code in listed.items() if code not in named and sounds.search(name)}
+    assert [name for name in waits if not _KAFKA_PASSES.search(name)] == []
+    for name in (
+        "KAFKA_STORAGE_ERROR", "NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "INVALID_TXN_STATE",
+        "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "CONCURRENT_TRANSACTIONS", "NOT_LEADER_FOR_PARTITION",
+        "COORDINATOR_LOAD_IN_PROGRESS", "THROTTLING_QUOTA_EXCEEDED", "UNKNOWN_PRODUCER_ID", "_TRANSPORT",
+        "_TIMED_OUT", "_ALL_BROKERS_DOWN", "_BAD_MSG", "_SSL", "LISTENER_NOT_FOUND", "TRANSACTION_ABORTABLE",
+    ):  # fmt: skip
+        assert kafka.CODES.verdict(listed[name]) is OUTAGE, name
+        assert isinstance(kafka_faults.explained(KafkaError(listed[name]), "x"), TransientError), name
+    table = TableId("shop", "orders")
+    for code in (code for code in listed.values() if code in named):
+        error = kafka_faults.of_table(KafkaError(code), table, "t", "host:9092")
+        is_poison = kafka.CODES.verdict(code) is POISON
+        assert isinstance(error, TableError if is_poison else ConfigError) and error.hint, error
+
+
+@pytest.mark.parametrize(("replication", "kind"), [(None, TransientError), (3, TableError)])
+def test_too_few_brokers_for_a_new_topic_are_waited_for_unless_the_options_ask_for_more(
+    replication: int | None, kind: type[Exception]
+) -> None:
+    options = {"type": "kafka", "bootstrap": "127.0.0.1:1", "format": "json", "replication": replication}
+    topics = Topics(KafkaOptions.model_validate(options), {"bootstrap.servers": "127.0.0.1:1"})
+    error = KafkaError(KafkaError.INVALID_REPLICATION_FACTOR)
+    assert isinstance(topics._refused(error, TableId("shop", "orders"), "shop.orders"), kind)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import uuid
 from typing import Any
 
 from penstock.config import NotificationsConfig, PipelineConfig
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, TransientError
 from penstock.model.table import TableState
 from penstock.notifications.events import PartSeen, Progress, Seen, TableSeen, Told, changes
 from penstock.relaylog.status import SILENT_SECONDS, age_seconds, read_status
@@ -70,9 +70,11 @@ class Notifier:
             self._beat(seconds)
             self._trouble = ""
         except self._client.failures as error:
-            if str(error) != self._trouble:
-                log.warning("notifications cannot be sent for now: %s", error)
-            self._trouble = str(error)
+            trouble = error.args[0].str() if isinstance(error, self._client.library_error) else str(error)
+            if trouble != self._trouble:
+                log.warning("notifications cannot be sent for now (%s): %s", self._wanted.bootstrap, trouble)
+            self._trouble = trouble
+            self._client.connect_again()
         except Exception:
             if not self._stopping.is_set():  # the state may be closed by then
                 log.exception("notifications are not sent any more")
@@ -165,22 +167,38 @@ class _Client:
                 hint="pip install 'penstock[kafka]'",
             ) from error
         self._library: Any = confluent_kafka
-        self._settings: dict[str, Any] = {
-            **{name: secret.reveal() for name, secret in wanted.client.items()},
-            "bootstrap.servers": wanted.bootstrap,
+        self._wanted = wanted
+        self._settings = self._client_settings()
+        self._producer = self._connected()
+        self._made: set[str] = set()
+        self.library_error = confluent_kafka.KafkaException
+        self.failures = (confluent_kafka.KafkaException, Undelivered, BufferError)
+
+    def _client_settings(self) -> dict[str, Any]:
+        return {
+            **{name: secret.reveal() for name, secret in self._wanted.client.items()},
+            "bootstrap.servers": self._wanted.bootstrap,
             "log_level": 2,
         }
+
+    def _connected(self) -> Any:
         try:
-            self._producer = confluent_kafka.Producer({
+            return self._library.Producer({
                 **self._settings, "enable.idempotence": True, "linger.ms": 0,
                 "message.timeout.ms": round(SEND_SECONDS * 1000),
             })  # fmt: skip
-        except (confluent_kafka.KafkaException, ValueError, TypeError) as error:
+        except (self._library.KafkaException, ValueError, TypeError) as error:
             raise ConfigError(
                 f"Kafka's client refuses its settings: {error}.", hint="See `notifications.client`."
             ) from error
-        self._made: set[str] = set()
-        self.failures = (confluent_kafka.KafkaException, Undelivered, BufferError)
+
+    def connect_again(self) -> None:
+        """Makes another producer. One that has lost messages may refuse more, and it keeps passwords that
+        were changed."""
+        self._producer.purge()
+        with contextlib.suppress(TransientError):  # the password cannot be read now
+            self._settings = self._client_settings()
+        self._producer = self._connected()
 
     def send(self, topic: str, messages: list[tuple[bytes, bytes]], seconds: float) -> None:
         """Returns when brokers have acknowledged all of them."""
@@ -195,9 +213,6 @@ class _Client:
             self._producer.produce(topic, key=key, value=value, on_delivery=reported)
         left = self._producer.flush(seconds)
         if left or failed:
-            self._producer.purge()
-            with contextlib.suppress(self._library.KafkaException):
-                self._producer.flush(0)
             raise Undelivered(failed[0] if failed else f"no broker answers for {seconds:g} s")
 
     def _make(self, topic: str, seconds: float) -> None:

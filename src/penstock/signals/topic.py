@@ -3,11 +3,13 @@ object `{"id", "type", "data"}`. The topic has one partition."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import time
 from typing import Any
 
 from penstock.config import SignalTopicConfig
-from penstock.errors import ConfigError, PenstockError
+from penstock.errors import ConfigError, PenstockError, TransientError
 from penstock.model.signal import Signal
 from penstock.signals.acceptance import InvalidInput, accept
 from penstock.signals.commands import parse_data
@@ -17,6 +19,8 @@ log = logging.getLogger(__name__)
 
 MESSAGES_MAX = 1000
 """Messages that are taken per poll. The next one comes soon."""
+SAID_AGAIN_S = 60.0
+"""How often the log says that brokers still do not answer."""
 START_WAIT_S = 10.0
 """How long the first start of a pipeline waits for the end of the topic. Later starts do not need it."""
 
@@ -39,29 +43,48 @@ class TopicChannel:
                 hint="pip install 'penstock[kafka]'",
             ) from error
         self._library: Any = confluent_kafka
+        self._config = config
         self._topic, self._key, self._state = config.topic, pipeline.encode(), state
         self._meta = f"signals of topic {config.topic}"
-        settings: dict[str, Any] = {name: secret.reveal() for name, secret in config.client.items()}
+        self._failure: Any = None
+        self._trouble, self._said = "", 0.0
+        self._settings = self._client_settings()
+        self._consumer = self._connected()
+        if state.meta(self._meta) is None:
+            state.set_meta(self._meta, str(self._end()))
+        self._assign()
+
+    def _client_settings(self) -> dict[str, str]:
+        return {name: secret.reveal() for name, secret in self._config.client.items()}
+
+    def _connected(self) -> Any:
         own: dict[str, Any] = {
-            "bootstrap.servers": config.bootstrap,
+            "bootstrap.servers": self._config.bootstrap,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",  # messages that are gone are no reason to stop
             "isolation.level": "read_committed",
             "allow.auto.create.topics": False,
             "log_level": 2,
+            "error_cb": self._failed,
         }
-        self._consumer = self._library.Consumer({"group.id": "penstock-signals", **settings, **own})
-        self._trouble = ""
-        if state.meta(self._meta) is None:
-            state.set_meta(self._meta, str(self._end()))
-        self._assign()
+        try:
+            return self._library.Consumer({"group.id": "penstock-signals", **self._settings, **own})
+        except (self._library.KafkaException, ValueError, TypeError) as error:
+            raise ConfigError(
+                f"Kafka's client refuses its settings: {error}.", hint="See `signals.kafka.client`."
+            ) from error
+
+    def _failed(self, error: Any) -> None:
+        """Called by the client, while it is polled, for errors that belong to no message."""
+        self._failure = error
 
     def _end(self) -> int:
         partition = self._library.TopicPartition(self._topic, 0)
         try:
-            found = self._consumer.list_topics(self._topic, timeout=START_WAIT_S).topics[self._topic]
-            if found.error is not None:
-                raise ConfigError(f"The topic of `signals.kafka` cannot be read: {found.error.str()}.")
+            found = self._consumer.list_topics(self._topic, timeout=START_WAIT_S).topics.get(self._topic)
+            if found is None or found.error is not None:
+                why = "the broker does not list it" if found is None else found.error.str()
+                raise ConfigError(f"The topic of `signals.kafka` cannot be read: {why}.")
             if len(found.partitions) != 1:
                 raise ConfigError(
                     f"The topic {self._topic} of `signals.kafka` has {len(found.partitions)} partitions.",
@@ -70,7 +93,8 @@ class TopicChannel:
             _, end = self._consumer.get_watermark_offsets(partition, timeout=START_WAIT_S)
         except self._library.KafkaException as error:
             raise ConfigError(
-                f"The topic of `signals.kafka` cannot be read: {error.args[0].str()}."
+                f"The topic of `signals.kafka` cannot be read ({self._config.bootstrap}): "
+                f"{error.args[0].str()}."
             ) from error
         return int(end)
 
@@ -82,12 +106,16 @@ class TopicChannel:
         """Takes what has come. Never waits: the client fetches in threads of its own."""
         messages = self._consumer.consume(MESSAGES_MAX, timeout=0)
         taken = [one for one in messages if one.error() is None]
-        failed = next((one.error().str() for one in messages if one.error() is not None), "")
-        if failed and failed != self._trouble:
-            log.warning("signals of the topic %s cannot be read now: %s", self._topic, failed)
-        self._trouble = failed or ("" if taken else self._trouble)
+        failures = [one.error() for one in messages if one.error() is not None]
+        if self._failure is not None:
+            failures.append(self._failure)
+            self._failure = None
+        if failures:
+            self._warn(failures[-1])
+            self._log_in_again()
         if not taken:
             return
+        self._trouble = ""
         invalid = InvalidInput(f"the topic {self._topic}")
         try:
             with self._state.transaction():
@@ -99,6 +127,27 @@ class TopicChannel:
             self._assign()  # nothing of them was stored, so they are read again
             raise
         invalid.end()
+
+    def _warn(self, error: Any) -> None:
+        trouble, now = error.str(), time.monotonic()
+        if error.code() == self._library.KafkaError._ALL_BROKERS_DOWN:
+            trouble = "no broker answers"
+        if trouble != self._trouble or now > self._said + SAID_AGAIN_S:
+            where = self._config.bootstrap
+            log.warning("signals of the topic %s cannot be read now (%s): %s", self._topic, where, trouble)
+            self._trouble, self._said = trouble, now
+
+    def _log_in_again(self) -> None:
+        """Takes over passwords that were changed: a client of librdkafka keeps those that it was made
+        with."""
+        with contextlib.suppress(TransientError):  # it is tried at the next failure
+            settings = self._client_settings()
+            if settings == self._settings:
+                return
+            self._settings = settings
+            self._consumer.close()
+            self._consumer = self._connected()
+            self._assign()
 
     def _accept(self, message: Any, invalid: InvalidInput) -> None:
         place = f"the message at offset {message.offset()}"

@@ -140,7 +140,8 @@ class FaultyPeer:
     """Listens on `port` of 127.0.0.1 while its `with` block lasts. Each connection has its own thread."""
 
     def __init__(self, host: str, port: int) -> None:
-        self._target = (host, port)
+        self.target = (host, port)
+        """Where the real server listens."""
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
         self._planned: tuple[Fault, Moment, int] | None = None
@@ -199,7 +200,7 @@ class FaultyPeer:
             with contextlib.suppress(OSError):
                 if (fault := self._due("connect")) is not None:
                     return self._play(client, fault[0])
-                with socket.create_connection(self._target, 30) as server:
+                with socket.create_connection(self.target, 30) as server:
                     server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     self._pass_on(client, server)
         finally:

@@ -126,9 +126,8 @@ def test_kills_of_the_writer_and_of_brokers_lose_and_repeat_nothing(
 @pytest.mark.parametrize("seed", range(2))
 def test_a_network_that_is_cut_and_stalls_loses_and_repeats_nothing(tmp_path: Path, seed: int) -> None:
     random_, port = random.Random(seed), free_port()
-    options = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     with (
-        servers.kafka(options=options) as cluster,
+        servers.KafkaCluster(1, clients_port=port) as cluster,
         Proxy("127.0.0.1", cluster.brokers[0].port, port=port) as proxy,
     ):
         writer = Writer(f"127.0.0.1:{port}", tmp_path, seed, 60, 2)

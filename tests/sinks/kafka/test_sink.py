@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from penstock.commands.doctor_sink import sink_findings
 from penstock.config import parse
-from penstock.errors import ConfigError, DriverReplaced, TableError, TransientError
+from penstock.errors import ConfigError, DriverReplaced, TableError, TargetRefused, TransientError
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks.base import Commit, LogMessage, LogSink, Missing, Ours
 from penstock.sinks.kafka.names import murmur2
@@ -36,6 +37,7 @@ class Case:
         database = f"d{os.getpid()}_{next(_serial)}"
         self.one, self.two = TableId(database, "one"), TableId(database, "two")
         self.sinks: list[KafkaSink] = []
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def sink(self, generation: int = 0, **options: Any) -> KafkaSink:
         text = {"type": "kafka", "bootstrap": self.bootstrap, "format": "json", "request_timeout": "20s"}
@@ -59,10 +61,17 @@ class Case:
         name = str(table or self.one)
         return [(one.value or b"").decode() for one in topics.records(self.bootstrap, [name])]
 
+    def drop_topic(self, table: TableId) -> None:
+        """Returns when brokers do not list it any more."""
+        self.admin.delete_topics([str(table)])[str(table)].result()
+        deadline = time.monotonic() + 30
+        while str(table) in self.admin.list_topics(timeout=10).topics:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)  # polls a condition, with a limit
+
     def make_topic(self, table: TableId, partitions: int = 1, **config: str) -> None:
         topic = NewTopic(str(table), partitions, config={k.replace("_", "."): v for k, v in config.items()})
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([topic])[str(table)].result()
+        self.admin.create_topics([topic])[str(table)].result()
 
 
 @pytest.fixture
@@ -193,6 +202,37 @@ def test_a_topic_that_cannot_take_a_table_stops_only_that_table(case: Case) -> N
     other = TableSchema(TableId(case.one.database, "three"), (Column("id", "int"),), ("id",))
     with pytest.raises(TableError, match=r"does not exist, and `sink.create_topics` is false"):
         case.sink(create_topics=False).write_epoch(Commit(case.pipeline, 1), [other], [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("made_again", [False, True])
+def test_a_topic_that_somebody_removes_or_makes_smaller_is_looked_up_again(
+    case: Case, made_again: bool
+) -> None:
+    sink = case.sink(partitions=8, request_timeout="3s")
+    case.write(sink, 1, *(case.message(f"key {number}") for number in range(30)))
+    case.drop_topic(case.one)
+    if made_again:
+        case.make_topic(case.one, 1)
+    for _ in range(10):
+        try:
+            case.write(sink, 2, case.message("a"), case.message("b"), case.message("c"))
+            break
+        except TransientError as error:
+            assert case.bootstrap in error.message
+    assert sorted(case.found()) == ["a", "b", "c"]
+
+
+def test_a_transaction_that_brokers_find_too_long_names_the_option(case: Case) -> None:
+    with pytest.raises(TargetRefused, match=r"Lower `sink\.transaction_timeout`"):
+        case.sink(transaction_timeout="2h")
+
+
+def test_a_topic_whose_limits_refuse_a_time_stamp_parks_its_table(case: Case) -> None:
+    case.make_topic(case.one, message_timestamp_before_max_ms="0")
+    with pytest.raises(TableError, match=r"message\.timestamp\.before\.max\.ms") as raised:
+        case.write(case.sink(), 1, case.message("a"))
+    assert raised.value.details["table"] == str(case.one)
 
 
 def test_partitions_are_those_of_javas_client_for_keys_and_one_for_the_rest(case: Case) -> None:

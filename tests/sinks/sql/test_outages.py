@@ -15,12 +15,12 @@ import pytest
 from tests.connections.faulty import recovers
 from tests.connections.test_faulty_http import writer
 
+from penstock.connections import kafka_codes as kafka
 from penstock.connections.verdicts import Codes, Verdict
 from penstock.errors import ConfigError, TableError, TransientError
 from penstock.model.schema import TableId
 from penstock.sinks.clickhouse import faults as clickhouse
 from penstock.sinks.hbase import faults as hbase
-from penstock.sinks.kafka import faults as kafka
 from penstock.sinks.nats import faults as nats
 from penstock.sinks.opensearch import faults as opensearch
 from penstock.sinks.rabbitmq_streams import faults as rabbitmq

@@ -68,7 +68,15 @@ def last_written(settings: dict[str, str], topic: str, pipeline: str, *, seconds
         start = max(low, high - LOOK_BACK)
         end: int | None = None
         while True:
-            found = _newest(consumer, topic, start, end, pipeline, deadline)
+            try:
+                found = _newest(consumer, topic, start, end, pipeline, deadline)
+            except TimeoutError:
+                raise TransientError(
+                    f"The topic {topic} could not be read to its end in time "
+                    f"({settings['bootstrap.servers']}).",
+                    hint="Does another pipeline write into it? Give each its own (`sink.commits_topic`). It "
+                    "is tried again.",
+                ) from None
             if found is not None or start <= low:
                 return found or NOTHING
             start, end = max(low, start - 10 * LOOK_BACK), start
@@ -89,11 +97,7 @@ def _newest(
     at = start
     while end is None or at < end:
         if time.monotonic() > deadline:
-            raise TransientError(
-                f"The topic {topic} could not be read to its end in time.",
-                hint="Does another pipeline write into it? Give each its own (`sink.commits_topic`). It is "
-                "tried again.",
-            )
+            raise TimeoutError
         message = consumer.poll(0.5)
         if message is None:
             continue

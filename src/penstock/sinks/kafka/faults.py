@@ -6,14 +6,17 @@ import re
 
 from confluent_kafka import KafkaError, KafkaException
 
-from penstock.connections.verdicts import Codes, Verdict
+from penstock.connections.kafka_codes import CODES
+from penstock.connections.verdicts import Verdict
 from penstock.errors import ConfigError, PenstockError, TableError, TargetRefused, TransientError
 from penstock.model.schema import TableId
 from penstock.printable import argument
+from penstock.sinks.refusals import at
 
 FENCED = frozenset({
     KafkaError._FENCED,
     KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.PRODUCER_FENCED,
     KafkaError.INVALID_PRODUCER_ID_MAPPING,
     KafkaError._STATE,
 })  # fmt: skip
@@ -24,26 +27,21 @@ _FORBIDDEN = {
     "`penstock-…` (a prefixed ACL)",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "Read on the group `penstock-…` (a prefixed ACL)",
 }
+_HINTS = {
+    **{code: f"Grant this account {rights}." for code, rights in _FORBIDDEN.items()},
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: "Lower `sink.transaction_timeout`, or raise "
+    "`transaction.max.timeout.ms` of the brokers.",
+}
 _TOO_LARGE = frozenset({
     KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE,
 })  # fmt: skip
-CODES = Codes(
-    "https://kafka.apache.org/41/design/protocol/#error-codes, and RD_KAFKA_RESP_ERR in librdkafka's "
-    "rdkafka.h",
-    outage=frozenset(),
-    configuration=frozenset({
-        KafkaError._INVALID_ARG, KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED,
-        KafkaError.UNSUPPORTED_SASL_MECHANISM, KafkaError._UNSUPPORTED_FEATURE,
-        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT, *_FORBIDDEN,
-    }),
-    poison=frozenset({
-        *_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.INVALID_RECORD,
-        KafkaError.POLICY_VIOLATION,
-    }),
-    other=Verdict.OUTAGE,
-)  # fmt: skip
-"""Brokers and librdkafka have some two hundred codes. Those that are not listed say that something is away,
-overloaded, changes its leader, or has expired."""
+_INVALID = {
+    KafkaError.INVALID_RECORD: "A compacted topic takes no messages without a key: change its "
+    "`cleanup.policy`, or give the table a key.",
+    KafkaError.INVALID_TIMESTAMP: "Compare this machine's clock with the brokers', and see "
+    "`message.timestamp.before.max.ms` and `message.timestamp.after.max.ms` of the topic.",
+}
+_INVALID[KafkaError.POLICY_VIOLATION] = _INVALID[KafkaError.INVALID_RECORD]
 _VALUE = re.compile(r'Invalid value ".*?"(?= for )', re.DOTALL)
 """Values of settings may be secrets."""
 
@@ -61,8 +59,8 @@ def explained(error: KafkaError, what: str) -> PenstockError:
     if code == KafkaError._INVALID_ARG:
         why = _VALUE.sub("Invalid value", error.str().strip())
         return ConfigError(f"{what}: {why}.", hint="Correct `sink.client`.")
-    if code in _FORBIDDEN:
-        return TargetRefused(f"{what}: {error.str()}.", hint=f"Grant this account {_FORBIDDEN[code]}.")
+    if code in _HINTS:
+        return TargetRefused(f"{what}: {error.str()}.", hint=_HINTS[code])
     if code == KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT or code == KafkaError._UNSUPPORTED_FEATURE:
         return ConfigError(
             f"{what}: {error.str()}.",
@@ -73,8 +71,8 @@ def explained(error: KafkaError, what: str) -> PenstockError:
     return TransientError(f"{what}: {error.str()}.", hint="It is tried again until brokers answer.")
 
 
-def of_table(error: KafkaError, table: TableId, topic: str) -> PenstockError:
-    """The error for a table whose message was refused."""
+def of_table(error: KafkaError, table: TableId, topic: str, address: str) -> PenstockError:
+    """The error for a table whose message was refused. `address`: the brokers'."""
     code = error.code()
     if code in _TOO_LARGE:
         return too_large(table, topic, None)
@@ -86,14 +84,13 @@ def of_table(error: KafkaError, table: TableId, topic: str) -> PenstockError:
             f"`penstock unpark FILE {argument(table)}`.",
             table=name,
         )
-    if code == KafkaError.INVALID_RECORD or code == KafkaError.POLICY_VIOLATION:
+    if code in _INVALID:
         return TableError(
             f"The topic {topic} refuses messages of {table}: {error.str()}.",
-            hint="A compacted topic takes no messages without a key: change its `cleanup.policy`, or give "
-            f"the table a key. Then run `penstock unpark FILE {argument(table)}`.",
+            hint=f"{_INVALID[code]} Then run `penstock unpark FILE {argument(table)}`.",
             table=name,
         )
-    return explained(error, f"A message of {table} was not written to the topic {topic}")
+    return explained(error, at(f"A message of {table} was not written to the topic {topic}", address))
 
 
 def too_large(table: TableId, topic: str, size: int | None) -> TableError:

@@ -156,7 +156,9 @@ class KafkaSink(Messages):
             self._end(producer, written)
         except KafkaException as error:
             self._drop(abort=False)
-            raise self._fault(kafka_error(error), what) from error
+            fault = self._fault(kafka_error(error), what)
+            self._topics.forget()  # somebody may have removed a topic, or made it again
+            raise fault from error
         except BaseException:
             self._drop(abort=True)
             raise
@@ -344,8 +346,7 @@ class KafkaSink(Messages):
             error, topic = failed
             table = self._topics.table_of(topic)
             if table is not None and error.code() not in FENCED:
-                self._topics.forget()
-                return of_table(error, table, topic)
+                return of_table(error, table, topic, self._options.bootstrap)
         if error.code() in FENCED:
             return TransientError(
                 f"{at(what, self._options.bootstrap)}: {error.str()}.",

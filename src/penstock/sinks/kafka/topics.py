@@ -22,6 +22,7 @@ from penstock.sinks.kafka.faults import explained, kafka_error, of_table
 from penstock.sinks.kafka.names import murmur2
 from penstock.sinks.kafka.options import KafkaOptions, TopicEntry
 from penstock.sinks.kafka.routing import Routing
+from penstock.sinks.refusals import at
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,8 @@ class Topics:
             if self._partitions(name) is None:
                 self._create(name, 1, commits.TOPIC_CONFIG)
         except KafkaException as error:
-            raise explained(kafka_error(error), f"The topic {name} cannot be created") from error
+            what = at(f"The topic {name} cannot be created", self._options.bootstrap)
+            raise explained(kafka_error(error), what) from error
 
     def _found(self, subject: Subject, has_key: bool, routing: Routing) -> Topic:
         options = self._options
@@ -141,7 +143,9 @@ class Topics:
 
     def _partitions(self, name: str) -> int | None:
         """Number of partitions. None: there is no such topic."""
-        found = self._admin.list_topics(name, timeout=self._seconds).topics[name]
+        found = self._admin.list_topics(name, timeout=self._seconds).topics.get(name)
+        if found is None:  # an answer to another question
+            raise KafkaException(KafkaError(KafkaError._BAD_MSG))
         if found.error is None:
             return len(found.partitions)
         if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -191,16 +195,18 @@ class Topics:
                 raise
 
     def _refused(self, error: KafkaError, table: TableId | None, name: str) -> PenstockError:
-        unfit = (
+        unfit = {
             KafkaError.INVALID_REPLICATION_FACTOR, KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS,
             KafkaError.POLICY_VIOLATION, KafkaError.TOPIC_EXCEPTION, KafkaError.INVALID_REQUEST,
-        )  # fmt: skip
+        }  # fmt: skip
+        if self._options.replication is None:  # brokers are away, for what the brokers want themselves
+            unfit.discard(KafkaError.INVALID_REPLICATION_FACTOR)
         if error.code() in unfit:
             cure = "Correct the section `sink`, or name another topic, for one table by `sink.topics`."
             return _unfit(table, name, f"it cannot be created: {error.str()}", cure)
         if table is not None:
-            return of_table(error, table, name)
-        return explained(error, f"The topic {name} cannot be used")
+            return of_table(error, table, name, self._options.bootstrap)
+        return explained(error, at(f"The topic {name} cannot be used", self._options.bootstrap))
 
 
 def _unfit(table: TableId | None, topic: str, why: str, cure: str) -> PenstockError:

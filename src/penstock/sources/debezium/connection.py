@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from penstock.errors import ConfigError, LogPurged, PenstockError, SourceUnreachable, TransientError
+from penstock.connections.verdicts import Codes, Verdict
+from penstock.errors import (
+    ConfigError,
+    LoginRefused,
+    LogPurged,
+    PenstockError,
+    SourceUnreachable,
+    TransientError,
+)
 from penstock.sources.debezium.options import DebeziumOptions
 
 Place = tuple[str, int]
@@ -45,24 +53,26 @@ class Bounds:
     next: int
 
 
-def _libraries() -> tuple[Any, Any]:
-    """The client's package, and its part for administration."""
+def _libraries() -> tuple[Any, Any, Codes]:
+    """The client's package, its part for administration, and the table of Kafka's codes."""
     try:
         import confluent_kafka
         import confluent_kafka.admin
+
+        from penstock.connections.kafka_codes import CODES
     except ImportError as error:
         raise ConfigError(
             f"A source of type debezium needs a package that is missing: {error.name}.",
             hint="pip install 'penstock[kafka]'",
         ) from error
-    return confluent_kafka, confluent_kafka.admin
+    return confluent_kafka, confluent_kafka.admin, CODES
 
 
 class Topics:
     """A consumer of the topics. Only one thread uses it."""
 
     def __init__(self, source: DebeziumOptions) -> None:
-        self._library, self._administration = _libraries()
+        self._library, self._administration, self._codes = _libraries()
         self._source = source
         self._timeout = source.request_timeout / 1000
         self._failure: Any = None
@@ -114,16 +124,14 @@ class Topics:
         codes = self._library.KafkaError
         unspecific = (codes._TRANSPORT, codes._TIMED_OUT)
         known = self._failure if error.code() in unspecific and self._failure is not None else error
-        message = f"{what}: {known.str()}."
+        where = self._source.bootstrap
+        message = f"{what} ({where}): {known.str()}."
         unreachable = (codes._TRANSPORT, codes._ALL_BROKERS_DOWN, codes._RESOLVE, codes._TIMED_OUT)
         if known.code() in unreachable:
-            return SourceUnreachable(f"No broker of {self._source.bootstrap} answers. {message}")
-        refused = (
-            codes._AUTHENTICATION, codes.SASL_AUTHENTICATION_FAILED, codes.TOPIC_AUTHORIZATION_FAILED,
-            codes.CLUSTER_AUTHORIZATION_FAILED, codes.GROUP_AUTHORIZATION_FAILED, codes._SSL,
-        )  # fmt: skip
-        if known.code() in refused:
-            return ConfigError(message, hint="See `source.client`, and the account's rights on the topics.")
+            return SourceUnreachable(f"No broker of {where} answers. {what}: {known.str()}.")
+        refused = (codes.TOPIC_AUTHORIZATION_FAILED, codes._SSL)
+        if known.code() in refused or self._codes.verdict(known.code()) is Verdict.CONFIGURATION:
+            return LoginRefused(message, hint="See `source.client`, and the account's rights on the topics.")
         if known.code() in (codes.OFFSET_OUT_OF_RANGE, codes._AUTO_OFFSET_RESET):
             return LogPurged(message, hint=LOST_HINT)
         return TransientError(message)
@@ -225,7 +233,8 @@ class Topics:
             elif one.error().code() == self._library.KafkaError._PARTITION_EOF:
                 batch.ends[(one.topic(), one.partition())] = one.offset()
             else:
-                raise self._error(one.error(), f"{one.topic()}[{one.partition()}] cannot be read")
+                what = "Messages" if one.topic() is None else f"{one.topic()}[{one.partition()}]"
+                raise self._error(one.error(), f"{what} cannot be read")
         batch.messages.sort(key=lambda one: (one[0], one[1]))  # stable: the order of a partition stays
         return batch
 

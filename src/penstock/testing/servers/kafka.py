@@ -37,25 +37,30 @@ class KafkaBroker(PrivateServer):
         super().__init__()
         self.number = number
         self.controller_port = free_port()
+        self.internal_port = free_port()
         self._jars = fetch(_JARS, transitive=True, pins=_PINS)
         self._jvm: tuple[str, ...] = _JVM
         self.ip_port = f"{self.host}:{self.port}"
 
-    def configure(self, voters: str, brokers: int, options: Mapping[str, str], jvm: tuple[str, ...]) -> None:
+    def configure(
+        self, voters: str, brokers: int, options: Mapping[str, str], jvm: tuple[str, ...], clients_port: int
+    ) -> None:
         """Writes the files that `kafka-storage format` would write, which takes a JVM of its own."""
         self._jvm = jvm or _JVM
         data = self.folder / "data"
         data.mkdir()
         copies = str(min(3, brokers))
+        internal = f"INTERNAL://{self.host}:{self.internal_port}"
         settings = {
             "node.id": str(self.number),
             "process.roles": "broker,controller",
             "controller.quorum.voters": voters,
             "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-            "listeners": f"PLAINTEXT://{self.ip_port},CONTROLLER://{self.host}:{self.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{self.ip_port}",
+            "inter.broker.listener.name": "INTERNAL",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"PLAINTEXT://{self.ip_port},{internal},"
+            f"CONTROLLER://{self.host}:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.host}:{clients_port or self.port},{internal}",
             "log.dirs": str(data),
             "auto.create.topics.enable": "false",
             "default.replication.factor": copies,
@@ -94,10 +99,16 @@ class KafkaBroker(PrivateServer):
 
 
 class KafkaCluster:
-    """`bootstrap`: the addresses of all brokers."""
+    """`bootstrap`: the addresses of all brokers. `clients_port`: where a single broker tells clients to find
+    it, if something is in front of it."""
 
     def __init__(
-        self, brokers: int = 1, options: Mapping[str, str] | None = None, *, jvm: tuple[str, ...] = ()
+        self,
+        brokers: int = 1,
+        options: Mapping[str, str] | None = None,
+        *,
+        jvm: tuple[str, ...] = (),
+        clients_port: int = 0,
     ) -> None:
         self.brokers: list[KafkaBroker] = []
         try:
@@ -105,7 +116,7 @@ class KafkaCluster:
                 self.brokers.append(KafkaBroker(number))
             voters = ",".join(f"{one.number}@{one.host}:{one.controller_port}" for one in self.brokers)
             for one in self.brokers:
-                one.configure(voters, brokers, options or {}, jvm)
+                one.configure(voters, brokers, options or {}, jvm, clients_port)
             self.start()
         except BaseException:
             self.close()
