@@ -12,7 +12,7 @@ use crate::event::{EventHeader, EventKind};
 use crate::gtid_event::{alters_later, MARIADB_STANDALONE};
 use crate::query::{load_query, query_statement, Statement};
 use crate::rewritten::is_rewritten;
-use crate::savepoints::Savepoints;
+use crate::savepoints::{Savepoint, Savepoints, Target};
 
 /// Known types that never change rows by themselves: the index does not record them.
 fn is_harmless(kind: EventKind) -> bool {
@@ -34,6 +34,9 @@ fn is_harmless(kind: EventKind) -> bool {
             | EventKind::MARIADB_ANNOTATE_ROWS
     )
 }
+
+/// The whole transaction is taken back.
+const ALL: Target = Target { place: 0, first: 0 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
@@ -58,10 +61,10 @@ pub struct Step<'a> {
     pub uncounted: bool,
     /// The log has other bytes than the source sent.
     pub rewritten: bool,
-    /// A savepoint was set.
-    pub saved: bool,
-    /// Row events since this place do not count: that of a savepoint, or 0 for the whole transaction.
-    pub taken_back: Option<u64>,
+    /// If rolled back, row events since `place` do not count: that of a savepoint, or 0 for the whole
+    /// transaction. If `first` is not `place`, `statement` is a ROLLBACK TO of kind QUERY: those since `first`
+    /// may not count.
+    pub savepoint: Option<Savepoint>,
     pub statement: Option<Statement<'a>>,
 }
 
@@ -171,14 +174,17 @@ impl Group {
             Control::Commit | Control::Xa(XaStatement::Rollback) => {
                 (step.ends, step.rewritten) = (true, is_rewritten(sql));
             }
-            Control::Rollback => (step.ends, step.taken_back) = (true, Some(0)),
+            Control::Rollback => (step.ends, step.savepoint) = (true, Some(Savepoint::RolledBackTo(ALL))),
             Control::Savepoint(name) => {
                 self.savepoints.set(name, place);
-                (step.ends, step.saved) = (!inside, true);
+                (step.ends, step.savepoint) = (!inside, Some(Savepoint::Set));
             }
             Control::RollbackTo(name) => {
-                step.taken_back = Some(self.savepoints.roll_back_to(name).unwrap_or(0));
-                step.ends = !inside;
+                let target = self.savepoints.roll_back_to(name).unwrap_or(ALL);
+                if target.first != target.place {
+                    step.statement = Some(Statement { kind: Some(EventKind::QUERY), ..statement });
+                }
+                (step.savepoint, step.ends) = (Some(Savepoint::RolledBackTo(target)), !inside);
             }
             Control::Xa(XaStatement::Commit) => {
                 // In a relay log, a known XA transaction has its rows in place of its XA COMMIT. A remaining

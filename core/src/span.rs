@@ -3,6 +3,7 @@
 //! The receiver uses `Tracker` for events as they arrive. Readers use it for a part of a closed segment's
 //! entry, by reading the part's events again (`rescan.rs`).
 
+mod doubts;
 mod entry;
 mod table_names;
 
@@ -16,10 +17,12 @@ use crate::gtid::{Gtid, GtidSet};
 use crate::gtid_event::GtidEvent;
 use crate::json_text::quoted;
 use crate::query::Statement;
+use crate::savepoints::Savepoint;
 use crate::scan::is_dummy;
 use crate::status::{Status, Updated};
 use crate::xa::Change;
 
+use doubts::Doubts;
 use table_names::TableNames;
 
 /// A position in the source's own binary log.
@@ -135,6 +138,7 @@ pub struct Tracker {
     names: TableNames,
     /// Row events and bytes in the span, by the table's slot in `names`.
     counts: Vec<(u64, u64)>,
+    doubts: Doubts,
     transaction: Transaction,
     ended: Ended,
     span: Span,
@@ -159,6 +163,7 @@ impl Tracker {
             taken_back: None,
             names: TableNames::default(),
             counts: Vec::new(),
+            doubts: Doubts::default(),
             transaction: Transaction::default(),
             ended: Ended::default(),
             span: Span { start: offset, ..Span::default() },
@@ -199,12 +204,25 @@ impl Tracker {
         }
         if let Some(statement) = step.statement {
             self.incidents += u64::from(statement.kind == Some(EventKind::INCIDENT));
-            self.statement(&statement, header, offset, step.ends);
+            match step.savepoint {
+                Some(Savepoint::RolledBackTo(target)) => {
+                    self.doubts.doubt(&statement, target, self.counts.len());
+                }
+                _ => self.statement(&statement, header, offset, step.ends, ""),
+            }
         }
-        if let Some(since) = step.taken_back {
-            self.take_back(since);
+        match step.savepoint {
+            None => {}
+            Some(Savepoint::Set) => {
+                let (begin, span) = (self.transaction.start, &self.span);
+                self.doubts.save(self.end, begin, span.start, &span.touched, &self.counts);
+            }
+            Some(Savepoint::RolledBackTo(target)) => self.take_back(target.place),
         }
         if step.ends {
+            if self.transaction.undone {
+                self.report_doubts(header, offset);
+            }
             self.finish(header, &step);
         }
         Ok(())
@@ -273,7 +291,14 @@ impl Tracker {
     }
 
     #[cold]
-    fn statement(&mut self, statement: &Statement<'_>, header: &EventHeader, offset: u64, alone: bool) {
+    fn statement(
+        &mut self,
+        statement: &Statement<'_>,
+        header: &EventHeader,
+        offset: u64,
+        alone: bool,
+        more: &str,
+    ) {
         let dml = is_dml(statement.sql);
         let limit = if dml { SQL_DML_MAX } else { SQL_DDL_MAX };
         let status = Status::parse(statement.variables);
@@ -306,12 +331,26 @@ impl Tracker {
                 text.push_str(",\"alone\":true");
             }
         }
+        text.push_str(more);
         text.push('}');
         self.span.statements.push(text);
     }
 
+    /// Readers can end only between transactions, so a doubt is recorded with the transaction's last event.
+    #[cold]
+    fn report_doubts(&mut self, header: &EventHeader, offset: u64) {
+        for doubt in self.doubts.take() {
+            let keys: Vec<&str> = doubt.tables.iter().map(|slot| self.names.key(*slot)).collect();
+            let more = format!(",\"tables\":[{}]", keys.join(","));
+            let (database, sql, kind) = (&*doubt.database, &*doubt.sql, Some(EventKind::QUERY));
+            let statement = Statement { database, sql, kind, variables: b"" };
+            self.statement(&statement, header, offset, false, &more);
+        }
+    }
+
     #[cold]
     fn take_back(&mut self, since: u64) {
+        self.doubts.take_back(since);
         let transaction = &mut self.transaction;
         let start = since.max(transaction.start);
         transaction.undone = true;
@@ -401,6 +440,7 @@ impl Tracker {
         }
         let entry = self.entry(extra);
         self.reported.clone_from(&self.committed_source);
+        self.doubts.begin_span();
         for slot in &self.span.touched {
             self.counts[*slot] = (0, 0);
         }

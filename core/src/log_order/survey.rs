@@ -12,6 +12,7 @@ use crate::group::{Group, Step};
 use crate::gtid_event::GtidEvent;
 use crate::log_file::LogFile;
 use crate::query::Statement;
+use crate::savepoints::{Savepoint, Target};
 use crate::scan::is_dummy;
 use crate::status::Status;
 use crate::table_map::TableMapHead;
@@ -59,6 +60,8 @@ struct Surveyor<'a> {
     prepared: bool,
     /// Each savepoint: the number of its event, and the last row event before it.
     saved: Vec<(u64, Option<u64>)>,
+    /// ROLLBACK TOs that may mean one of several savepoints, each with the number of the first one.
+    doubts: Vec<(u64, LoggedStatement)>,
     /// Whether a table is wanted, by table id.
     wanted: HashMap<u64, bool>,
     selection: &'a Selection,
@@ -141,6 +144,7 @@ impl<'a> Surveyor<'a> {
             began: false,
             prepared: false,
             saved: Vec::new(),
+            doubts: Vec::new(),
             wanted: HashMap::new(),
             selection,
             format,
@@ -168,14 +172,21 @@ impl<'a> Surveyor<'a> {
         let mut step = Step::default();
         self.group.step(header, body, base, number, &mut step)?;
         self.note(seen, base, number)?;
-        if step.saved {
-            self.saved.push((number, self.found.last_rows));
-        }
-        if let Some(since) = step.taken_back {
-            self.take_back(since, number);
-        }
         if let Some(statement) = step.statement {
-            self.statement(&statement, seen);
+            let logged = logged(&statement, seen);
+            match step.savepoint {
+                Some(Savepoint::RolledBackTo(target)) if self.has_rows_between(target) => {
+                    self.doubts.push((target.first, logged));
+                }
+                Some(_) => {}
+                None if statement.kind == Some(EventKind::XA_PREPARE) => {} // `commits` has it
+                None => self.found.statements.push(logged),
+            }
+        }
+        match step.savepoint {
+            None => {}
+            Some(Savepoint::Set) => self.saved.push((number, self.found.last_rows)),
+            Some(Savepoint::RolledBackTo(target)) => self.take_back(target.place, number),
         }
         if step.ends {
             self.prepared = step.prepared;
@@ -263,40 +274,43 @@ impl<'a> Surveyor<'a> {
         Ok(())
     }
 
+    /// Whether a wanted table has rows between the savepoints that a ROLLBACK TO may mean.
+    fn has_rows_between(&self, target: Target) -> bool {
+        let last_rows = |place| self.saved.iter().find(|(set, _)| *set == place).and_then(|saved| saved.1);
+        last_rows(target.first) != last_rows(target.place)
+    }
+
     /// Takes back the rows since the event with a number; 0: all of them.
     fn take_back(&mut self, since: u64, number: u64) {
         self.saved.retain(|(set, _)| *set <= since);
+        self.doubts.retain(|(first, _)| *first < since);
         self.found.taken_back.push((since, number));
         self.found.last_rows = self.saved.last().and_then(|(_, last_rows)| *last_rows);
     }
 
-    fn statement(&mut self, statement: &Statement<'_>, seen: &Seen<'_>) {
-        let header = &seen.event.header;
-        if statement.kind == Some(EventKind::XA_PREPARE) {
-            // XA COMMIT: `commits` has it.
-            return;
-        }
-        let status = Status::parse(statement.variables);
-        self.found.statements.push(LoggedStatement {
-            database: String::from_utf8_lossy(statement.database).into_owned(),
-            sql: status.text(statement.sql).into_owned(),
-            event: statement.kind.map(|kind| kind.0),
-            timestamp: header.timestamp,
-            server_id: header.server_id,
-            sql_mode: status.sql_mode,
-            server_charset: status.server_charset(),
-            position: u64::from(header.end_position.wrapping_sub(header.size)),
-            end_position: header.end_position.into(),
-        });
-    }
-
     fn finish(mut self, end: u64) -> (Survey, Option<(u64, EventHeader)>) {
         self.found.end = end;
+        self.found.statements.extend(self.doubts.into_iter().map(|(_, doubt)| doubt));
         self.found.transaction.end = self.found.part.base + end;
         if !self.prepared {
             self.found.prepares = None;
         }
         (self.found, self.first)
+    }
+}
+
+fn logged(statement: &Statement<'_>, seen: &Seen<'_>) -> LoggedStatement {
+    let (header, status) = (&seen.event.header, Status::parse(statement.variables));
+    LoggedStatement {
+        database: String::from_utf8_lossy(statement.database).into_owned(),
+        sql: status.text(statement.sql).into_owned(),
+        event: statement.kind.map(|kind| kind.0),
+        timestamp: header.timestamp,
+        server_id: header.server_id,
+        sql_mode: status.sql_mode,
+        server_charset: status.server_charset(),
+        position: u64::from(header.end_position.wrapping_sub(header.size)),
+        end_position: header.end_position.into(),
     }
 }
 

@@ -289,6 +289,8 @@ class ChangeReader:
         `statements`: read backwards, so of no further use."""
         between = LogRange(self.offset, min(known_at, self._log.end))
         for statement in reversed([*self._log.statements(between)]):
+            if statement.tables is not None:
+                continue
             found = statements.touched(statement, set(self._live)) & self._live.keys()
             if not found or only_truncates(statements.effects(statement, dict(self._live)), found):
                 continue

@@ -29,7 +29,7 @@ from penstock.model.schema import TableId
 from penstock.model.statement_head import statement_head
 from penstock.printable import printable, printable_json
 from penstock.relaylog.log_parts import parts_of
-from penstock.sources.mysql.event_types import EVENTS_LOST, INCIDENT
+from penstock.sources.mysql.event_types import event_warns
 
 if TYPE_CHECKING:
     from penstock._core import LogPart
@@ -127,10 +127,8 @@ def _note(statement: Mapping[str, Any]) -> None:
     if statement["sql"] and changes_rows(statement):
         text = f"Note: {place}: rows that a statement changed are not in the log: {head}"
         say(printable(text), file=sys.stderr)
-    elif statement["event"] == INCIDENT:
-        say(f"Note: {place}: {EVENTS_LOST}: rows may have changed that are in no log.", file=sys.stderr)
     elif statement["event"] is not None:
-        say(f"Note: {place}: an event of type {statement['event']} may have changed rows.", file=sys.stderr)
+        say(f"Note: {place}: {event_warns(statement['event'])}.", file=sys.stderr)
 
 
 def _complain(error: DecodeError, reason: str, *, as_json: bool) -> None:

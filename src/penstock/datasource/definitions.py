@@ -74,10 +74,10 @@ class Definitions:
 
     def _earliest(self, known: Known, start: Offset) -> Known:
         """The same definition, placed at the earliest offset from `start` on at which it is certainly true.
-        Only TRUNCATE leaves a definition as it is."""
+        Only TRUNCATE, and what certainly changes only rows, leaves a definition as it is."""
         at = known.at
         for statement in reversed([*self._log.statements(LogRange(start, known.at))]):
-            if self._touches(statement):
+            if statement.tables is None and self._touches(statement):
                 if not only_truncates(self._effects(statement, known.schema), [self._table]):
                     return Known(at, known.schema)
                 at = statement.offset

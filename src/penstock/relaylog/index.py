@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import RelayLogCorrupt
-from penstock.model.name import index_names
+from penstock.model.name import index_keys, index_names
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import TableId
 from penstock.relaylog import segment_format
@@ -30,10 +30,11 @@ class Statement:
     """A statement in the log that is not transaction control. It defines tables, or changes rows.
 
     Only the source reads what it says (`sources.statements.Statements`). `event`: the type code of an event
-    that is no statement, but may have changed rows without row events. `truncated`: `sql` is cut; the event
-    at `offset` has all of it (`relaylog/full_statements.py`). `sql_mode`: settings of the session that change
-    how the text reads. `server_charset`: the character set of databases that the session creates without
-    naming one.
+    that is no statement, but may have changed rows without row events. `tables`: such an event has changed no
+    definition, and only rows of these, by their keys (`model.name.index_keys`); None: nothing is known.
+    `truncated`: `sql` is cut; the event at `offset` has all of it (`relaylog/full_statements.py`).
+    `sql_mode`: settings of the session that change how the text reads. `server_charset`: the character set of
+    databases that the session creates without naming one.
 
     `updates`: databases that the statement wrote to, as its event lists them; None: unknown. `unsaid`: the
     event was read and lists no databases. `alone`: it changes rows outside of an explicit transaction."""
@@ -50,6 +51,11 @@ class Statement:
     updates: Sequence[str] | None = None
     unsaid: bool = False
     alone: bool = False
+    tables: Sequence[str] | None = None
+
+    def may_concern(self, table: TableId) -> bool:
+        """Whether an event that is no statement may have changed rows of the table."""
+        return self.tables is None or not {*index_keys(table.database, table.table)}.isdisjoint(self.tables)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from penstock.planning.discovery import Wait, at_one_offset
 from penstock.planning.statement_effects import effects_in
 from penstock.relaylog.archive_restore import survives
 from penstock.relaylog.reader import RelayLog
-from penstock.serve.log.mysql import has_sql, unlogged
+from penstock.serve.log.mysql import event_warns, has_sql
 from penstock.sources.base import Source
 from penstock.sources.statements import Statements
 from penstock.sources.table_filter import TableFilter
@@ -187,7 +187,7 @@ def first(
     start = relay_log.start
     touched: dict[TableId, Offset] = {}
     for statement in relay_log.statements(LogRange(start, at)):
-        for table in statements.touched(statement, set(schemas)):
+        for table in statements.touched(statement, set(schemas)) if statement.tables is None else ():
             touched[table] = statement.end
     made = Definitions(start, {table: one for table, one in schemas.items() if table not in touched})
     track(made, relay_log, statements, at)
@@ -200,7 +200,7 @@ def track(definitions: Definitions, relay_log: RelayLog, statements: Statements,
     changed = False
     for statement in relay_log.statements(LogRange(definitions.tracked, end)):
         if not has_sql(statement.event):
-            log.warning("offset %d: %s", statement.offset, unlogged(statement.event))
+            log.warning("offset %d: %s", statement.offset, event_warns(statement.event))
     for statement, effects in effects_in(
         relay_log, LogRange(definitions.tracked, end), statements, definitions.now, lambda *_: True
     ):

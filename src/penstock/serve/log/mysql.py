@@ -21,7 +21,7 @@ from penstock.relaylog.reader import RelayLog, Statement
 from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
-from penstock.sources.mysql.event_types import EVENTS_LOST, EXECUTE_LOAD_QUERY, INCIDENT
+from penstock.sources.mysql.event_types import event_warns, has_sql
 from penstock.sources.mysql.messages.canal import canal_entry, canal_type, renamed
 from penstock.sources.mysql.options import StartAt
 
@@ -29,11 +29,11 @@ __all__ = [
     "UNREADABLE_HINT",
     "StartAt",
     "check_start",
+    "event_warns",
     "has_sql",
     "offset_of",
     "start_of",
     "statement_entries",
-    "unlogged",
     "unreadable",
 ]
 
@@ -65,7 +65,7 @@ def statement_entries(
     row events. `format`: `canal-entry`, or `json`. What is no statement, but may have changed rows, is told
     like one without a table, with a comment as its SQL."""
     if not has_sql(statement["event"]):
-        statement = {**statement, "sql": f"-- {unlogged(statement['event'])}"}
+        statement = {**statement, "sql": f"-- {event_warns(statement['event'])}"}
     kind, defines, tables = _about(statement, wanted)
     if not (ddl if defines else row_statements):
         return []
@@ -74,23 +74,12 @@ def statement_entries(
     return [canal_entry(statement, kind, table.database, table.table, defines=defines) for table in tables]
 
 
-def has_sql(event: int | None) -> bool:
-    """Whether a statement in the log has its SQL. `event`: its type, if it is no ordinary statement."""
-    return event is None or event == EXECUTE_LOAD_QUERY
-
-
-def unlogged(event: int | None) -> str:
-    """What an event says that is no statement."""
-    said = EVENTS_LOST if event == INCIDENT else f"there is an event of type {event} without its rows"
-    return f"{said}: rows may have changed that are in no log"
-
-
 def statement_of(statement: Statement, wanted: Callable[[TableId], bool]) -> dict[str, Any] | None:
     """What clients get for a statement about one of the wanted tables. None: it is about none of them."""
     kind, _, tables = _about(vars(statement), wanted)
     if not tables:
         return None
-    sql = statement.sql if has_sql(statement.event) else f"-- {unlogged(statement.event)}"
+    sql = statement.sql if has_sql(statement.event) else f"-- {event_warns(statement.event)}"
     return {"kind": kind, "database": tables[0].database, "table": tables[0].table, "sql": sql}
 
 

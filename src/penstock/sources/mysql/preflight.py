@@ -24,6 +24,7 @@ from penstock.sources.mysql.connection import Replication, connect
 from penstock.sources.mysql.faults import explain, is_denied, is_refusal
 from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.preflight_source import GTID_SQL, Source, account_sql, look
+from penstock.sources.mysql.savepoints import FUNCTIONS_AND_TRIGGERS
 from penstock.sources.mysql.snapshot.watermark import watermarks_of
 from penstock.sources.preflight import PURGED, Finding
 
@@ -421,16 +422,11 @@ def note_savepoints(source: Source) -> Iterator[Finding]:
     not that they are of another level. A replica of MySQL 5.7 stops at such a transaction."""
     if not source.traits.mariadb and (source.traits.version >= (8, 0, 0) or source.is_on("gtid_mode")):
         return
-    rows = source.ask(
-        "SELECT TRIGGER_SCHEMA, TRIGGER_NAME FROM information_schema.TRIGGERS"
-        " WHERE ACTION_STATEMENT LIKE '%SAVEPOINT%' UNION "
-        "SELECT ROUTINE_SCHEMA, ROUTINE_NAME FROM information_schema.ROUTINES"
-        " WHERE ROUTINE_TYPE = 'FUNCTION' AND ROUTINE_DEFINITION LIKE '%SAVEPOINT%'"
-    )
-    if names := sorted(f"{database}.{name}" for database, name in rows):
+    rows = source.ask(FUNCTIONS_AND_TRIGGERS)
+    if names := sorted(f"{database}.{name}" for database, name, _ in rows):
         yield Finding(
             "warning", "savepoints", source.name,
             f"Triggers and functions set savepoints: {', '.join(names[:5])}. If one has the name of a "
-            "savepoint of the transaction around it, the log does not say which of them a ROLLBACK TO means. "
-            "Give them names that nothing else uses.",
+            "savepoint of the transaction around it, the log does not say which of them a ROLLBACK TO means, "
+            "and tables with rows between them are read again. Give them names that nothing else uses.",
         )  # fmt: skip

@@ -49,7 +49,7 @@ from penstock.relaylog.upkeep import Upkeep
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
 from penstock.sources.mysql import followed_host, server_errors, start_position
 from penstock.sources.mysql.connection import Replication, connect, query, query_named
-from penstock.sources.mysql.event_types import EVENTS_LOST
+from penstock.sources.mysql.event_types import INCIDENT, event_says
 from penstock.sources.mysql.faults import answers_of, explain
 from penstock.sources.mysql.heartbeat import is_heartbeat
 from penstock.sources.mysql.options import options_of
@@ -434,7 +434,8 @@ class Receiver:
             self._flush(session, time.monotonic())
             pieces = framer.feed(b"")
         if framer.incidents > lost:
-            log.warning("Before %s:%s, %s. Pipelines read all tables again.", *framer.source, EVENTS_LOST)
+            says = event_says(INCIDENT)
+            log.warning("Before %s:%s, %s. Pipelines read all tables again.", *framer.source, says)
         session.dirty = True
         if framer.server_error is not None:
             self._commit(session)

@@ -25,7 +25,7 @@ from penstock.model.schema import Column, TableId, TableSchema
 from penstock.relaylog.reader import Statement
 from penstock.sources.catalog import Reason
 from penstock.sources.chunks import ALL_ROWS, ChunkOutdated
-from penstock.sources.mysql import catalog, followed_host, statements
+from penstock.sources.mysql import catalog, followed_host, savepoints, statements
 from penstock.sources.mysql.broken_tables import broken_reason, broken_tables, is_broken
 from penstock.sources.mysql.condition import check_plain
 from penstock.sources.mysql.connection import connect, hang_up
@@ -194,6 +194,9 @@ class SourceSession:
 
     def is_view(self, table: TableId) -> bool:
         return self._ask(lambda connection: catalog.is_view(connection, table))
+
+    def may_set_savepoint(self, rollback: str) -> bool:
+        return self._ask(lambda connection: savepoints.may_set(connection, rollback))
 
     def read_tables(self, captured: TableFilter) -> dict[TableId, TableSchema]:
         return self._with_keys(self._ask(lambda connection: catalog.read_tables(connection, captured)))

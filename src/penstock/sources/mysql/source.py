@@ -70,6 +70,7 @@ class MySqlSource:
             earlier=lambda offset: unprotected_statements(log, LogRange(Offset(0), offset)),
             in_full=lambda statement: in_full(log, statement),
             is_view=self.catalog.is_view,
+            may_set_savepoint=self.catalog.may_set_savepoint,
             types=types,
             parks_cascades=parks_cascades,
             with_foreign_keys=with_foreign_keys,

@@ -54,7 +54,7 @@ from penstock.sources.mysql.ddl.conversion import form, other_form
 from penstock.sources.mysql.ddl.definition import ColumnDefinition, TableDefinition
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
-from penstock.sources.mysql.event_types import EVENTS_LOST, EXECUTE_LOAD_QUERY, INCIDENT, XA_PREPARE
+from penstock.sources.mysql.event_types import QUERY, XA_PREPARE, event_says, has_sql
 from penstock.sources.mysql.foreign_key_statements import ADDED, children_of_changed, keys_after
 from penstock.sources.mysql.merge_tables import is_merge, merge_reason, union_of
 from penstock.sources.mysql.online_schema_change import is_copy_of
@@ -73,7 +73,8 @@ class MySqlStatements:
     `read_table` asks the catalog; None for a table that is gone. `read_database`: the default character set
     and collation. `is_view`: whether the catalog has a view of this name. `earlier`: the statements of the
     relay log that end at or before an offset. `in_full`: a statement as its event has it, None if it is not
-    available (`relaylog/full_statements.py`).
+    available (`relaylog/full_statements.py`). `may_set_savepoint`: whether a function or trigger may set the
+    savepoint of a ROLLBACK TO.
     `parks_cascades`: a table with a cascading foreign key cannot be captured. `with_foreign_keys`:
     definitions have their cascading foreign keys.
     """
@@ -88,6 +89,7 @@ class MySqlStatements:
         earlier: Earlier = lambda offset: (),
         in_full: InFull = lambda statement: None,
         is_view: Callable[[TableId], bool] = lambda table: False,
+        may_set_savepoint: Callable[[str], bool] = lambda rollback: True,
         types: TypeOptions = DEFAULT_TYPES,
         parks_cascades: bool,
         with_foreign_keys: bool = False,
@@ -98,15 +100,15 @@ class MySqlStatements:
         self._with_foreign_keys = with_foreign_keys
         self._read_table = read_table
         self._is_view = is_view
+        self._may_set_savepoint = may_set_savepoint
         self._types = types
         self._in_full = in_full
         self._uncaptured = UncapturedTables(captured, server, read_database, earlier, in_full)
 
     def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
         """See `sources.statements.Statements.effects`."""
-        if _is_event(statement):
-            why = _event_reason(statement)
-            return [TableEffect(table, voids=why, rereads=why, what="unknown") for table in live]
+        if not has_sql(statement.event):
+            return self._of_event(statement, live)
         tables = self._uncaptured.at(statement, live)
         catalog = Catalog(
             statement_server(self._server(), statement),
@@ -128,6 +130,15 @@ class MySqlStatements:
 
     def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
         return touched(self._server(), statement, tables)
+
+    def _of_event(self, statement: Statement, live: Iterable[TableId]) -> list[TableEffect]:
+        if statement.event == QUERY and not self._may_set_savepoint(statement.sql):
+            return []
+        why = event_says(statement.event)
+        if statement.event == XA_PREPARE:
+            why = f"the log does not have the rows of {statement.sql}"
+        concerned = filter(statement.may_concern, live)
+        return [TableEffect(table, voids=why, rereads=why, what="unknown") for table in concerned]
 
     def _unlogged(
         self,
@@ -349,24 +360,11 @@ def statement_server(server: Server, statement: Statement) -> Server:
 
 def touched(server: Server, statement: Statement, tables: set[TableId]) -> set[TableId]:
     """The tables whose definition or rows the statement may change, and those that it creates."""
-    if _is_event(statement):
-        return tables
+    if not has_sql(statement.event):
+        return {*filter(statement.may_concern, tables)}
     parsed = parse(statement.sql, statement.database, statement_server(server, statement))
     named = named_tables(parsed, tables)
     return tables if named is None else named
-
-
-def _is_event(statement: Statement) -> bool:
-    """Whether the entry stands for an event without SQL, which may have changed any rows."""
-    return statement.event is not None and statement.event != EXECUTE_LOAD_QUERY
-
-
-def _event_reason(statement: Statement) -> str:
-    if statement.event == INCIDENT:
-        return EVENTS_LOST
-    if statement.event == XA_PREPARE:
-        return f"the log does not have the rows of {statement.sql}"
-    return f"an event of type {statement.event} at offset {statement.offset} may have changed rows"
 
 
 def read(statement: Statement, server: Server, in_full: InFull) -> tuple[syntax.Statement, Statement]:
