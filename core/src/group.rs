@@ -62,8 +62,8 @@ pub struct Step<'a> {
     /// The log has other bytes than the source sent.
     pub rewritten: bool,
     /// If rolled back, row events since `place` do not count: that of a savepoint, or 0 for the whole
-    /// transaction. If `first` is not `place`, `statement` is a ROLLBACK TO of kind QUERY: those since `first`
-    /// may not count.
+    /// transaction. If `first` is not `place`, those since `first` may not count, and `statement` is the
+    /// ROLLBACK TO, of kind QUERY.
     pub savepoint: Option<Savepoint>,
     pub statement: Option<Statement<'a>>,
 }
