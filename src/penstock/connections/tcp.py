@@ -114,6 +114,11 @@ class BoundedSocket:
         self._socket.sendall(data)
         self._begin()
 
+    def send(self, data: bytes) -> int:
+        count = self._socket.send(data)
+        self._begin()
+        return count
+
     def recv(self, count: int) -> bytes:
         data = self._socket.recv(count)
         self._count(len(data))

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock import clock
+from penstock.connections.answers import STRANGE, NoAnswer, reading
+from penstock.connections.tcp import BoundedSocket
 from penstock.errors import ConfigError, TransientError
 
 if TYPE_CHECKING:
@@ -33,6 +35,8 @@ REPORTED = 0.25
 more."""
 RENEWALS = 8
 """How often a session is renewed, at least, in the time after which it would end."""
+ANSWERS_BYTES_MAX = 64 * 1024**2
+"""Bytes that may come between two things that are sent. A node has at most one MB."""
 RECONNECT_MAX_S = 1.0
 """Longest pause before ZooKeeper is tried again. It must be shorter than a session may be silent."""
 
@@ -45,17 +49,21 @@ class ZooKeeper:
     def __init__(self, hosts: Sequence[str], session_seconds: float) -> None:
         try:
             from kazoo.client import KazooClient
+            from kazoo.handlers.threading import SequentialThreadingHandler
             from kazoo.retry import KazooRetry
         except ImportError:
             raise ConfigError(
                 "`zookeeper` needs the package kazoo.", hint="pip install 'penstock[zookeeper]'"
             ) from None
-        self._hosts = hosts
+        self._hosts = ", ".join(hosts)
         self._seconds = session_seconds
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # it says each failed attempt
+        handler = SequentialThreadingHandler()
+        setattr(handler, "create_connection", self._bounded(handler.create_connection))  # noqa: B010
         self.client: KazooClient = KazooClient(
             ",".join(hosts),
             timeout=session_seconds,
+            handler=handler,
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=RECONNECT_MAX_S),
         )
         self._granted_s = session_seconds
@@ -65,19 +73,49 @@ class ZooKeeper:
         """A session, and a time after which the leader has certainly heard of it."""
         self._answered: list[float] = []
         """When later renewals were asked for. It is not certain that the leader has heard of them."""
-        self._watch_connecting(self.client._connection)
+        self._watch(self.client._connection)
 
-    def _watch_connecting(self, connection: Any) -> None:
-        """Kazoo does not tell the time that ZooKeeper has agreed on, except to itself: two thirds of it."""
-        connect = connection._connect
+    def _bounded(self, connect: Callable[..., Any]) -> Callable[..., Any]:
+        def connected(*arguments: Any, **more: Any) -> Any:
+            seconds = max(self._seconds, ANSWER_S)  # something is sent more often
+            return BoundedSocket(connect(*arguments, **more), seconds=seconds, bytes_max=ANSWERS_BYTES_MAX)
+
+        return connected
+
+    def _watch(self, connection: Any) -> None:
+        """Kazoo does not tell the time that ZooKeeper has agreed on, except to itself: two thirds of it. And
+        it does not check what it reads: an error would end its thread."""
+        from kazoo.exceptions import ConnectionDropped
+
+        connect, read = connection._connect, connection._read_socket
+        client: Any = self.client
 
         def connected(*address: Any) -> Any:
-            asked = clock.seconds()
-            read_ms, connect_ms = connect(*address)
+            asked, session = clock.seconds(), (client._session_id, client._session_passwd)
+            try:
+                read_ms, connect_ms = self._understood(connect, *address)
+            finally:
+                if len(client._session_passwd or b"") != len(session[1]):  # as no server answers
+                    client._session_id, client._session_passwd = session
+                    raise ConnectionDropped(STRANGE)
             self.connected(asked, read_ms * 1.5 / 1000)
-            return read_ms, connect_ms
+            asked_ms = self._seconds * 1000
+            return min(read_ms, asked_ms * 2 / 3), min(connect_ms, asked_ms)
 
         connection._connect = connected
+        connection._read_socket = lambda seconds: self._understood(read, seconds)
+
+    def _understood(self, read: Callable[..., Any], *arguments: Any) -> Any:
+        """Makes kazoo connect again where it has an error about what it has read."""
+        from kazoo.exceptions import ConnectionDropped
+
+        seen = self.client.last_zxid
+        try:
+            with reading():
+                return read(*arguments)
+        except (NoAnswer, RuntimeError, AttributeError):  # also a reply that nobody has asked for
+            self.client.last_zxid = seen  # servers refuse a client that has seen more than they have
+            raise ConnectionDropped(STRANGE) from None
 
     def connected(self, asked: float, granted_s: float) -> None:
         """The session has begun, or goes on over another connection, for which it was `asked`."""
@@ -91,7 +129,7 @@ class ZooKeeper:
         """Raises `TransientError` if nothing answers in time."""
         if not self.client.start_async().wait(seconds):
             raise TransientError(
-                f"ZooKeeper does not answer at {', '.join(self._hosts)}.",
+                f"ZooKeeper does not answer at {self._hosts}.",
                 hint="Check `zookeeper` in the server's file, and that it runs.",
             )
 
@@ -120,12 +158,20 @@ class ZooKeeper:
     def answer(self, pending: Any, seconds: float = ANSWER_S) -> Any:
         """Waits for the result of one of the client's asynchronous calls. Raises `TransientError` and
         `KazooException`."""
+        from kazoo.exceptions import ConnectionLoss, KazooException, SessionExpiredError
         from kazoo.handlers.threading import KazooTimeoutError
 
         try:
             return pending.get(timeout=seconds)
         except KazooTimeoutError:
-            raise TransientError(f"ZooKeeper has not answered for {seconds:g} s.") from None
+            why = f"it has not answered for {seconds:g} s"
+        except (ConnectionLoss, SessionExpiredError):
+            why = "the connection is lost, or the session has ended"
+        except KazooException:
+            raise
+        except Exception:  # kazoo's, about what it cannot read
+            why = STRANGE
+        raise TransientError(f"ZooKeeper ({self._hosts}): {why}.")
 
     def renew(self) -> None:
         """Has ZooKeeper commit something, and remembers how long the session lives at least. Raises like

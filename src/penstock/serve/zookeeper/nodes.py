@@ -148,7 +148,10 @@ def _json(document: Mapping[str, Any]) -> bytes:
 
 def _object(data: bytes) -> dict[str, Any]:
     """The JSON object in a node. Raises `ValueError`."""
-    found = json.loads(data)
+    try:
+        found = json.loads(data)
+    except RecursionError:
+        raise ValueError("it is too deep") from None
     if not isinstance(found, dict):
         raise ValueError("it is no JSON object")
     return found
