@@ -13,7 +13,7 @@ import pytest
 from tests.sources.mysql.receiving import receiving
 from tests.sources.mysql.test_watermarks_by_place import ends_of_updates
 
-from penstock.model.offset import Offset
+from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableId
 from penstock.relaylog.files import LogPlace
 from penstock.snapshot.single_view import SingleView
@@ -73,6 +73,23 @@ def test_a_view_shows_the_table_as_it_stood_at_its_offset(name: str, plain: bool
             for seen, at in found:
                 position = log.position_at(at)
                 assert seen == sum(end <= position.order[-1] for end in ends), (at, position)
+
+
+def test_a_view_of_an_idle_source_is_placed_behind_what_the_log_has_grown(tmp_path: Path) -> None:
+    """Each connection of the receiver begins a segment, so the log grows although nobody writes."""
+    with servers.FLAVORS["mysql80"]({}) as server, server.connect() as connection:
+        server.execute(*SCHEMA)
+        prepare_session(connection)
+        marks = watermarks_of(connection, None)
+        with receiving(server, tmp_path) as receiver:
+            receiver.wait_until_level()
+            first = receiver.log.end
+        with receiving(server, tmp_path) as receiver:
+            receiver.wait_for(lambda: receiver.log.end > first, "second segment")
+            log = receiver.log
+            assert not log.transactions_between(LogRange(first, log.end))
+            whole = SingleView(LogPlace(receiver.log_path), frozenset({TableId("d", "counted")}), first)
+            assert first < whole.open(marks)[1] <= log.end
 
 
 def _sum(connection: Any) -> int:

@@ -80,6 +80,8 @@ class SingleView:
             opened = views.open_view()
             self._wait_for(log, opened, views.server_uuid)
             at = offset_of(opened, self.tables, log)
+            if at is not None and at <= self.after and not _concerns(self.tables, LogRange(at, log.end), log):
+                at = log.end  # the log of an idle source grows without transactions
             if at is not None and at > self.after:
                 return opened, at
             if time.monotonic() > deadline:
@@ -110,9 +112,12 @@ def offset_of(opened: Window, tables: Iterable[TableId], log: RelayLog) -> Offse
     between = LogRange(min(opened.visible_to(Places(log, not_after=at)), at), at)
     if not between:
         return at
-    if log.statements(between) or not set(tables).isdisjoint(log.tables(between, exact=True)):
-        return None
-    return at
+    return None if _concerns(tables, between, log) else at
+
+
+def _concerns(tables: Iterable[TableId], reach: LogRange, log: RelayLog) -> bool:
+    """Whether something in this part of the log may change the tables."""
+    return bool(log.statements(reach)) or not set(tables).isdisjoint(log.tables(reach, exact=True))
 
 
 def single_view_of(
@@ -122,7 +127,8 @@ def single_view_of(
     if not refers_to_itself(table.schema):
         return None
     schemas = {name: one.schema for name, one in tables().items()}
-    return SingleView(relay_log, frozenset(upstream(table.table, schemas)), table.replaces)
+    after = Offset(max(table.replaces, table.start - 1))
+    return SingleView(relay_log, frozenset(upstream(table.table, schemas)), after)
 
 
 def _named(tables: Iterable[TableId]) -> str:
