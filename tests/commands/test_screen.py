@@ -48,6 +48,7 @@ def status(tables: list[dict[str, Any]], **snapshot: Any) -> dict[str, Any]:
         "rates": {
             "log_bytes_per_s": 3 * 1024**2,
             "transactions_per_s": 1200,
+            "changes_per_s": 3400,
             "snapshot_rows_per_s": snapshot.pop("rate", 0),
         },
         "snapshot": quiet | snapshot,
@@ -123,7 +124,10 @@ def test_a_snapshot_is_a_bar_with_its_share_its_speed_and_the_time_left() -> Non
     counts = {"chunks": 4, "chunks_placed": 1, "rows_placed": 250, "rows_left": 750}
     shown = lines(status([reading], **counts, done=False, seconds_left=95, rate=8000))
     assert shown[0].strip() == "shop: epoch 7, lag 0.2 s (2.0 KiB, 3 transactions)"
-    assert shown[1].strip() == "log 3.0 MiB/s, 1,200 transactions/s, snapshot 8,000 rows/s"
+    assert (
+        shown[1].strip()
+        == "log 3.0 MiB/s, 1,200 transactions/s, 3,400 changes written/s, snapshot 8,000 rows/s"
+    )
     assert shown[2].startswith("snapshot ━") and "25 %" in shown[2] and "250 rows, 1/4 chunks" in shown[2]
     assert shown[2].rstrip().endswith("1 min 35 s left")
     [row] = [line for line in shown if "shop.t0001" in line]

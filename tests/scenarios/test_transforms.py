@@ -6,7 +6,10 @@ import hashlib
 import hmac
 import json
 import random
+import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -189,3 +192,34 @@ def test_a_dropped_column_that_a_rule_needs_parks_its_table_alone(scenario: Make
         [parked] = [one for one in status["tables"] if one["status"] == "parked"]
         assert parked["table"] == f"{case.database}.customers" and "`name`" in parked["parked"]["reason"]
         case.assert_equal("others")
+
+
+def test_a_parked_table_of_another_name_comes_back_by_the_command_of_its_hint(scenario: Make) -> None:
+    """The sink knows the table only as `to` names it, and the command needs the name at the source."""
+    case = scenario("jdbc")
+    file = case.folder / "targets.db"
+    case.write_file(
+        sink={"type": "jdbc", "url": f"sqlite://{file}"},
+        transforms=[{"tables": f"{case.database}.a", "to": "{database}.other"}],
+    )
+    case.server.execute("CREATE TABLE a (id INT PRIMARY KEY, v VARCHAR(9))", "INSERT INTO a VALUES (1, '07')")
+    assert case.command("run", "--once").returncode == 0
+    name = f"{case.database}_other"
+    with closing(sqlite3.connect(file)) as database:
+        database.execute(
+            f"CREATE TRIGGER no BEFORE INSERT ON {name} WHEN NEW.id = 2 BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+    case.server.execute("INSERT INTO a VALUES (2, '8')")
+    assert case.command("run", "--once").returncode == 4
+    [table] = case.status()["tables"]
+    [command] = re.findall(r"`penstock (\w+) FILE ([^` ]+)`", table["parked"]["hint"])
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("DROP TRIGGER no")
+    assert case.command(*command).returncode == 0
+    case.server.execute("ALTER TABLE a MODIFY v INT")  # only the server knows what becomes of values
+    done = case.command("run", "--once", "--json")
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(line)["message"] for line in done.stderr.splitlines()]
+    assert [one for one in told if f"{case.database}.a is read again" in one], told
+    with closing(sqlite3.connect(file)) as database:
+        assert sorted(database.execute(f"SELECT id, v FROM {name}")) == [(1, 7), (2, 8)]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.accumulators import Accumulator
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 
 from penstock.config import EpochConfig, RetriesConfig
@@ -49,6 +50,9 @@ class Spark:
 
     def setLocalProperty(self, name: str, value: str) -> None:
         pass
+
+    def accumulator(self, value: Any, param: Any) -> Accumulator[Any]:
+        return Accumulator(-1, value, param)
 
 
 class Sink:

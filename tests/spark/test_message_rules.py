@@ -23,7 +23,7 @@ from penstock.model.transforms import TransformRule
 from penstock.secret import Secret
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
 from penstock.spark import ruled_log
-from penstock.spark.message_rules import Letters, MessageRules, at_source
+from penstock.spark.message_rules import Letters, MessageRules
 from penstock.testing import servers
 
 KEY = "k" * 16
@@ -277,13 +277,3 @@ def test_parts_of_rows_can_be_chosen_and_hidden_but_not_computed_with(case: Case
         case.messages("maxwell", case.rules(RULE), path=path)
     with pytest.raises(_core.DecodeError, match="binlog_row_image = FULL"):
         case.messages("debezium", hiding, path=path)
-
-
-def test_an_error_about_the_name_in_messages_says_what_to_do_with_the_table() -> None:
-    table, name = TableId("shop", "people"), TableId("clean", "clients")
-    error = TableError(
-        "A message of clean.clients …", hint="penstock unpark FILE clean.clients", table=str(name)
-    )
-    found = at_source(error, name, table)
-    assert (found.hint, found.details["table"]) == ("penstock unpark FILE shop.people", "shop.people")
-    assert at_source(found, table, table) is found

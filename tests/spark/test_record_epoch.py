@@ -9,6 +9,7 @@ from tests.planning.test_planner import A, Log, live, make, steps
 
 from penstock.errors import TableError
 from penstock.model.offset import Offset
+from penstock.model.table import DEFINITION_DOES_NOT_FIT
 from penstock.spark.record_epoch import record
 from penstock.spark.table_outcome import TableOutcome
 
@@ -33,7 +34,7 @@ def test_a_table_that_is_read_again_by_itself_is_not_said_to_be_parked(
     found = state.table(A)
     assert found is not None and bool(found.resnapshot_pending) == differs
     assert said == (
-        "shop.a is read again: It does not fit."
+        f"shop.a is read again: {DEFINITION_DOES_NOT_FIT}"
         if differs
         else "shop.a is parked: It does not fit. Run `penstock resnapshot FILE shop.a`."
     )

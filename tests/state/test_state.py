@@ -436,3 +436,18 @@ def test_an_earlier_driver_of_a_state_on_a_shared_disk_writes_nothing_any_more(t
                 suspended.plan(EpochPlan(1, LogRange(Offset(4), Offset(100)), ()))
             successor.set_meta("other", "3")
             assert (successor.meta("known"), successor.pending()) == ("1", [])
+
+
+def test_every_table_that_is_to_be_read_again_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = TableState(SCHEMA, Offset(4), READ)
+    with closing(StateStore(tmp_path)) as state:
+        state.put_table(table)
+        state.put_table(table.read_again("its key changed"))
+        state.put_table(replace(table.read_again("its key changed"), last_epoch=4))
+        state.put_table(table)
+        state.put_table(table.read_again("its key changed"))
+        state.park(ORDERS, offset=Offset(9), reason="It does not fit.", hint="", resnapshot="again")
+    said = [one.getMessage() for one in caplog.records]
+    assert said == [*["shop.orders is read again: its key changed"] * 2, "shop.orders is read again: again"]

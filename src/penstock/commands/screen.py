@@ -107,7 +107,10 @@ def _speed(status: dict[str, Any]) -> str:
     rates = status.get("rates")
     if not rates:
         return f"{status['snapshot']['rows_placed']:,} rows of snapshots"
-    text = f"log {size_text(rates['log_bytes_per_s'])}/s, {rates['transactions_per_s']:,} transactions/s"
+    text = (
+        f"log {size_text(rates['log_bytes_per_s'])}/s, {rates['transactions_per_s']:,} transactions/s, "
+        f"{rates['changes_per_s']:,} changes written/s"
+    )
     if not status["snapshot"]["done"] or rates["snapshot_rows_per_s"]:
         text += f", snapshot {rates['snapshot_rows_per_s']:,} rows/s"
     return text

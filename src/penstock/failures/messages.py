@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from penstock.errors import (
     ConfigError,
@@ -86,10 +88,15 @@ def is_lasting(error: BaseException) -> bool:
     return found is not None and found.lasting
 
 
-def of_one_table(error: BaseException, table: str, state: Path | None) -> TableError | None:
+def of_one_table(
+    error: BaseException, table: str, state: Path | None, *, shown: str | None = None
+) -> TableError | None:
     """The error as one of this table: of its definition, of a statement for it, or of our code with it. No
     retry mends it, and other tables need not have it. None: it may pass, or concern more than this table (a
-    store, the network, memory, the class path). `state`: the directory of `errors.log`."""
+    store, the network, memory, the class path). `state`: the directory of `errors.log`. `shown`: see
+    `at_source`."""
+    if isinstance(error, PenstockError):
+        error = at_source(error, shown or table, table)
     if isinstance(error, TableError):
         return error
     if isinstance(error, ConfigError) and not isinstance(error, DriverReplaced | GrantMissing):
@@ -106,6 +113,20 @@ def of_one_table(error: BaseException, table: str, state: Path | None) -> TableE
     return parked_for(
         as_penstock_error(error, state, doing=f"The target of {table} cannot be changed"), table
     )
+
+
+Ours = TypeVar("Ours", bound=PenstockError)
+
+
+def at_source(error: Ours, shown: str, table: str) -> Ours:
+    """The error of a sink that knows the table by its name at the target (`shown`). Commands in the hint name
+    it as the source does."""
+    if shown == table:
+        return error
+    pattern = rf"(`penstock [^`]*)(?<=\s){re.escape(argument(shown))}(?=[\s`])"
+    hint = re.sub(pattern, lambda found: found[1] + argument(table), error.hint)
+    about = {"table": table} if error.details.get("table") == shown else {}
+    return type(error)(error.message, hint=hint, **{**error.details, **about})
 
 
 def parked_for(error: PenstockError, table: str) -> TableError:

@@ -51,8 +51,8 @@ class Drift:
                 self._goals[table.table] = at
                 continue
             error = _unexplained(table.table)
-            log.warning("%s", error)
-            again = resnapshot_reason(self._state, error, self._rereads_max)
+            if not (again := resnapshot_reason(self._state, error, self._rereads_max)):
+                log.warning("%s is parked: %s", table.table, error)
             self._state.park(
                 table.table, offset=planned, reason=error.message, hint=error.hint, resnapshot=again
             )

@@ -63,11 +63,13 @@ REPORT_SHARE = 0.02
 
 @dataclass
 class _Applied:
-    """An epoch that was applied at a time of the monotonic clock. `rows`: of chunks."""
+    """An epoch that was applied at a time of the monotonic clock. `rows`: of chunks. `changes`: rows of the
+    log."""
 
     at: float
     range: LogRange
     rows: int
+    changes: int
     transactions: int | None = None
     """Counted when somebody asks."""
 
@@ -98,7 +100,7 @@ class Progress:
         self._http = http
         self.started = time.time()
         self.epochs = 0
-        self.events = 0
+        self.changes = 0
         self.rows = 0
         self.chunks = 0
         self._documents = TableDocuments(config, state)
@@ -110,13 +112,13 @@ class Progress:
         self._pause = 0.0
 
     def applied(self, plan: EpochPlan, outcomes: list[Any]) -> None:
-        events = sum(plan_events(plan).values())
+        changes = sum(outcome.changes for outcome in outcomes)
         rows = sum(outcome.rows for outcome in outcomes)
         self.epochs += 1
-        self.events += events
+        self.changes += changes
         self.rows += rows
         self.chunks += sum(outcome.chunks for outcome in outcomes)
-        self._recent.append(_Applied(time.monotonic(), plan.range, rows))
+        self._recent.append(_Applied(time.monotonic(), plan.range, rows, changes))
         self._has_news = True
 
     def should_report(self) -> bool:
@@ -127,7 +129,9 @@ class Progress:
 
     def rates(self) -> dict[str, int]:
         """Rates per second: bytes and transactions of the log that were applied during the last ten seconds,
-        and snapshot rows placed during the last sixty."""
+        the rows of them that were written to targets, and snapshot rows placed during the last sixty. Where
+        rows are merged, one that changed several times in an epoch is written once. A message counts as one
+        row."""
         now, runs = time.monotonic(), time.time() - self.started
         while self._recent and now - self._recent[0].at > SNAPSHOT_RATE_SECONDS:
             self._recent.popleft()
@@ -142,6 +146,7 @@ class Progress:
         return {
             "log_bytes_per_s": round(sum(one.range.bytes for one in newest) / log_seconds),
             "transactions_per_s": round(sum(one.transactions or 0 for one in newest) / log_seconds),
+            "changes_per_s": round(sum(one.changes for one in newest) / log_seconds),
             "snapshot_rows_per_s": round(rows / max(1.0, min(SNAPSHOT_RATE_SECONDS, runs))),
         }
 
@@ -165,7 +170,12 @@ class Progress:
             "receiver": self._receiver.describe(),
             "http": self._http,
             "retrying": self._retrying(),
-            "since_start": {"epochs": self.epochs, "chunks": self.chunks, "rows": self.rows},
+            "since_start": {
+                "epochs": self.epochs,
+                "chunks": self.chunks,
+                "rows": self.rows,
+                "changes": self.changes,
+            },
             "rates": rates,
             **at,  # everything in the document is true at this moment or a later one
         }

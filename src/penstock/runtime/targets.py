@@ -38,6 +38,7 @@ from penstock.sinks.base import (
     TableSink,
     TargetState,
     adopting,
+    name_at_target,
     table_sink,
 )
 from penstock.sinks.refusals import check_directory, unfit_target
@@ -200,7 +201,8 @@ def _opened(sink: Sink, state: StateStore, tables: Iterable[TableId]) -> dict[Ta
         try:
             return sink.open(table)
         except Exception as error:  # the file format's own code may raise anything
-            own = of_one_table(error, str(table), state.path.parent)
+            shown = str(name_at_target(sink, table))
+            own = of_one_table(error, str(table), state.path.parent, shown=shown)
             if own is None:
                 raise
             return own

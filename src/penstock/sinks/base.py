@@ -349,6 +349,13 @@ class Fencing(Protocol):
 
 
 @runtime_checkable
+class Renaming(Protocol):
+    """A sink whose targets may have other names than their tables (`transforms`)."""
+
+    def name_of(self, table: TableId) -> TableId: ...
+
+
+@runtime_checkable
 class Readable(Protocol):
     """A sink whose targets Spark can read back. `penstock verify`, `penstock query` and `cascades: apply`
     need it."""
@@ -449,6 +456,10 @@ def lasting(sink: Sink | Readable) -> Lasting:
     if not isinstance(sink, Lasting):
         raise InternalError("The sink of views cannot tell a target from an earlier one.")
     return sink
+
+
+def name_at_target(sink: Sink, table: TableId) -> TableId:
+    return sink.name_of(table) if isinstance(sink, Renaming) else table
 
 
 def version_of(sink: Sink, table: TableId) -> str | None:

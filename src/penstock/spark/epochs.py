@@ -35,7 +35,7 @@ from pyspark.sql import SparkSession
 from penstock.backoff import Backoff
 from penstock.cascades.comparison import Comparisons
 from penstock.config import EpochConfig, PipelineConfig, RetriesConfig
-from penstock.errors import GrantMissing, PenstockError, TransientError
+from penstock.errors import GrantMissing, PenstockError, TableError, TransientError
 from penstock.failures.messages import of_one_table, one_sentence, parked_for
 from penstock.failures.outages import passes, refuses
 from penstock.model.plan import (
@@ -57,6 +57,7 @@ from penstock.sinks.base import (
     Sink,
     TableSink,
     TargetState,
+    name_at_target,
     table_sink,
     version_of,
     wants_before_images,
@@ -336,12 +337,16 @@ class EpochRunner:
                 version = partial(version_of, self._sink, table.table)
                 outcome.version = self._retried(epoch.plan, table.table, f"{table.table}, version", version)
         except Exception as error:
-            parked = None if self._ended else of_one_table(error, str(table.table), self._state.path.parent)
+            parked = None if self._ended else self._of_table(error, table.table)
             if parked is None:
                 raise
             outcome.parked = parked
         outcome.seconds = time.monotonic() - started
         return outcome
+
+    def _of_table(self, error: BaseException, table: TableId) -> TableError | None:
+        shown = str(name_at_target(self._sink, table))
+        return of_one_table(error, str(table), self._state.path.parent, shown=shown)
 
     def _execute(self, epoch: Epoch, table: TablePlan, number: int, outcome: TableOutcome) -> None:
         """Executes one step, and retries it while its error may be transient."""

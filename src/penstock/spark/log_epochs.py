@@ -33,6 +33,7 @@ import pyarrow.compute as pc
 from penstock._core import DecodeError, EncodedMessages, LogEncoder, RowEncoder, arrow_schema
 from penstock.encode.bootstrap import Phase, bootstrap_message
 from penstock.errors import RelayLogCorrupt, TableError, rebuilt
+from penstock.failures.messages import at_source
 from penstock.model.change import CHANGE_TYPE, own_name
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import (
@@ -49,14 +50,14 @@ from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
-from penstock.sinks.base import Commit, EncodedBatch, LogMessage, LogSink
+from penstock.sinks.base import Commit, EncodedBatch, LogMessage, LogSink, name_at_target
 from penstock.snapshot.staging import Staging
 from penstock.spark import log_definitions, log_statements, ruled_log, tasks
 from penstock.spark.errors import core_error
 from penstock.spark.incomplete_images import IncompleteImages
 from penstock.spark.log_definitions import ShownChange
 from penstock.spark.log_statements import At
-from penstock.spark.message_rules import Letters, MessageRules, at_source
+from penstock.spark.message_rules import Letters, MessageRules
 from penstock.spark.table_outcome import TableOutcome, outcome_of, written_by_another
 from penstock.spark.transformed_log import TransformedLog
 from penstock.state import StateStore
@@ -118,6 +119,8 @@ class LogEpochs:
         self._types = types
         self._schema_ids = schema_ids
         self._log: RelayLog | None = None
+        self._messages_of_log = 0
+        """Of the epoch's row events, for all tables."""
         self._threads = os.cpu_count() or 1
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="encode")
 
@@ -142,7 +145,7 @@ class LogEpochs:
                 break
             except TableError as error:
                 if (table := self._named(error, part)) is not None:
-                    refused[table] = at_source(error, self._name(table), table)
+                    refused[table] = at_source(error, str(self._name(table)), str(table))
                 elif (new := self._named(error, told)) is not None:
                     # A table that has no steps yet. It is parked when it has.
                     log.warning("the changed definition of %s is not sent: %s", new, error)
@@ -153,7 +156,10 @@ class LogEpochs:
             return [_foreign(table, plan) for table in plan.tables]
         if found:
             refused = _of_note(found, plan.tables)
-        return [_outcome(table, refused.get(table.table)) for table in plan.tables]
+        outcomes = [_outcome(table, refused.get(table.table)) for table in plan.tables]
+        if outcomes and not found:
+            outcomes[0].changes = self._messages_of_log  # of all tables: they are written together
+        return outcomes
 
     # messages -----------------------------------------------------------------------------------------------
 
@@ -170,8 +176,10 @@ class LogEpochs:
             for table in tables
             if any(isinstance(step, ApplyEvents) for step in table.steps)
         }
-        if wanted:
-            yield from self._events(plan.range, wanted, attempt.letters)
+        self._messages_of_log = 0
+        for messages in self._events(plan.range, wanted, attempt.letters) if wanted else ():
+            self._messages_of_log += _length(messages)
+            yield messages
         read = replace(at, commit_us=time.time_ns() // 1000)
         for table in tables:
             yield from self._rows(table, read, attempt.letters)
@@ -194,7 +202,7 @@ class LogEpochs:
 
     def _name(self, table: TableId) -> TableId:
         """The name that messages have for a table."""
-        return self._sink.name_of(table) if isinstance(self._sink, TransformedLog) else table
+        return name_at_target(self._sink, table)
 
     def _with_messages(
         self, tables: Sequence[TablePlan], changes: Sequence[ShownChange]
@@ -417,6 +425,10 @@ def _foreign(table: TablePlan, plan: EpochPlan) -> TableOutcome:
     outcome = TableOutcome(table.table)
     outcome.parked = written_by_another(table.table, plan.epoch)
     return outcome
+
+
+def _length(messages: Messages) -> int:
+    return len(messages.encoded if isinstance(messages, EncodedBatch) else messages)
 
 
 def _outcome(table: TablePlan, refused: TableError | None) -> TableOutcome:

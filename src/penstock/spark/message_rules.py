@@ -19,11 +19,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock._core import arrow_schema, collected_rows
-from penstock.errors import TableError
 from penstock.model.change import ROW, SEQUENCE, hidden, own_name
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema
 from penstock.model.transforms import TransformRule
-from penstock.printable import argument
 from penstock.secret import Secret
 from penstock.sinks.base import Commit
 from penstock.sinks.names import source_columns
@@ -154,14 +152,6 @@ def _is_made(line: Line) -> bool:
 def _joined(column: pa.ChunkedArray) -> pa.Array:
     found = column.combine_chunks()
     return found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
-
-
-def at_source(error: TableError, shown: TableId, table: TableId) -> TableError:
-    """An error that names the table as messages do (`shown`), with the table's name at the source instead."""
-    if shown == table:
-        return error
-    hint = error.hint.replace(argument(shown), argument(table))
-    return TableError(error.message, hint=hint, **{**error.details, "table": str(table)})
 
 
 class Letters:

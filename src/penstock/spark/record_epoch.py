@@ -64,9 +64,7 @@ def _record_table(
         state.put_table(replace(table, written=table.written or outcome.written))
         offset = Offset(outcome.parked.details.get("offset", plan.range.start))
         again = resnapshot_reason(state, outcome.parked, rereads_max) if rereads_max else ""
-        if again:
-            log.warning("%s is read again: %s", outcome.table, outcome.parked.message)
-        else:
+        if not again:
             log.warning("%s is parked: %s", outcome.table, outcome.parked)
         state.park(
             outcome.table,

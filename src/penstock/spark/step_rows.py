@@ -25,6 +25,7 @@ from penstock.snapshot.staging import Staging
 from penstock.spark import strategy, tasks
 from penstock.spark.errors import crossing
 from penstock.spark.incomplete_images import IncompleteImages
+from penstock.spark.row_counts import RowCounts
 from penstock.state import StateStore
 
 
@@ -55,6 +56,7 @@ class StepRows:
         self._before_images = before_images
         self._driver_bytes_max = driver_bytes_max
         self._fetched = fetched
+        self.counts = RowCounts(spark)
         self._cores = max(1, spark.sparkContext.defaultParallelism)
 
     def arrow(self, schema: TableSchema, layout: str, *, partial_images: bool = False) -> pa.Schema:
@@ -83,17 +85,18 @@ class StepRows:
             step, partial_images=is_partial, cores=self._cores, driver_bytes_max=self._driver_bytes_max,
             fetched=self._fetched,
         )  # fmt: skip
-        kind = strategy.kind_of(way, incomplete, in_driver=partial(_in_driver, tasks.decode, task))
+        decode = self.counts.begin(schema.table)
+        kind = strategy.kind_of(way, incomplete, in_driver=partial(_in_driver, decode.whole(), task))
         match way:
             case strategy.TaskPerSplit():
-                return self._rows(schema, "changelog", tasks.decode, _per_split(task), kind)
+                return self._rows(schema, "changelog", decode, _per_split(task), kind)
             case strategy.SharesOfRange(tasks=count):
                 work = tuple(
                     replace(task, bucket=(share, count) if count > 1 else None) for share in range(count)
                 )
-                return self._rows(schema, "latest", tasks.decode, work, kind)
+                return self._rows(schema, "latest", decode, work, kind)
             case strategy.ShuffleByKey(tasks=count):
-                reduced = self._rows(schema, "latest", tasks.decode, _per_split(task), kind).frame
+                reduced = self._rows(schema, "latest", decode, _per_split(task), kind).frame
                 by_key = reduced.repartition(count, *[f"`{name.replace('`', '``')}`" for name in schema.key])
                 reduce = _reducer(task.table, self._types, str(schema.table))
                 return Rows(map_batches(by_key, reduce, reduced.schema), kind)

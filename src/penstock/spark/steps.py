@@ -119,6 +119,7 @@ class Steps:
                 mode = mode_of(step, partial_images=self._images.is_partial(table.table))
                 events = self._rows.events(table.schema, step, epoch.outlines)
                 outcome.was_recorded = not self._write(table, mode, events, commit)
+                outcome.changes += self._rows.counts.take(table.table)
                 outcome.written = True
             case ApplyCascades():
                 consequences.check(table.table)

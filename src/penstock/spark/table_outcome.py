@@ -39,7 +39,8 @@ class TableOutcome:
     `committed`: number of earlier steps that changed the target. `wrote`: whether a step wrote anything."""
 
     table: TableId
-    events: int = 0
+    changes: int = 0
+    """Rows of the log that were written."""
     chunks: int = 0
     rows: int = 0
     version: str | None = None
@@ -62,7 +63,7 @@ class TableOutcome:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "events": self.events,
+            "changes": self.changes,
             "chunks": self.chunks,
             "rows": self.rows,
             "version": self.version,

@@ -61,14 +61,10 @@ class TransformedLog(TransformedSink):
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             self._known[name] = MessageRules(
-                self._spark, schema, self._target(schema.table), self._transforms.of(schema.table),
+                self._spark, schema, self.name_of(schema.table), self._transforms.of(schema.table),
                 self._secret,
             )  # fmt: skip
         return self._known[name]
-
-    def name_of(self, table: TableId) -> TableId:
-        """The name that messages have for a table."""
-        return self._target(table)
 
     def fits(self, schema: TableSchema, arrow: pa.Schema) -> None:
         self.rules(schema)
@@ -85,7 +81,7 @@ class TransformedLog(TransformedSink):
 
     def fence(self, table: TableId) -> None:
         if isinstance(self._inner, Fencing):
-            self._inner.fence(self._target(table))
+            self._inner.fence(self.name_of(table))
 
     # LogSink, by the names at the target
 

@@ -98,7 +98,7 @@ class TransformedSink:
         self._inner.close()
 
     def open(self, table: TableId) -> TargetState:
-        found = self._inner.open(self._target(table))
+        found = self._inner.open(self.name_of(table))
         if isinstance(found, Foreign) and self._rules(table):
             return replace(found, adoptable=False)  # its rows were not transformed
         return found
@@ -114,7 +114,7 @@ class TransformedSink:
 
     def create(self, schema: TableSchema, arrow: pa.Schema) -> None:
         if not self._rules(schema.table):
-            self._inner.create(replace(schema, table=self._target(schema.table)), arrow)
+            self._inner.create(replace(schema, table=self.name_of(schema.table)), arrow)
             return
         self.knows(schema)
         chain = self._chain(schema.table, self._key(schema.key))
@@ -127,18 +127,18 @@ class TransformedSink:
         key = tuple(chain.name_after(name) for name in schema.key)
         key = key if set(key) <= set(fields.names) else ()  # a change log may leave it out
         self._inner.create(
-            replace(schema, table=self._target(schema.table), columns=columns, key=key, unique=None), fields
+            replace(schema, table=self.name_of(schema.table), columns=columns, key=key, unique=None), fields
         )
 
     def truncate(
         self, table: TableId, commit: Commit, *, sequence: int, timestamp_us: int | None = None
     ) -> bool:
-        return self._inner.truncate(self._target(table), commit, sequence=sequence, timestamp_us=timestamp_us)
+        return self._inner.truncate(self.name_of(table), commit, sequence=sequence, timestamp_us=timestamp_us)
 
     def evolve(
         self, table: TableId, columns: Sequence[EvolvedColumn], commit: Commit, *, narrowing: Narrowing
     ) -> bool:
-        target = self._target(table)
+        target = self.name_of(table)
         if self._rules(table):
             columns = self._evolved(table, columns)
         return self._inner.evolve(target, columns, commit, narrowing=narrowing)
@@ -149,7 +149,7 @@ class TransformedSink:
         self._keys[table] = tuple(one.field.name for one in in_key)
         chain = self._chain(table, self._key(self._keys[table]))
         fields = chain.target_columns(pa.schema([one.field for one in columns]))
-        found = self._inner.open(self._target(table))
+        found = self._inner.open(self.name_of(table))
         # Unknown: a sink of which nothing remains does not know after a restart what it has created before.
         present = set(found.columns) if isinstance(found, Ours) else None
         sources = {chain.name_after(one.field.name): one for one in columns}
@@ -187,7 +187,8 @@ class TransformedSink:
     def _rules(self, table: TableId) -> bool:
         return table not in self._untouched and bool(self._transforms.of(table))
 
-    def _target(self, table: TableId) -> TableId:
+    def name_of(self, table: TableId) -> TableId:
+        """The name of the table at the target, and in messages."""
         return table if table in self._untouched else self._transforms.target(table)
 
     def _chain(self, table: TableId, key: tuple[str, ...]) -> Chain:
@@ -240,16 +241,16 @@ class ReadBack(TransformedSink):
     """Stands in front of a sink that can be read back."""
 
     def version(self, table: TableId) -> str | None:
-        return readable(self._inner).version(self._target(table))
+        return readable(self._inner).version(self.name_of(table))
 
     def target_id(self, table: TableId) -> str:
-        return lasting(self._inner).target_id(self._target(table))
+        return lasting(self._inner).target_id(self.name_of(table))
 
     def hold(self, table: TableId) -> str | None:
-        return readable(self._inner).hold(self._target(table))
+        return readable(self._inner).hold(self.name_of(table))
 
     def read(self, table: TableId, version: str | None = None) -> DataFrame:
-        return readable(self._inner).read(self._target(table), version)
+        return readable(self._inner).read(self.name_of(table), version)
 
 
 class TransformedTables(TransformedSink):
@@ -262,14 +263,14 @@ class TransformedTables(TransformedSink):
         adopting(self._inner).adopt(schema, arrow)
 
     def append(self, table: TableId, rows: Rows, commit: Commit) -> bool:
-        inner, target = table_sink(self._inner), self._target(table)
+        inner, target = table_sink(self._inner), self.name_of(table)
         if not self._rules(table):
             return inner.append(target, rows, commit)
         chain = self._chain(table, ())
         return self._write(chain, rows, commit, lambda made: inner.append(target, made, commit))
 
     def merge(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
-        inner, target = table_sink(self._inner), self._target(table)
+        inner, target = table_sink(self._inner), self.name_of(table)
         if not self._rules(table):
             return inner.merge(target, rows, key, commit)
         chain = self._chain(table, key)
@@ -277,13 +278,13 @@ class TransformedTables(TransformedSink):
         return self._write(chain, rows, commit, lambda made: inner.merge(target, made, names, commit))
 
     def delete_older(self, table: TableId, sequence: int, commit: Commit) -> bool:
-        return table_sink(self._inner).delete_older(self._target(table), sequence, commit)
+        return table_sink(self._inner).delete_older(self.name_of(table), sequence, commit)
 
     def drop(self, table: TableId) -> None:
-        table_sink(self._inner).drop(self._target(table))
+        table_sink(self._inner).drop(self.name_of(table))
 
     def clear(self, table: TableId) -> None:
-        table_sink(self._inner).clear(self._target(table))
+        table_sink(self._inner).clear(self.name_of(table))
 
     def identity(self, table: TableId) -> str | None:
         """Returns None, because other rules may hold under another name. So a renamed table is read again."""
@@ -294,7 +295,7 @@ class TransformedTables(TransformedSink):
         return table_sink(self._inner).move(moves)
 
     def compact(self, table: TableId) -> Compacted:
-        return table_sink(self._inner).compact(self._target(table))
+        return table_sink(self._inner).compact(self.name_of(table))
 
     def begin(self, generation: int) -> None:
         if isinstance(self._inner, Fencing):
@@ -302,7 +303,7 @@ class TransformedTables(TransformedSink):
 
     def fence(self, table: TableId) -> None:
         if isinstance(self._inner, Fencing):
-            self._inner.fence(self._target(table))
+            self._inner.fence(self.name_of(table))
 
 
 class ReadableTables(TransformedTables, ReadBack):
@@ -316,7 +317,7 @@ class ScannableTables(TransformedTables):
     def scan(self) -> Iterator[Scan]:
         assert isinstance(self._inner, Scannable)
         with self._inner.scan() as scan:
-            yield _TransformedScan(scan, self._target)
+            yield _TransformedScan(scan, self.name_of)
 
 
 @dataclass(frozen=True)
@@ -336,7 +337,7 @@ class TransformedVersions(ReadableTables):
     """Stands in front of a `VersionSink`."""
 
     def write_versions(self, table: TableId, rows: Rows, key: tuple[str, ...], commit: Commit) -> bool:
-        inner, target = version_sink(self._inner), self._target(table)
+        inner, target = version_sink(self._inner), self.name_of(table)
         if not self._rules(table):
             return inner.write_versions(target, rows, key, commit)
         chain = self._chain(table, key)
@@ -346,7 +347,7 @@ class TransformedVersions(ReadableTables):
         )
 
     def read_whole(self, table: TableId) -> DataFrame:
-        return version_sink(self._inner).read_whole(self._target(table))
+        return version_sink(self._inner).read_whole(self.name_of(table))
 
 
 class TransformedChanges(TransformedSink):
@@ -359,7 +360,7 @@ class TransformedChanges(TransformedSink):
         return conditions or change_sink(self._inner).before_images
 
     def write_changes(self, table: TableId, rows: Rows, commit: Commit) -> bool:
-        inner, target = change_sink(self._inner), self._target(table)
+        inner, target = change_sink(self._inner), self.name_of(table)
 
         def finish(made: Rows) -> Rows:
             return made if inner.before_images == self.before_images else _without_before(made)

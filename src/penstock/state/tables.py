@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,8 @@ from penstock.state.database import now_us
 from penstock.state.layout import delete_unused_schemas, store_schema
 from penstock.state.phases import PhaseColumns, columns_of, phase_of
 from penstock.state.schemas import Schemas
+
+log = logging.getLogger(__name__)
 
 Condition = Callable[[TableState], bool]
 _CONDITIONS_MAX = 32
@@ -113,18 +116,21 @@ class Tables(Schemas):
                 phase.resnapshot_pending, json.dumps(kept.sources) if kept else None, phase.resumes,
                 store_schema(self._db, kept.schema) if kept else None,
             )  # fmt: skip
-            before = self._rows("SELECT schema, kept_schema FROM tables WHERE name = ?", row[0])
+            columns = "schema, kept_schema, resnapshot_pending"
+            before = self._rows(f"SELECT {columns} FROM tables WHERE name = ?", row[0])
             others = self._others()
             known = (*others, self._puts) == self._known_at and state.table in self._known
             self._puts += 1
             self._db.execute(f"INSERT OR REPLACE INTO tables VALUES ({', '.join('?' * 17)})", row)
-            named = {number for numbers in before for number in numbers if number is not None}
+            named = {number for *numbers, _ in before for number in numbers if number is not None}
             delete_unused_schemas(self._db, named - {row[3], row[16]})
             if known:  # the cache stays valid with this change
                 self._parsed[row[0]] = (row, state)
                 self._known[state.table] = state
                 self._known_at = (*others, self._puts)
                 self._found.clear()
+        if phase.resnapshot_pending not in ("", *(pending for *_, pending in before)):
+            log.warning("%s is read again: %s", state.table, phase.resnapshot_pending)
 
     def park(
         self,
