@@ -72,6 +72,10 @@ def test_a_part_of_the_past_is_a_table(
             rows("id", table="shop.nothing")
         with pytest.raises(Exception, match="not the end of a transaction"):
             rows("id", to=int(middle) - 1)
+    (receiver.log_path / "relay.json").write_text("{")
+    with pytest.raises(Exception, match="new folder in `state`") as damaged:  # a query has no pipeline file
+        rows("id")
+    assert "penstock reset" not in str(damaged.value)
 
 
 def test_a_definition_that_is_known_now_was_true_since_the_columns_last_changed(

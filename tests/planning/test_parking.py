@@ -178,3 +178,20 @@ def test_rows_that_are_read_again_by_a_signal_are_waited_for_if_their_table_goes
     partial = PartialSnapshot(1, "signal", table.table, Offset(4), Part())
     assert is_unfinished({table.table: table}, [partial]) == unfinished
     assert not is_unfinished({}, [partial]), "the table has been removed"
+
+
+def test_a_table_whose_target_is_that_of_shards_is_parked() -> None:
+    """`into` is compared with targets of other tables as these are with each other."""
+    rule = {"tables": "*.part_*", "into": "shop.orders", "shard_column": "shard"}
+    tables = {
+        one.table: TableState(one, Offset(0), READING)
+        for one in (schema("orders"), schema("part_1"), schema("part_2"), schema("other"))
+    }
+    found = parking.parked_when_found(tables, set(tables), {}, config(merge_shards=[rule]))
+    assert set(found) == {name("part_1"), name("part_2")}
+    assert all("shop.orders, is that of shop.orders already" in why for why, _ in found.values())
+    known = {name("part_1"): replace(tables[name("part_1")], last_epoch=1)}
+    found = parking.parked_when_found(
+        tables | known, set(tables) - set(known), {}, config(merge_shards=[rule])
+    )
+    assert list(found) == [name("orders")] and "the shards `into: shop.orders`" in found[name("orders")][0]

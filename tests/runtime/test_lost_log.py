@@ -135,7 +135,7 @@ def test_what_cannot_be_read_again_is_refused(
         options["sink"]["path"] = str(tmp_path / "log")
     with pytest.raises(ConfigError, match="was lost with a disk") as refused:
         note_log(LOST, state, config(tmp_path, **options))
-    assert why in refused.value.message and "tart over" in refused.value.hint
+    assert why in refused.value.message and "start over: `penstock reset FILE`" in refused.value.hint
     assert state.position == 150 and state.has_pending()
 
 

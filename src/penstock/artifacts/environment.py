@@ -28,6 +28,7 @@ from pathlib import Path
 
 from penstock.artifacts.maven import cache_directory, make_in_cache
 from penstock.disk import lock
+from penstock.disk.digest import sha256_of
 from penstock.errors import ConfigError
 
 PACKAGES = (
@@ -195,7 +196,7 @@ def _folder(module: str) -> Files:
 
 
 def _file(path: Path, digest: str | None = None) -> File:
-    return File(path, digest or hashlib.sha256(path.read_bytes()).hexdigest())
+    return File(path, digest or sha256_of(path))
 
 
 def _digest(files: Files) -> str:

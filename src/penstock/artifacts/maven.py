@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import importlib.util
 import os
 import re
@@ -25,6 +24,7 @@ from pathlib import Path
 
 from penstock.artifacts.pinned import SHA256
 from penstock.disk import lock
+from penstock.disk.digest import sha256_of
 from penstock.errors import ConfigError
 
 JAVA_MIN = 17
@@ -158,11 +158,7 @@ def sha256(path: Path) -> str:
 
 @functools.cache
 def _sha256(path: Path, *state: int) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()
+    return sha256_of(path)
 
 
 _MODULE = """\

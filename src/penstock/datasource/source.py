@@ -5,6 +5,7 @@ Every Spark process with this package imports this module when it starts, so it 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,22 @@ if TYPE_CHECKING:
     from penstock.model.schema import TableSchema
 
 
+BEGIN_ANEW = "begin anew, with a new folder in `state` and a new checkpoint."
+"""Hint for losses that cannot be repaired."""
+
+
+@contextlib.contextmanager
+def _with_own_hints() -> Iterator[None]:
+    """Errors of the block name the cure for a query, which has no pipeline file."""
+    from penstock.errors import START_OVER, PenstockError
+
+    try:
+        yield
+    except PenstockError as error:
+        error.hint = error.hint.replace(START_OVER, BEGIN_ANEW)
+        raise
+
+
 class MySqlCdc(DataSource):
     """Changes of tables of MySQL or MariaDB. Options: docs/spark-source.md."""
 
@@ -40,9 +57,11 @@ class MySqlCdc(DataSource):
     def name(cls) -> str:
         return "mysql_cdc"
 
+    @_with_own_hints()
     def schema(self) -> StructType:
         return _spark_schema(self._parsed)
 
+    @_with_own_hints()
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(self._parsed, schema)
 
@@ -63,6 +82,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         _refuse_own(schema, options)
 
+    @_with_own_hints()
     def partitions(self) -> Sequence[InputPartition]:
         from penstock.datasource.log import past
 
@@ -96,14 +116,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     # the answer is the query's end. With any other trigger, a new query asks for `initialOffset` first, and
     # one that was killed in a batch for that batch's partitions.
 
+    @_with_own_hints()
     def initialOffset(self) -> dict[str, Any]:
         self._asked = True
         stream = self._opened()
         return {"pipeline": stream.pipeline, "offset": stream.first()}
 
+    @_with_own_hints()
     def prepareForTriggerAvailableNow(self) -> None:
         self._end = self._opened().plan_until_now(is_all=True)
 
+    @_with_own_hints()
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         stream = self._opened()
         first, self._asked = not self._asked, True
@@ -117,6 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             offset = stream.plan()
         return {"pipeline": stream.pipeline, "offset": offset}
 
+    @_with_own_hints()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         self._asked = self._asked or start != end  # a query that goes on asks for those between equal offsets
         stream = self._opened()
@@ -126,6 +150,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self._options)
 
+    @_with_own_hints()
     def commit(self, end: dict[str, Any]) -> None:
         self._opened().done(end["offset"])
 
@@ -169,14 +194,16 @@ def _definition(options: CdcOptions) -> TableSchema:
 
 def _read(partition: InputPartition | None, options: CdcOptions) -> Iterator[pa.RecordBatch]:
     if partition is None:
-        return iter(())  # Spark asks for this if there are no partitions
-    if options.is_envelope:
-        from penstock.datasource.envelope import read_enveloped
+        return  # Spark asks for this if there are no partitions
+    with _with_own_hints():
+        if options.is_envelope:
+            from penstock.datasource.envelope import read_enveloped
 
-        return read_enveloped(partition, options)
-    from penstock.datasource.partitions import read
+            yield from read_enveloped(partition, options)
+        else:
+            from penstock.datasource.partitions import read
 
-    return read(partition)
+            yield from read(partition)
 
 
 def _spark_schema(options: CdcOptions) -> StructType:

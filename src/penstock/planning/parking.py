@@ -17,7 +17,7 @@ from penstock.errors import TableError
 from penstock.model.history import History
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TableSchema
-from penstock.model.shards import Shards
+from penstock.model.shards import ShardRule, Shards
 from penstock.model.table import AddKey, TableState, new_table
 from penstock.model.transforms import Transforms
 from penstock.sinks.names import unfit_columns, which_penstock_adds
@@ -110,21 +110,22 @@ def _collisions(
 ) -> list[tuple[TableId, TableError]]:
     """Tables whose target belongs to another table. If several new tables want a target, the first by name
     gets it."""
-    shards, taken = Shards(config.merge_shards), dict[tuple[str, ...], TableId]()
+    shards, taken = Shards(config.merge_shards), dict[tuple[str, ...], TableId | ShardRule]()
     transforms = Transforms(config.transforms)
     waiting, found = set(new), list[tuple[TableId, TableError]]()
     for name in _with_targets(tables, waiting, parked):
-        if shards.rule(name) is not None:
-            continue
-        target = transforms.target(name)
+        rule = shards.rule(name)
+        target = transforms.target(name) if rule is None else rule.target
         identity = config.sink.identity(target)
         if identity is None and transforms and config.sink_kind.takes_messages:
             identity = (str(target),)  # tables may share a topic, but no name in messages
         if identity is None:
             continue
-        if (owner := taken.setdefault(identity, name)) != name and name in waiting:
+        owner = taken.setdefault(identity, rule or name)  # the shards of a rule share their target
+        if owner != (rule or name) and name in waiting:
             place = ".".join(config.sink.place(target) or identity)
-            found.append((name, shared_target(name, place, str(owner))))
+            whose = f"the shards `into: {owner.into}`" if isinstance(owner, ShardRule) else str(owner)
+            found.append((name, shared_target(name, place, whose)))
     return found
 
 

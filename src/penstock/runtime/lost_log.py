@@ -71,7 +71,7 @@ def _go_back(lost: Offset, relay_log: RelayLog, state: StateStore, config: Pipel
             f"This pipeline has planned up to offset {state.position}, but the relay log after offset {lost} "
             f"was lost with a disk: {relay_log.place} goes on from its archive, and has other events at "
             f"these offsets. {cannot}",
-            hint=START_OVER.capitalize(),
+            hint=f"To continue, {START_OVER}",
             path=str(relay_log.place),
             offset=int(lost),
         )

@@ -29,6 +29,7 @@ from pathlib import Path
 
 from penstock.config import PipelineConfig
 from penstock.disk import directory
+from penstock.disk.digest import sha256_of
 from penstock.disk.replace import sync
 from penstock.errors import ConfigError
 from penstock.relaylog import consumers
@@ -44,8 +45,6 @@ _LEFT_BEHIND = {
     _DATABASE, f"{_DATABASE}-wal", f"{_DATABASE}-shm",
 }  # fmt: skip
 """Names of what a copy makes anew, or gets in another way."""
-_BYTES = 1 << 20
-"""Bytes in memory while a file is compared."""
 
 
 @dataclass(frozen=True)
@@ -190,21 +189,13 @@ def _copy(source: Path, target: Path, skipped: set[Path]) -> tuple[int, int]:
 
 
 def _copy_file(source: Path, copy: Path) -> None:
-    wanted = _digest(source)
-    if copy.exists() and copy.stat().st_size == source.stat().st_size and _digest(copy) == wanted:
+    wanted = sha256_of(source)
+    if copy.exists() and copy.stat().st_size == source.stat().st_size and sha256_of(copy) == wanted:
         return
     shutil.copy2(source, copy)
     sync(copy)
-    if _digest(copy) != wanted:
+    if sha256_of(copy) != wanted:
         raise ConfigError(f"{copy} differs from {source} after it was copied.", hint="Check the disk.")
-
-
-def _digest(path: Path) -> bytes:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while data := file.read(_BYTES):
-            digest.update(data)
-    return digest.digest()
 
 
 def _stays(config: PipelineConfig, members: Sequence[PipelineConfig]) -> tuple[str, ...]:
