@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from penstock.config import RelayLogConfig
@@ -13,10 +13,14 @@ from penstock.relaylog import archive_restore, retention
 from penstock.relaylog.archiver import Archiver
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.status import StatusFile
-from penstock.relaylog.writer import RelayLogWriter
+from penstock.relaylog.writer import DiskFull, RelayLogWriter
 
 RETENTION_EVERY_S = 30.0
 """How often segments that nobody needs are deleted. It reads the folder and the consumers' files."""
+DISK_RETRY_S = 1.0
+"""How often a receiver with a full disk checks for space."""
+DISK_WAIT_MAX_S = 60.0
+"""After this time it tries to write anyway, because the space that it needs is an estimate."""
 
 
 class Upkeep:
@@ -60,6 +64,29 @@ class Upkeep:
             self._archiver.drop_cached(0)
         else:
             retention.apply(self._folder, self._config)
+
+    def wait_for_room(
+        self,
+        writer: RelayLogWriter,
+        status: StatusFile,
+        error: DiskFull,
+        sleep: Callable[[float], object],
+        unfinished: int = 0,
+    ) -> None:
+        """Waits until there is space for what did not fit, and some more. After a while it returns anyway.
+        `unfinished`: bytes of the transaction that was being written."""
+        with suppress(DiskFull):
+            writer.recover()
+        # The report is on the same disk, so it is written after the recovery.
+        status.enter("disk_full", str(error), error)
+        needed = self._config.disk_free_min + unfinished * 5 // 4 + (1 << 20)
+        until = time.monotonic() + DISK_WAIT_MAX_S
+        while not self._stopping() and time.monotonic() < until:
+            sleep(DISK_RETRY_S)
+            self.make_room()
+            if writer.free_bytes() >= needed:
+                return
+            status.write()
 
     def report(self) -> dict[str, Any]:
         """For `receiver.json`."""

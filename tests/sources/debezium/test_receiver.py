@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
 import threading
 import time
 import uuid
@@ -20,6 +22,7 @@ from tests.sources.debezium.receiving import Receiving, Topics
 
 from penstock.config import load
 from penstock.relaylog.segment import list_segments
+from penstock.relaylog.status import read_status
 from penstock.sources.debezium import connection, positions
 from penstock.sources.debezium import receiver as module
 from penstock.sources.debezium.options import options_of
@@ -94,6 +97,32 @@ def test_each_message_is_in_the_log_once_though_the_receiver_is_killed(
     receiver.stop()
     found = ids(receiver)
     assert sorted(found) == list(range(sent)) and len(list_segments(receiver.log_path)) > 2
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_waited_out_and_nothing_is_lost(
+    topics: Topics, table: Table, receivers: Any, tmp_path: Path
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)]
+    if os.getuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("no small file system can be mounted here")
+    try:
+        receiver = receivers(table.topic, relay_log={"path": str(small / "relay")})
+        receiver.log_path = small / "relay"
+        topics.create(table.topic)
+        receiver.start()
+        receiver.wait_until_level()
+        topics.send(table.topic, created(table, range(60_000)))
+        receiver.wait_for(lambda: read_status(receiver.log_path).get("state") == "disk_full")
+        assert "MiB are left" in receiver.errors.read_text()
+        subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
+        receiver.wait_until_level()
+        receiver.stop()
+        assert sorted(ids(receiver)) == list(range(60_000))
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
 
 
 def test_a_client_that_stays_silent_though_there_are_messages_gives_way_to_another(

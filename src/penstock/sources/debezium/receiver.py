@@ -12,7 +12,6 @@ Kafka.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import time
@@ -62,8 +61,6 @@ FLUSH_PAUSE_S = 0.002
 """Pause between two flushes. Each costs two fsyncs and an index line."""
 STALLED_S = 60.0
 """A client that gets nothing for so long, though a partition has more, gives way to a new one."""
-DISK_RETRY_S = 1.0
-"""How often a receiver with a full disk checks for space."""
 SKIPPED_LOGGED_MAX = 100
 """Skipped messages that are logged one by one. Then only the status counts them."""
 ON_ERROR_HINT = (
@@ -143,7 +140,7 @@ class Receiver:
                 reconnect.succeeded()
                 continue
             except DiskFull as error:
-                self._wait_for_room(error)
+                self.upkeep.wait_for_room(self.writer, self.status, error, self.stopping.sleep)
                 continue
             except TransientError as error:
                 if not self._connected_once and not RelayLog.exists(self.folder):
@@ -159,13 +156,6 @@ class Receiver:
             self.status.facts["reconnects"] = reconnects
             self.status.enter("reconnecting", str(trouble), trouble)
             self.stopping.sleep(reconnect.failed())
-
-    def _wait_for_room(self, error: DiskFull) -> None:
-        with contextlib.suppress(DiskFull):
-            self.writer.recover()
-        self.status.enter("disk_full", str(error), error)
-        self.stopping.sleep(DISK_RETRY_S)
-        self.upkeep.make_room()
 
     def _session(self) -> None:
         self.stopping.reconnect = False

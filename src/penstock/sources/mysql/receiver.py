@@ -13,7 +13,6 @@ While a flush is running, the socket is still read.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import socket
@@ -62,10 +61,6 @@ log = logging.getLogger(__name__)
 FAILURES_MAX = 5
 """Consecutive sessions without a single event that end in malformed data or an unknown refusal. Then the
 receiver gives up, because it would fail in the same way for ever."""
-DISK_RETRY_S = 1.0
-"""How often a receiver with a full disk checks for space."""
-DISK_WAIT_MAX_S = 60.0
-"""After this time it tries to write anyway, because the space that it needs is an estimate."""
 BEHIND_BYTES = 64 * 1024
 """More bytes than this between two flushes are a backlog. A source that is followed closely sends some
 KiB."""
@@ -148,7 +143,8 @@ class Receiver:
                 self._session()
                 continue
             except DiskFull as error:
-                self._wait_for_room(error)
+                sleep = self.stopping.sleep
+                self.upkeep.wait_for_room(self.writer, self.status, error, sleep, self._unfinished)
                 continue
             except (SourceError, ConfigError) as error:
                 trouble = self._on_another_host(error)
@@ -213,21 +209,6 @@ class Receiver:
             raise error
         self._next_host()
         return TransientError(error.message, hint=error.hint, **error.details)
-
-    def _wait_for_room(self, error: DiskFull) -> None:
-        """Waits until there is space for what did not fit, and some more. After a while it returns anyway."""
-        with contextlib.suppress(DiskFull):
-            self.writer.recover()
-        # The report is on the same disk, so it is written after the recovery.
-        self.status.enter("disk_full", str(error), error)
-        needed = self.config.relay_log.disk_free_min + self._unfinished * 5 // 4 + (1 << 20)
-        until = time.monotonic() + DISK_WAIT_MAX_S
-        while not self.stopping and time.monotonic() < until:
-            self.stopping.sleep(DISK_RETRY_S)
-            self.upkeep.make_room()
-            if self.writer.free_bytes() >= needed:
-                return
-            self.status.write()
 
     def _session(self) -> None:
         self.stopping.reconnect = False
