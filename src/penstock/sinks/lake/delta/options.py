@@ -17,6 +17,9 @@ from penstock.sinks.lake.index.place import KEY_INDEX_MEMORY
 from penstock.sinks.names import which_penstock_adds
 from penstock.store.section import StoreSection
 
+FILE_METADATA = "_metadata"
+"""A column that Spark adds to files. Delta's MERGE needs it, and fails if the table has one, too."""
+
 
 class DeltaOptions(NamespaceOptions):
     """Delta tables. Each target equals its source table."""
@@ -53,4 +56,6 @@ class DeltaOptions(NamespaceOptions):
         return self.path if isinstance(self.path, Path) else None
 
     def reserved(self, column: str) -> str | None:
+        if column.lower() == FILE_METADATA:
+            return "whose name Spark has for the files of a Delta table"
         return which_penstock_adds(column, [SEQUENCE])
