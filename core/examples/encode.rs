@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use penstock_core::encode::encoder::{Encoder, Step};
 use penstock_core::encode::formats;
-use penstock_core::log_order::{Part, Selection, SourceNames};
+use penstock_core::log_order::LogOrder;
+use penstock_core::source_names::SourceNames;
+use penstock_core::transaction::{Part, Selection};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -37,7 +39,8 @@ fn encode(path: &str, format: &str) -> (usize, usize) {
         _ => "{}",
     };
     let format = formats::by_name(format, options).expect("a format");
-    let mut encoder = Encoder::new(vec![part], format, Vec::new(), Selection::default());
+    let order = Box::new(LogOrder::new(vec![part], Selection::default()));
+    let mut encoder = Encoder::new(order, format, Vec::new(), Selection::default());
     let (mut messages, mut bytes) = (0, 0);
     while let Some(step) = encoder.next_step(1 << 20).expect("messages") {
         if let Step::Messages(batch) = step {

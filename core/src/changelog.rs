@@ -11,20 +11,20 @@ use crate::event::RowsKind;
 use crate::key::KeyReader;
 use crate::log_file::Direction;
 use crate::output::{Change, Options, Output};
+use crate::row_log::RowScan;
 use crate::rows::{skip_image, RowsEvent};
-use crate::scan::{open_rows, RangeScan, RowsAt};
 use crate::table_map::TableMap;
 
-pub struct Changelog {
-    scan: RangeScan,
+pub struct Changelog<S: RowScan> {
+    scan: S,
     output: Output,
     before_images: bool,
     foreign_key_checks: bool,
     bucket: Option<Bucket>,
     /// Steps over images that are not decoded.
     skip: Option<Walk>,
-    /// The row event that is decoded now, and how many bytes of its images were decoded.
-    open: Option<(RowsAt, usize)>,
+    /// The rows that are decoded now, and how many bytes of their images were decoded.
+    open: Option<(S::At, usize)>,
 }
 
 struct Bucket {
@@ -52,8 +52,8 @@ impl Bucket {
     }
 }
 
-impl Changelog {
-    pub fn new(scan: RangeScan, options: &Options) -> Result<Self> {
+impl<S: RowScan> Changelog<S> {
+    pub fn new(scan: S, options: &Options) -> Result<Self> {
         let bucket = match options.bucket {
             None => None,
             Some((share, count)) => {
@@ -63,13 +63,13 @@ impl Changelog {
             }
         };
         let mut output = Output::new(scan.table(), options)?;
-        output.set_format(scan.format());
+        output.set_dialect(scan.dialect());
         let Options { before_images, foreign_key_checks, .. } = *options;
         Ok(Self { scan, output, before_images, foreign_key_checks, bucket, skip: None, open: None })
     }
 
-    /// Decodes rows until the event ends (None) or the batch is full.
-    fn decode(&mut self, rows_at: &RowsAt, done: usize) -> Result<Option<usize>> {
+    /// Decodes rows until they end (None) or the batch is full.
+    fn decode(&mut self, rows_at: &S::At, done: usize) -> Result<Option<usize>> {
         let map = self.scan.map(rows_at);
         self.output.set_map(&map);
         if let Some(bucket) = &mut self.bucket {
@@ -79,15 +79,14 @@ impl Changelog {
             Some(skip) if skip.is_of(&map) => skip,
             skip => skip.insert(Walk::new(&map, |_| None)),
         };
-        let (event, format) = self.scan.event(rows_at, Direction::Forward)?;
-        let rows = open_rows(&event, format, &map)?;
+        let commit_us = self.scan.commit_us(rows_at);
+        let rows = self.scan.rows(rows_at, &map, Direction::Forward)?;
         if self.foreign_key_checks && rows.flags & RowsEvent::FLAG_NO_FOREIGN_KEY_CHECKS != 0 {
             return Ok(None);
         }
         let mut images = rows.images;
         let first = images.position();
         images.skip(done, "rows done before")?;
-        let commit_us = rows_at.commit_us;
         while !images.is_empty() {
             if self.output.is_full() {
                 return Ok(Some(images.position() - first));
@@ -126,7 +125,7 @@ impl Changelog {
     }
 }
 
-impl Batches for Changelog {
+impl<S: RowScan> Batches for Changelog<S> {
     fn schema(&self) -> SchemaRef {
         self.output.schema()
     }

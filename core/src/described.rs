@@ -151,7 +151,9 @@ pub fn described_column(name: String, column: &MapColumn) -> Value {
             (_, true) => "longtext",
             (_, false) => "longblob",
         },
-        WireType::Json { .. } => "json",
+        WireType::Boolean => "boolean",
+        WireType::Instant => "timestamp",
+        WireType::Json { .. } | WireType::JsonText { .. } => "json",
         WireType::Geometry { .. } => "geometry",
         WireType::Vector { .. } => "vector",
         WireType::Bit { bits } => {

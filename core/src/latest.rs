@@ -19,13 +19,13 @@ use crate::event::RowsKind;
 use crate::key::{Key, KeyReader};
 use crate::log_file::Direction;
 use crate::output::{Change, Options, Output};
+use crate::row_log::RowScan;
 use crate::rows::RowsEvent;
-use crate::scan::{open_rows, RangeScan, RowsAt};
 use crate::seen_keys::{Columns, SeenKeys, SharedKeys};
 use crate::table_map::TableMap;
 
-pub struct Latest {
-    scan: RangeScan,
+pub struct Latest<S: RowScan> {
+    scan: S,
     output: Output,
     keys: KeyReader,
     bucket: Option<(u32, u32)>,
@@ -35,8 +35,8 @@ pub struct Latest {
     seen: SharedKeys,
     /// Rows with all columns only add their keys; they are not built.
     only_partial: bool,
-    /// Row events that are not reduced yet; None: they have not been listed yet.
-    events: Option<Vec<RowsAt>>,
+    /// Rows that are not reduced yet; None: they have not been listed yet.
+    events: Option<Vec<S::At>>,
     /// Images of the last event of `events` that are not built yet, in the order of the log.
     unbuilt: Vec<LastChange>,
     /// The images of one event with their keys, in order. Kept to reuse its memory.
@@ -57,10 +57,10 @@ struct Image {
     bytes: Range<u32>,
 }
 
-impl Latest {
-    pub fn new(scan: RangeScan, options: &Options, seen: SharedKeys) -> Result<Self> {
+impl<S: RowScan> Latest<S> {
+    pub fn new(scan: S, options: &Options, seen: SharedKeys) -> Result<Self> {
         let mut output = Output::new(scan.table(), options)?;
-        output.set_format(scan.format());
+        output.set_dialect(scan.dialect());
         Ok(Self {
             output,
             keys: KeyReader::new(scan.table(), options.types)?
@@ -78,7 +78,7 @@ impl Latest {
 
     /// Builds only rows that lack columns. `seen` still gets all keys.
     pub fn of_partial_rows(
-        scan: RangeScan,
+        scan: S,
         types: TypeOptions,
         defaults: Option<RecordBatch>,
         seen: SharedKeys,
@@ -88,12 +88,12 @@ impl Latest {
     }
 
     /// Builds the rows of one event that are the last change of their key, until the batch is full.
-    fn reduce(&mut self, rows_at: &RowsAt) -> Result<()> {
+    fn reduce(&mut self, rows_at: &S::At) -> Result<()> {
         let map = self.scan.map(rows_at);
         self.output.set_map(&map);
         let columns = self.scan.table().columns.len();
-        let (event, format) = self.scan.event(rows_at, Direction::Backward)?;
-        let rows = open_rows(&event, format, &map)?;
+        let (commit_us, offset) = (self.scan.commit_us(rows_at), self.scan.offset(rows_at));
+        let rows = self.scan.rows(rows_at, &map, Direction::Backward)?;
         if self.unbuilt.is_empty() {
             read_keys(&rows, &map, &mut self.keys, &mut self.images)?;
             // Generated columns that MariaDB leaves out are computed, or `Output` refuses the row.
@@ -106,7 +106,7 @@ impl Latest {
             let mut seen = self.seen.lock();
             let collected =
                 last_changes(rows.kind, &self.images, &mut seen, partial, wanted, &mut self.unbuilt);
-            collected.map_err(|reason| DecodeError::of_table(map.name(), reason, event.offset))?;
+            collected.map_err(|reason| DecodeError::of_table(map.name(), reason, offset))?;
             self.unbuilt.reverse();
             if self.only_partial {
                 self.unbuilt.retain(|change| partial.is_some() && change.after);
@@ -121,10 +121,10 @@ impl Latest {
             let mut image = at(&change.bytes);
             if change.after {
                 let before = at(&change.before);
-                self.output.append_after(before, &mut image, &map, &rows, rows_at.commit_us)?;
+                self.output.append_after(before, &mut image, &map, &rows, commit_us)?;
             } else {
                 let change = if change.deleted { Change::Delete } else { Change::Insert };
-                self.output.append(&mut image, &map, rows.present, change, rows_at.commit_us)?;
+                self.output.append(&mut image, &map, rows.present, change, commit_us)?;
             }
             if self.output.is_full() {
                 break;
@@ -134,7 +134,7 @@ impl Latest {
     }
 }
 
-impl Batches for Latest {
+impl<S: RowScan> Batches for Latest<S> {
     fn schema(&self) -> SchemaRef {
         self.output.schema()
     }
@@ -238,7 +238,7 @@ const MOVED: &str = "an update changes the key, and its row images lack columns:
                      old key is not in the log; the source needs binlog_row_image = FULL";
 
 /// Calls `take` with the keys of both images of every row in the range.
-pub fn for_each_key(scan: &mut RangeScan, keys: &mut KeyReader, mut take: impl FnMut(Key)) -> Result<()> {
+pub fn for_each_key<S: RowScan>(scan: &mut S, keys: &mut KeyReader, mut take: impl FnMut(Key)) -> Result<()> {
     let mut images = Vec::new();
     while let Some(rows_at) = scan.next_rows()? {
         let map = scan.map(&rows_at);
@@ -249,13 +249,12 @@ pub fn for_each_key(scan: &mut RangeScan, keys: &mut KeyReader, mut take: impl F
     Ok(())
 }
 
-fn read_event_keys(
-    scan: &mut RangeScan,
-    rows_at: &RowsAt,
+fn read_event_keys<S: RowScan>(
+    scan: &mut S,
+    rows_at: &S::At,
     map: &Arc<TableMap>,
     keys: &mut KeyReader,
     images: &mut Vec<Image>,
 ) -> Result<()> {
-    let (event, format) = scan.event(rows_at, Direction::Forward)?;
-    read_keys(&open_rows(&event, format, map)?, map, keys, images)
+    read_keys(&scan.rows(rows_at, map, Direction::Forward)?, map, keys, images)
 }

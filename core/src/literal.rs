@@ -11,7 +11,7 @@ use crate::error::{DecodeError, Result, ValueError};
 use crate::network::Network;
 use crate::rows::{missing_column, RowSink, Taken, ValueSink};
 use crate::schema::{ColumnType, TableSchema};
-use crate::temporal::{Date, DateTime, Time};
+use crate::temporal::{Date, DateTime, Instant, Time};
 
 /// The literals of some columns of a row.
 pub struct Literals {
@@ -89,6 +89,10 @@ impl ValueSink for Literal {
         self.show("NULL")
     }
 
+    fn boolean(&mut self, value: bool) -> Taken {
+        self.show(u8::from(value))
+    }
+
     fn int(&mut self, value: i64) -> Taken {
         self.show(value)
     }
@@ -145,8 +149,8 @@ impl ValueSink for Literal {
         self.quoted(|out| value.write_text(fsp, out))
     }
 
-    fn timestamp(&mut self, seconds: u64, micros: u32) -> Taken {
-        self.datetime(DateTime::from_timestamp(seconds, micros))
+    fn timestamp(&mut self, value: Instant) -> Taken {
+        self.datetime(value.datetime())
     }
 
     fn time(&mut self, value: Time) -> Taken {
@@ -161,6 +165,10 @@ impl ValueSink for Literal {
     /// Fails: only MySQL has such documents, and its images have their generated columns.
     fn json(&mut self, _: &[u8]) -> Taken {
         Err(ValueError::new("a JSON document of MySQL has no literal"))
+    }
+
+    fn json_text(&mut self, _: &[u8]) -> Taken {
+        Err(ValueError::new("a JSON document has no literal"))
     }
 
     fn json_changed(&mut self, _: Option<&[u8]>, changes: &[u8]) -> Taken {

@@ -81,7 +81,7 @@ impl SegmentFormat for MySqlBinlog {
     }
 
     fn add_keys(keys: &mut KeySet, split: &Split, exclude: Option<GtidSet>) -> Result<()> {
-        keys.add_split(split, exclude)
+        keys.add(RangeScan::new(keys.table().clone(), split, exclude)?)
     }
 
     fn outline(tables: &[(String, String)], split: &Split) -> Result<Option<Outline>> {

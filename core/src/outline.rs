@@ -10,7 +10,8 @@ use crate::control::{control, Control, XaStatement};
 use crate::error::Result;
 use crate::event::{EventHeader, EventKind, FormatDescription};
 use crate::log_file::{Direction, LogFile};
-use crate::scan::{is_dummy, statement, table_id};
+use crate::rows::is_dummy;
+use crate::scan::{statement, table_id};
 use crate::segment_file::SegmentFile;
 use crate::split::Split;
 use crate::table_map::TableMapHead;
@@ -76,6 +77,12 @@ impl Outline {
             }
         }
         Ok(Some(found))
+    }
+
+    /// From the positions of each table. None: there are too many.
+    pub fn of_positions(base: u64, positions: Vec<Vec<u64>>) -> Option<Self> {
+        let count = positions.iter().map(Vec::len).sum();
+        (count <= POSITIONS_MAX).then_some(Self { base, positions, unclear: Vec::new(), count })
     }
 
     /// What the decoder of a table must read of `(start, end]`: positions in the file, in order.

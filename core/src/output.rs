@@ -10,10 +10,9 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use crate::column::{arrow_schema, ColumnBuilder, Layout, TypeOptions, Walk, BASE};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Lacks, Result, ValueError};
-use crate::event::FormatDescription;
-use crate::json;
 use crate::literal::Literals;
 use crate::pool;
+use crate::row_log::Dialect;
 use crate::rows::{missing_column, walk_image, Present, RowSink, RowsEvent, Taken};
 use crate::schema::{ColumnSchema, TableSchema};
 use crate::table_map::TableMap;
@@ -138,8 +137,8 @@ struct Columns {
     /// Whether each column is a generated one, by its position in the table.
     generated: Vec<bool>,
     defaults: Vec<Option<ArrayRef>>,
-    /// MariaDB wrote the log: generated columns that an image lacks did not keep their values.
-    mariadb: bool,
+    /// See `Dialect`.
+    omits_generated: bool,
     /// The caller computes the generated columns from `_penstock_base`.
     computed: bool,
 }
@@ -150,7 +149,7 @@ impl Columns {
     }
 
     fn is_derived(&self, index: usize) -> bool {
-        self.mariadb && self.generated.get(index) == Some(&true)
+        self.omits_generated && self.generated.get(index) == Some(&true)
     }
 }
 
@@ -249,7 +248,7 @@ impl Output {
                 absent: Absent::Refused,
                 generated,
                 defaults,
-                mariadb: false,
+                omits_generated: false,
                 computed: base.is_some(),
             },
             base,
@@ -266,12 +265,10 @@ impl Output {
         })
     }
 
-    /// Sets the format of the log, which says which server wrote it.
-    pub fn set_format(&mut self, format: &FormatDescription) {
-        self.columns.mariadb = format.is_mariadb();
-        let style = json::Style::of(format);
+    pub fn set_dialect(&mut self, dialect: Dialect) {
+        self.columns.omits_generated = dialect.omits_generated;
         for builder in &mut self.columns.builders {
-            builder.set_json_style(style);
+            builder.set_json_style(dialect.json);
         }
     }
 

@@ -14,13 +14,11 @@ use crate::batches::Batches;
 use crate::column::{added, TypeOptions, PRESENT, SEQUENCE};
 use crate::error::{DecodeError, Result};
 use crate::fold::Fold;
-use crate::gtid::GtidSet;
 use crate::key::{BatchKeys, Key, KeyReader};
 use crate::latest::{for_each_key, Latest};
-use crate::scan::RangeScan;
+use crate::row_log::RowScan;
 use crate::schema::TableSchema;
 use crate::seen_keys::SharedKeys;
-use crate::split::Split;
 
 /// Keeps the last change of each key in `latest` batches of several splits: the one with the greatest
 /// `_sequence`.
@@ -105,8 +103,12 @@ impl KeySet {
         self.keys.clone()
     }
 
-    pub fn add_split(&mut self, split: &Split, exclude: Option<GtidSet>) -> Result<()> {
-        let mut scan = RangeScan::new(self.table.clone(), split, exclude)?;
+    pub fn table(&self) -> &Arc<TableSchema> {
+        &self.table
+    }
+
+    /// Adds the keys of the table's rows in a part of the log.
+    pub fn add<S: RowScan>(&mut self, mut scan: S) -> Result<()> {
         let Some((types, fold)) = &mut self.partial else {
             let mut keys = self.keys.lock();
             return for_each_key(&mut scan, &mut self.reader, |key| {

@@ -292,6 +292,7 @@ fn append_value(
                 }
             }
         }
+        ColumnType::Boolean => builder.append_i64(i64::from(cursor.u8("boolean")? != 0)),
         ColumnType::Year { .. } => builder.append_i64(cursor.u16("year")?.into()),
         ColumnType::Float => builder.append_f32(cursor.f32("float")?),
         ColumnType::Double => builder.append_f64(cursor.f64("double")?),
@@ -380,6 +381,7 @@ fn fits(kind: &ColumnType, code: u8, flags: u16, decimals: u8) -> bool {
             };
             code == expected && unsigned == (flags & UNSIGNED_FLAG != 0)
         }
+        ColumnType::Boolean => code == 1,
         ColumnType::Decimal { scale, .. } => code == 246 && decimals == scale,
         ColumnType::Float => code == 4,
         ColumnType::Double => code == 5,

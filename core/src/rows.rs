@@ -11,7 +11,7 @@ use crate::error::{DecodeError, Lacks, Result, ValueError};
 use crate::event::{Event, EventKind, FormatDescription, RowsKind};
 use crate::old_temporal;
 use crate::table_map::{bit_from_low, TableMap};
-use crate::temporal::{Date, DateTime, Time};
+use crate::temporal::{Date, DateTime, Instant, Time};
 use crate::wire::{Extent, WireType};
 
 pub type Taken = std::result::Result<(), ValueError>;
@@ -19,6 +19,7 @@ pub type Taken = std::result::Result<(), ValueError>;
 /// Takes the values of one column, in their forms in the log.
 pub trait ValueSink {
     fn null(&mut self) -> Taken;
+    fn boolean(&mut self, value: bool) -> Taken;
     fn int(&mut self, value: i64) -> Taken;
     fn uint(&mut self, value: u64) -> Taken;
     fn float(&mut self, value: f32) -> Taken;
@@ -31,13 +32,13 @@ pub trait ValueSink {
     fn year(&mut self, value: u16) -> Taken;
     fn date(&mut self, value: Date) -> Taken;
     fn datetime(&mut self, value: DateTime) -> Taken;
-    /// Seconds since 1970, where 0 is the zero date, and microseconds.
-    fn timestamp(&mut self, seconds: u64, micros: u32) -> Taken;
+    fn timestamp(&mut self, value: Instant) -> Taken;
     fn time(&mut self, value: Time) -> Taken;
     /// ENUM ordinal or SET bits.
     fn label(&mut self, value: u64) -> Taken;
     /// A binary JSON document; `json::write_text` prints it.
     fn json(&mut self, document: &[u8]) -> Taken;
+    fn json_text(&mut self, text: &[u8]) -> Taken;
     /// A binary JSON document, if the image before has it, and changes of it; `json::write_changed` prints
     /// the result.
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken;
@@ -71,7 +72,7 @@ pub struct Present<'a> {
 }
 
 impl<'a> Present<'a> {
-    fn parse(cursor: &mut Cursor<'a>, columns: usize) -> Result<Self> {
+    pub fn parse(cursor: &mut Cursor<'a>, columns: usize) -> Result<Self> {
         let bits = cursor.take(columns.div_ceil(8), "present columns")?;
         let count = (0..columns).filter(|index| bit_from_low(bits, *index)).count();
         Ok(Self { bits, columns, count })
@@ -174,6 +175,11 @@ impl<'a> RowsEvent<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether this is the table id of a row event without rows, which only ends a statement.
+pub fn is_dummy(table_id: u64) -> bool {
+    table_id == 0x00ff_ffff
 }
 
 /// Sends the row image at the cursor to the sink, and moves the cursor behind it. The event must have been
@@ -316,7 +322,7 @@ pub(crate) fn read_value<V: ValueSink>(
         WireType::Timestamp { fsp } => {
             let seconds = image.uint_be(4, "timestamp")?;
             let micros = read_fraction(image, fsp)?;
-            to.timestamp(seconds, micros)?
+            to.timestamp(instant(seconds, micros)?)?
         }
         WireType::Blob { prefix } | WireType::Geometry { prefix } | WireType::Vector { prefix } => {
             to.bytes(image.take_prefixed(prefix.into(), "blob")?)?
@@ -345,11 +351,23 @@ pub(crate) fn read_value<V: ValueSink>(
         WireType::OldDateTime { fsp } => to.datetime(old_temporal::datetime(image, fsp)?)?,
         WireType::OldTimestamp { fsp } => {
             let (seconds, micros) = old_temporal::timestamp(image, fsp)?;
-            to.timestamp(seconds, micros)?
+            to.timestamp(instant(seconds, micros)?)?
         }
+        WireType::Boolean => to.boolean(image.u8("boolean")? != 0)?,
+        WireType::Instant => to.timestamp(match image.u64("moment")? as i64 {
+            i64::MIN => Instant::Zero,
+            micros => Instant::Micros(micros),
+        })?,
+        WireType::JsonText { prefix } => to.json_text(image.take_prefixed(prefix.into(), "JSON")?)?,
         WireType::Null => to.null()?,
     }
     Ok(())
+}
+
+#[inline]
+fn instant(seconds: u64, micros: u32) -> std::result::Result<Instant, ValueError> {
+    Instant::of_timestamp(seconds, micros)
+        .ok_or_else(|| ValueError::new("a timestamp with more than a second of fraction"))
 }
 
 #[inline(always)]

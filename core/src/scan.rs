@@ -13,10 +13,12 @@ use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventHeader, EventKind, FormatDescription};
 use crate::gtid::GtidSet;
 use crate::gtid_event::{prepares_xa, GtidEvent};
+use crate::json::Style;
 use crate::log_file::{Direction, LogFile};
 use crate::plan;
 use crate::query::query;
-use crate::rows::RowsEvent;
+use crate::row_log::{Dialect, RowScan};
+use crate::rows::{is_dummy, RowsEvent};
 use crate::schema::TableSchema;
 use crate::segment_file::SegmentFile;
 use crate::split::Split;
@@ -55,6 +57,7 @@ struct Transaction {
 
 pub struct RangeScan {
     file: LogFile,
+    path: String,
     format: FormatDescription,
     table: Arc<TableSchema>,
     table_name: String,
@@ -87,6 +90,7 @@ impl RangeScan {
     ) -> Result<Self> {
         let mut scan = Self {
             format: file.format().clone(),
+            path: file.path().to_owned(),
             file,
             table_name: table.name(),
             table,
@@ -117,42 +121,8 @@ impl RangeScan {
         Ok(scan)
     }
 
-    pub fn table(&self) -> &Arc<TableSchema> {
-        &self.table
-    }
-
-    pub fn format(&self) -> &FormatDescription {
-        &self.format
-    }
-
     pub fn base(&self) -> u64 {
         self.file.base()
-    }
-
-    /// The table map of a row event, adapted to the schema.
-    pub fn map(&self, rows: &RowsAt) -> Arc<TableMap> {
-        self.maps[rows.map as usize].clone()
-    }
-
-    /// Reads the whole row event.
-    pub fn event(&mut self, rows: &RowsAt, direction: Direction) -> Result<(Event<'_>, &FormatDescription)> {
-        let path = self.file.path().to_owned();
-        let event = self.file.event(rows.position, rows.header, direction);
-        Ok((event.map_err(|error| error.in_file(&path))?, &self.format))
-    }
-
-    /// Adds the table and the file's name to an error of its rows. An error that has a file's name is of the
-    /// file: other tables have it, too.
-    pub fn locate(&self, error: DecodeError) -> DecodeError {
-        match error.path() {
-            Some(_) => error,
-            None => error.of(&self.table_name).in_file(self.file.path()),
-        }
-    }
-
-    /// The next row event of the table; None at the end of the range.
-    pub fn next_rows(&mut self) -> Result<Option<RowsAt>> {
-        self.advance().map_err(|error| error.in_file(self.file.path()))
     }
 
     /// The position of the next event to be read.
@@ -274,6 +244,57 @@ impl RangeScan {
     }
 }
 
+impl RowScan for RangeScan {
+    type At = RowsAt;
+
+    fn table(&self) -> &Arc<TableSchema> {
+        &self.table
+    }
+
+    fn dialect(&self) -> Dialect {
+        dialect(&self.format)
+    }
+
+    #[inline]
+    fn next_rows(&mut self) -> Result<Option<RowsAt>> {
+        self.advance().map_err(|error| error.in_file(self.file.path()))
+    }
+
+    #[inline]
+    fn map(&self, at: &RowsAt) -> Arc<TableMap> {
+        self.maps[at.map as usize].clone()
+    }
+
+    fn offset(&self, at: &RowsAt) -> u64 {
+        self.file.base() + at.position
+    }
+
+    #[inline]
+    fn commit_us(&self, at: &RowsAt) -> i64 {
+        at.commit_us
+    }
+
+    #[inline]
+    fn rows(&mut self, at: &RowsAt, map: &TableMap, direction: Direction) -> Result<RowsEvent<'_>> {
+        let Self { file, path, format, .. } = self;
+        let event = file.event(at.position, at.header, direction).map_err(|error| error.in_file(path))?;
+        open_rows(&event, format, map)
+    }
+
+    /// An error that has a file's name is of the file: other tables have it, too.
+    fn locate(&self, error: DecodeError) -> DecodeError {
+        match error.path() {
+            Some(_) => error,
+            None => error.of(&self.table_name).in_file(self.file.path()),
+        }
+    }
+}
+
+/// What values depend on in logs with this format description.
+pub fn dialect(format: &FormatDescription) -> Dialect {
+    Dialect { json: Style::of(format), omits_generated: format.is_mariadb() }
+}
+
 /// The table id of a row event.
 pub fn table_id(
     file: &mut LogFile,
@@ -289,11 +310,6 @@ pub fn table_id(
 /// The SQL of a QUERY event.
 pub fn statement<'a>(event: &Event<'a>) -> Result<&'a [u8]> {
     Ok(query(event.body, event.cursor().offset())?.1)
-}
-
-/// Whether this is the table id of a row event without rows, which only ends a statement.
-pub fn is_dummy(table_id: u64) -> bool {
-    table_id == 0x00ff_ffff
 }
 
 type MapState<'a> =
@@ -359,7 +375,7 @@ fn open_transaction(event: &Event<'_>, exclude: Option<&GtidSet>) -> Result<Tran
 }
 
 /// Parses the row event and checks that it fits its map.
-pub fn open_rows<'a>(event: &Event<'a>, format: &FormatDescription, map: &TableMap) -> Result<RowsEvent<'a>> {
+fn open_rows<'a>(event: &Event<'a>, format: &FormatDescription, map: &TableMap) -> Result<RowsEvent<'a>> {
     let rows = RowsEvent::parse(event, format)
         .map_err(|error| DecodeError::of_table(map.name(), error.reason(), error.offset()))?;
     rows.check(map)?;

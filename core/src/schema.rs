@@ -59,6 +59,7 @@ pub enum ColumnType {
         precision: u8,
         scale: u8,
     },
+    Boolean,
     Float,
     Double,
     /// 1 to 64 bits.
@@ -109,15 +110,21 @@ impl TableSchema {
     pub fn from_json(text: &str) -> Result<Self, DecodeError> {
         let schema: Self = serde_json::from_str(text)
             .map_err(|error| DecodeError::new(format!("table schema: {error}"), 0))?;
-        for column in &schema.columns {
+        schema.check()?;
+        Ok(schema)
+    }
+
+    /// Whether types are known, and the key's columns are columns.
+    pub fn check(&self) -> Result<(), DecodeError> {
+        for column in &self.columns {
             column
                 .column_type()
-                .map_err(|reason| schema.error(format!("column `{}`: {reason}", column.name)))?;
+                .map_err(|reason| self.error(format!("column `{}`: {reason}", column.name)))?;
         }
-        if let Some(missing) = schema.key.iter().find(|name| schema.position(name).is_none()) {
-            return Err(schema.error(format!("key column `{missing}` is not a column")));
+        if let Some(missing) = self.key.iter().find(|name| self.position(name).is_none()) {
+            return Err(self.error(format!("key column `{missing}` is not a column")));
         }
-        Ok(schema)
+        Ok(())
     }
 
     /// The name used in errors: see `table_name`.
@@ -154,6 +161,7 @@ impl ColumnSchema {
             "int" | "integer" => ColumnType::Integer { width: 4, unsigned },
             "bigint" => ColumnType::Integer { width: 8, unsigned },
             "decimal" | "numeric" => self.decimal()?,
+            "boolean" => ColumnType::Boolean,
             "float" => ColumnType::Float,
             "double" => ColumnType::Double,
             "bit" => match self.length {

@@ -5,6 +5,7 @@
 
 mod doubts;
 mod entry;
+mod record;
 mod table_names;
 
 use std::fmt::Write as _;
@@ -17,8 +18,8 @@ use crate::gtid::{Gtid, GtidSet};
 use crate::gtid_event::GtidEvent;
 use crate::json_text::quoted;
 use crate::query::Statement;
+use crate::rows::is_dummy;
 use crate::savepoints::Savepoint;
-use crate::scan::is_dummy;
 use crate::status::{Status, Updated};
 use crate::xa::Change;
 
@@ -72,6 +73,8 @@ struct Transaction {
     source_start: u64,
     maps: Vec<(usize, u64)>,
     maps_stale: bool,
+    /// Statements whose end is not known yet, as JSON up to it.
+    statements: Vec<String>,
     /// The offset of the last row event that counts, or an upper bound of it.
     last_rows: u64,
     undone: bool,
@@ -272,13 +275,19 @@ impl Tracker {
         if flags & 1 != 0 {
             self.transaction.maps_stale = true;
         }
+        if is_dummy(id) && self.names.slot_of(id).is_none() {
+            return Ok(());
+        }
+        self.count(id, length, base)
+    }
+
+    /// Counts rows of the table that was announced under an id.
+    #[inline]
+    fn count(&mut self, id: u64, length: usize, offset: u64) -> Result<()> {
         let Some(slot) = self.names.slot_of(id) else {
-            if is_dummy(id) {
-                return Ok(());
-            }
             return Err(DecodeError::new(
                 format!("a row event names table {id}, which no table map announced"),
-                base,
+                offset,
             ));
         };
         let count = &mut self.counts[slot];
@@ -360,17 +369,34 @@ impl Tracker {
         }
     }
 
-    fn finish(&mut self, header: &EventHeader, step: &Step<'_>) {
+    fn note_committed(&mut self) {
         self.committed = self.end;
         self.committed_source.position = self.source.position;
         if self.committed_source.file != self.source.file {
             self.committed_source.file.clone_from(&self.source.file);
         }
+    }
+
+    fn finish(&mut self, header: &EventHeader, step: &Step<'_>) {
+        self.note_committed();
         if step.uncounted {
             return;
         }
         let ending = self.ending.take();
-        let commit_us = self.transaction.commit_us.unwrap_or(u64::from(header.timestamp) * 1_000_000);
+        self.transaction.commit_us.get_or_insert(u64::from(header.timestamp) * 1_000_000);
+        self.commit(match ending.as_ref().and_then(|ending| ending.sent) {
+            Some((length, digest)) => Sent::Otherwise(length, digest),
+            None if step.rewritten || self.transaction.undone => Sent::Unknown,
+            None => Sent::AsStored,
+        });
+        if let Some(ending) = ending {
+            self.changed(ending.change);
+        }
+    }
+
+    /// Counts the transaction, which has ended.
+    fn commit(&mut self, sent: Sent) {
+        let commit_us = self.transaction.commit_us.unwrap_or(0);
         self.span.first_commit_us.get_or_insert(commit_us);
         self.span.last_commit_us = Some(commit_us);
         self.last_commit_us = Some(commit_us);
@@ -382,18 +408,11 @@ impl Tracker {
         if ended.source.file != self.source.file {
             ended.source.file.clone_from(&self.source.file);
         }
-        ended.sent = match ending.as_ref().and_then(|ending| ending.sent) {
-            Some((length, digest)) => Sent::Otherwise(length, digest),
-            None if step.rewritten || self.transaction.undone => Sent::Unknown,
-            None => Sent::AsStored,
-        };
+        ended.sent = sent;
         ended.gtid = self.transaction.gtid.take();
         if let Some(gtid) = &ended.gtid {
             self.executed.add(gtid);
             self.span.gtids.add(gtid);
-        }
-        if let Some(ending) = ending {
-            self.changed(ending.change);
         }
     }
 

@@ -92,6 +92,34 @@ fn days_in_month(year: u16, month: u8) -> u8 {
     }
 }
 
+/// A moment, or the zero date of MySQL in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Instant {
+    Zero,
+    /// Microseconds since 1970.
+    Micros(i64),
+}
+
+impl Instant {
+    /// Of a TIMESTAMP of MySQL: see `DateTime::from_timestamp`. None: there is no such fraction.
+    #[inline]
+    pub fn of_timestamp(seconds: u64, micros: u32) -> Option<Self> {
+        match (seconds, micros) {
+            (0, 0) => Some(Self::Zero),
+            (_, 1_000_000..) => None,
+            _ => Some(Self::Micros(i64::try_from(seconds).ok()?.checked_mul(1_000_000)? + i64::from(micros))),
+        }
+    }
+
+    /// The fields, in UTC.
+    pub fn datetime(self) -> DateTime {
+        match self {
+            Self::Zero => DateTime::default(),
+            Self::Micros(micros) => DateTime::from_micros(micros),
+        }
+    }
+}
+
 impl DateTime {
     /// Microseconds since 1970. None: there is no such date (`Date::days`) or no such time of day.
     #[inline]
@@ -125,8 +153,8 @@ impl DateTime {
         Some(Self { date, hour: u8::try_from(hours).ok()?, minute: minutes, second: seconds, micros })
     }
 
-    /// The fields of a TIMESTAMP, in UTC. 0 is the zero date '0000-00-00 00:00:00'. In MariaDB, the fractions
-    /// of second 0 are moments.
+    /// The fields of a TIMESTAMP of MySQL, in UTC. 0 is the zero date '0000-00-00 00:00:00'. In MariaDB, the
+    /// fractions of second 0 are moments.
     pub fn from_timestamp(seconds: u64, micros: u32) -> Self {
         if (seconds, micros) == (0, 0) {
             return Self::default();

@@ -57,7 +57,7 @@ enum Shape {
 
 fn shape(column_type: &str) -> Option<Shape> {
     Some(match column_type {
-        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "bit" | "year" => Shape::Number,
+        "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "bit" | "year" | "boolean" => Shape::Number,
         "decimal" => Shape::Decimal,
         "float" | "double" => Shape::Float,
         "date" => Shape::Date,

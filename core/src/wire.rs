@@ -77,6 +77,13 @@ pub enum WireType {
     OldTimestamp {
         fsp: Option<u8>,
     },
+    /// One byte. Only in logs of the format `rows`, as the two that follow.
+    Boolean,
+    /// Microseconds since 1970, signed; the least number is the zero date of MySQL.
+    Instant,
+    JsonText {
+        prefix: u8,
+    },
     Time {
         fsp: u8,
     },
@@ -211,7 +218,8 @@ impl WireType {
         match self {
             Self::Null => Extent::Fixed(0),
             Self::Int { width, .. } | Self::Enum { width } | Self::Set { width } => Extent::Fixed(width),
-            Self::Year | Self::ShortYear => Extent::Fixed(1),
+            Self::Year | Self::ShortYear | Self::Boolean => Extent::Fixed(1),
+            Self::Instant => Extent::Fixed(8),
             Self::Date => Extent::Fixed(3),
             Self::Float => Extent::Fixed(4),
             Self::Double => Extent::Fixed(8),
@@ -230,7 +238,8 @@ impl WireType {
             | Self::Compressed { prefix }
             | Self::Json { prefix }
             | Self::Geometry { prefix }
-            | Self::Vector { prefix } => Extent::Prefixed(prefix),
+            | Self::Vector { prefix }
+            | Self::JsonText { prefix } => Extent::Prefixed(prefix),
         }
     }
 

@@ -13,6 +13,7 @@ use penstock_core::latest::{for_each_key, Latest};
 use penstock_core::log_file::LogFile;
 use penstock_core::outline::Outline;
 use penstock_core::output::Options;
+use penstock_core::row_log::RowScan as _;
 use penstock_core::scan::RangeScan;
 use penstock_core::schema::TableSchema;
 use penstock_core::split::Split;

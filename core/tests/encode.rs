@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use penstock_core::encode::encoder::{Encoder, Step};
 use penstock_core::encode::formats;
-use penstock_core::log_order::{Part, Selection, SourceNames};
+use penstock_core::log_order::LogOrder;
 use penstock_core::segment_file::{Fetch, RangedFile, SegmentFile};
+use penstock_core::source_names::SourceNames;
+use penstock_core::transaction::{Part, Selection};
 use proptest::prelude::*;
 
 const FORMATS: [(&str, &str); 8] = [
@@ -62,7 +64,8 @@ fn messages(bytes: &[u8], (name, options): (&str, &str)) -> usize {
     let file = SegmentFile::Ranged(Arc::new(file));
     let part = Part { file, base: 0, start: 0, end: None, names: SourceNames::of_file("log.000001") };
     let format = formats::by_name(name, options).unwrap();
-    let mut encoder = Encoder::new(vec![part], format, Vec::new(), Selection::default());
+    let order = Box::new(LogOrder::new(vec![part], Selection::default()));
+    let mut encoder = Encoder::new(order, format, Vec::new(), Selection::default());
     let mut count = 0;
     while let Ok(Some(step)) = encoder.next_step(1 << 16) {
         let Step::Messages(batch) = step else { continue };

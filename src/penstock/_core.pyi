@@ -98,6 +98,7 @@ class Framer:
     - `prepared`: the XA transactions that are prepared at `offset`, as (xid, file, start, length). Their
       events are in files of the folder `spool`. `spool_number`: the number of the next such file.
       `generation`: the writer's.
+    - `segment_format`: `mysql-binlog`, or `rows`. `feed` takes whole transactions of the latter, as records.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class Framer:
         spool: str = "",
         spool_number: int = 0,
         generation: int = 0,
+        segment_format: str = "mysql-binlog",
     ) -> None: ...
     def feed(
         self, data: bytes
@@ -730,10 +732,10 @@ class Inspector:
         """Counts of what has been read so far, as JSON (docs/inspect.md)."""
 
 class TopicTranslator:
-    """Turns messages of Debezium's topics into packets of a log, for `Framer`.
+    """Turns messages of Debezium's topics into records of the segment format `rows`, for `Framer`.
 
     `records`: what the log that is continued has of `topic_records`, from the last whole state on; none for a
-    new log. Raises `ValueError` for others. `zoned_timestamps`: `auto`, `instant` or `utc`.
+    new log. Raises `ValueError` for others. `zoned_timestamps`: `instant` or `utc`.
     `unavailable`: the text that stands for values that did not change; `unavailable_uuid`: the UUID that
     stands for them. `table`: a pattern for names of tables. `skips`: messages that cannot be read are
     skipped.
@@ -765,7 +767,7 @@ class TopicTranslator:
         self, messages: Sequence[tuple[str, int, int, int, bytes | None, bytes | None]]
     ) -> tuple[bytes, list[tuple[str, int, int, str]]]:
         """Takes messages (topic, partition, offset, timestamp in ms, key, value), one partition after the
-        other. Messages that the log has are ignored. Returns packets, and the messages that cannot be read:
+        other. Messages that the log has are ignored. Returns records, and the messages that cannot be read:
         topic, partition, offset, reason. Unless they are skipped, it ends before the first of them."""
 
     def advance(self, topic: str, partition: int, next: int, timestamp_ms: int) -> bytes:
@@ -773,10 +775,6 @@ class TopicTranslator:
 
     def checkpoint(self, timestamp_ms: int) -> bytes:
         """A transaction with the whole state."""
-
-    @staticmethod
-    def head(file: str, position: int) -> bytes:
-        """What comes first: the position of the source, and the format."""
 
     @staticmethod
     def moved(file: str, position: int) -> bytes:

@@ -6,7 +6,9 @@ mod log;
 use libfuzzer_sys::fuzz_target;
 use penstock_core::encode::encoder::{Encoder, Step};
 use penstock_core::encode::formats;
-use penstock_core::log_order::{Part, Selection, SourceNames};
+use penstock_core::log_order::LogOrder;
+use penstock_core::source_names::SourceNames;
+use penstock_core::transaction::{Part, Selection};
 use penstock_core::segment_file::{Fetch, RangedFile, SegmentFile};
 
 struct Bytes(Vec<u8>);
@@ -33,7 +35,8 @@ fuzz_target!(|bytes: &[u8]| {
         let file = SegmentFile::Ranged(std::sync::Arc::new(file));
         let part = Part { file, base: 0, start: 0, end: None, names: SourceNames::of_file("fuzz.000001") };
         let format = formats::by_name(name, options).expect("a format");
-        let mut encoder = Encoder::new(vec![part], format, Vec::new(), Selection::default());
+        let order = Box::new(LogOrder::new(vec![part], Selection::default()));
+        let mut encoder = Encoder::new(order, format, Vec::new(), Selection::default());
         while let Ok(Some(step)) = encoder.next_step(1 << 16) {
             let Step::Messages(batch) = step else { continue };
             for index in 0..batch.messages.len() {

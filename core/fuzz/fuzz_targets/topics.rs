@@ -8,11 +8,11 @@ use penstock_core::debezium_log::message::{Options, Zoned};
 use penstock_core::debezium_log::placeholder::Placeholder;
 use penstock_core::debezium_log::state::State;
 use penstock_core::debezium_log::{Message, Translator};
-use penstock_core::frame::Framer;
 use penstock_core::framing::{Options as Framing, Skip, Spooling};
 use penstock_core::gtid::GtidSet;
 use penstock_core::segment_framer::SegmentFramer;
 use penstock_core::span::Place;
+use penstock_core::typed_rows::RowsFramer;
 
 const SCHEMA: &str = r#"{"type": "record", "name": "Envelope", "namespace": "a", "fields": [
     {"name": "before", "type": ["null", {"type": "record", "name": "Value", "fields": [
@@ -32,7 +32,7 @@ type Pair<'a> = (u8, Option<&'a [u8]>, Option<&'a [u8]>);
 fuzz_target!(|input: (&str, Vec<Pair<'_>>)| {
     let (schema, messages) = input;
     let options = Options {
-        zoned: Zoned::Auto,
+        zoned: Zoned::Instant,
         cuts_nanoseconds: false,
         unavailable: Placeholder::new(String::from("__debezium_unavailable_value"), String::from("-")),
         table: None,
@@ -41,9 +41,6 @@ fuzz_target!(|input: (&str, Vec<Pair<'_>>)| {
     let mut translator = Translator::new(options, State::default());
     let _ = translator.add_schema(1, schema);
     translator.add_schema(2, SCHEMA).expect("the schema is one");
-    let mut packets = penstock_core::debezium_log::events::Packets::default();
-    packets.rotate("topics.000001", 4);
-    packets.format_description();
     let count = messages.len() as u64;
     let read = messages.iter().enumerate().map(|(at, (partition, key, value))| Message {
         topic: "t",
@@ -53,10 +50,10 @@ fuzz_target!(|input: (&str, Vec<Pair<'_>>)| {
         key: *key,
         value: *value,
     });
-    packets.bytes.extend(translator.translate(read).0);
+    let records = translator.translate(read).0;
     assert!(translator.state().partitions.iter().all(|one| one.next <= count));
     // Whatever the messages are, the log is one that the framer takes, with nothing open at its end.
-    let mut framer = Framer::new(Framing {
+    let mut framer = RowsFramer::new(Framing {
         offset: 0,
         segment_size: 1 << 20,
         span_size: 1 << 16,
@@ -67,13 +64,6 @@ fuzz_target!(|input: (&str, Vec<Pair<'_>>)| {
         expected: None,
         spool: Spooling::default(),
     });
-    let mut part: &[u8] = &packets.bytes;
-    loop {
-        framer.feed(part).expect("the log can be read");
-        if !framer.more() {
-            break;
-        }
-        part = &[];
-    }
+    framer.feed(&records).expect("the log can be read");
     assert_eq!(framer.committed(), framer.offset());
 });

@@ -15,7 +15,7 @@ use crate::digits;
 use crate::error::ValueError;
 use crate::json;
 use crate::schema::ColumnType;
-use crate::temporal::{Date, DateTime, Time};
+use crate::temporal::{Date, DateTime, Instant, Time};
 
 type Result = std::result::Result<(), ValueError>;
 
@@ -280,6 +280,14 @@ impl ColumnBuilder {
             }
             _ => self.append_datetime(DateTime::from_timestamp(seconds, micros)),
         }
+    }
+
+    pub fn append_instant(&mut self, value: Instant) -> Result {
+        match (&mut self.storage, value) {
+            (Storage::Timestamp(values, true), Instant::Micros(micros)) => values.push(micros),
+            _ => return self.append_datetime(value.datetime()),
+        }
+        Ok(())
     }
 
     #[inline]

@@ -7,7 +7,7 @@
 //! | tinyint … int, unsigned up to mediumint, year | int32 |
 //! | int unsigned, bigint, bit(2…63) | int64 |
 //! | bigint unsigned, bit(64) | decimal128(20, 0) |
-//! | bit(1) | bool |
+//! | bit(1), boolean | bool |
 //! | decimal(p, s) | decimal128(p, s) up to 38 digits, else utf8 with its exact text |
 //! | float, double | float32, float64 |
 //! | date, datetime, timestamp | date32, timestamp\[µs\], timestamp\[µs, UTC\]; utf8 with `ZeroDates::Text` |
@@ -60,6 +60,7 @@ pub fn arrow_type(kind: &ColumnType, options: TypeOptions) -> DataType {
             Decimals::Precise if *precision <= 38 => DataType::Decimal128(*precision, *scale as i8),
             Decimals::Precise | Decimals::String => DataType::Utf8,
         },
+        ColumnType::Boolean => DataType::Boolean,
         ColumnType::Float => DataType::Float32,
         ColumnType::Double => DataType::Float64,
         ColumnType::Bit { bits: 1 } => DataType::Boolean,

@@ -5,13 +5,17 @@ use crate::decimal::DecimalImage;
 use crate::error::ValueError;
 use crate::json;
 use crate::rows::{Taken, ValueSink};
-use crate::temporal::{Date, DateTime, Time};
+use crate::temporal::{Date, DateTime, Instant, Time};
 
 impl ValueSink for ColumnBuilder {
     #[inline]
     fn null(&mut self) -> Taken {
         self.append_null();
         Ok(())
+    }
+
+    fn boolean(&mut self, value: bool) -> Taken {
+        self.append_i64(value.into())
     }
 
     #[inline]
@@ -65,8 +69,8 @@ impl ValueSink for ColumnBuilder {
     }
 
     #[inline]
-    fn timestamp(&mut self, seconds: u64, micros: u32) -> Taken {
-        self.append_timestamp(seconds, micros)
+    fn timestamp(&mut self, value: Instant) -> Taken {
+        self.append_instant(value)
     }
 
     #[inline]
@@ -82,6 +86,10 @@ impl ValueSink for ColumnBuilder {
     #[inline]
     fn json(&mut self, document: &[u8]) -> Taken {
         self.append_json_document(document)
+    }
+
+    fn json_text(&mut self, text: &[u8]) -> Taken {
+        self.append_json_text(text)
     }
 
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {

@@ -143,6 +143,7 @@ pub fn by_name(name: &str, parameter: impl Fn(&str) -> Option<i64>, forms: Forms
                 _ => (Kind::Text, reading),
             }
         }
+        "io.debezium.data.Json" => (Kind::Json, Reading::Text),
         "io.debezium.data.VariableScaleDecimal" => (Kind::Text, Reading::VariableScaleDecimal),
         "io.debezium.data.Bits" => match parameter("length").and_then(|bits| u8::try_from(bits).ok()) {
             Some(bits @ 1..=64) => (Kind::Bit { bits }, Reading::Bits),
@@ -166,10 +167,10 @@ fn by_type(kind: &str, schema: &serde_json::Value, forms: Forms) -> Option<(Kind
         "double" | "float64" => (Kind::Double, Reading::Float),
         "string" => (Kind::Text, Reading::Text),
         "bytes" => (Kind::Binary, Reading::Base64),
-        "array" | "map" => (Kind::Text, Reading::Json),
+        "array" | "map" => (Kind::Json, Reading::Json),
         "struct" => match cell(schema, forms) {
             Some((kind, reading)) => (kind, Reading::Cell(Box::new(reading))),
-            None => (Kind::Text, Reading::Json),
+            None => (Kind::Json, Reading::Json),
         },
         _ => return None,
     })
@@ -192,7 +193,7 @@ pub fn inferred(name: &str, raw: &RawValue) -> Field {
     let (kind, reading) = match raw.get().as_bytes().first() {
         Some(b'"') => (Some(Kind::Text), Reading::Text),
         Some(b't' | b'f') => (Some(Kind::Bool), Reading::Bool),
-        Some(b'{' | b'[') => (Some(Kind::Text), Reading::Json),
+        Some(b'{' | b'[') => (Some(Kind::Json), Reading::Json),
         Some(b'n') | None => (None, Reading::Json),
         Some(_) if raw.get().bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E')) => {
             (Some(Kind::Double), Reading::Float)

@@ -24,11 +24,9 @@ const MESSAGE_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zoned {
-    /// Like `Instant` for MySQL and MariaDB, otherwise like `Utc`.
-    Auto,
-    /// TIMESTAMP.
+    /// A moment.
     Instant,
-    /// DATETIME in UTC.
+    /// Date and time in UTC.
     Utc,
 }
 
@@ -222,12 +220,11 @@ pub fn hash_of_key(key: Option<Content<'_>>) -> u32 {
 
 pub fn forms(options: &Options, connector: &str) -> Forms {
     let mysql = matches!(connector, "mysql" | "mariadb");
-    let instants = match options.zoned {
-        Zoned::Auto => mysql,
-        Zoned::Instant => true,
-        Zoned::Utc => false,
-    };
-    Forms { instants, cuts_nanoseconds: options.cuts_nanoseconds, implicit_defaults: mysql }
+    Forms {
+        instants: options.zoned == Zoned::Instant,
+        cuts_nanoseconds: options.cuts_nanoseconds,
+        implicit_defaults: mysql,
+    }
 }
 
 /// Heartbeats, borders of transactions and schema changes are no changes of rows.
@@ -366,17 +363,17 @@ fn key_of_schema(text: &str, forms: Forms) -> Result<Arc<Vec<Field>>, Refused> {
     connect::fields(&parsed, forms).map(Arc::new)
 }
 
-/// The default as a literal and as an image, where both are possible.
+/// The default as JSON and as an image, where both are possible.
 fn with_default(field: Field) -> Described {
     let found = || {
         let json = field.default.as_deref()?;
         let raw: &RawValue = serde_json::from_str(json).ok()?;
         let value = connect::value(raw, &field.reading, None).ok()?;
         let literal = match &value {
+            Value::Int(number) if field.kind == Some(Kind::Bool) => (*number != 0).to_string(),
             Value::Int(number) => number.to_string(),
             Value::Float(number) if number.is_finite() => number.to_string(),
-            Value::Decimal(text) if field.kind != Some(Kind::Text) => text.clone().into_owned(),
-            Value::Text(text) | Value::Decimal(text) => format!("'{}'", text.replace('\'', "''")),
+            Value::Text(text) | Value::Decimal(text) => serde_json::Value::from(text.as_ref()).to_string(),
             _ => return None,
         };
         let mut image = Vec::new();
@@ -417,7 +414,7 @@ fn fill<'a>(
                 key.iter().map(|(field, default, _)| (field.clone(), default.clone())).collect();
             let document = Field {
                 name: "document".to_owned(),
-                kind: Some(Kind::Text),
+                kind: Some(Kind::Json),
                 reading: connect::Reading::Text,
                 optional: true,
                 default: None,

@@ -1,11 +1,11 @@
-//! Messages of Debezium's topics become a binary log, which the relay log stores and everybody can decode.
+//! Messages of Debezium's topics become records of the format `rows` (`typed_rows`).
 //!
 //! Each partition of a topic is a domain of GTIDs, and the number of a GTID is the offset after its last
 //! message. So the executed GTIDs say which messages the log has. Domain 0 has what belongs to no partition:
 //! definitions of tables, and records of the whole state. Definitions come from the messages: a table that is
-//! new, or has other fields, becomes a statement before its rows.
+//! new, or has other fields, is defined by a statement before its rows.
 //!
-//! The log also has what the translator must know after a restart, as records that readers skip: each
+//! The log also has what the translator must know after a restart, as notes that readers skip: each
 //! transaction has the state of its partition, each statement that of its table, and the first transaction of
 //! a segment all of it.
 
@@ -14,7 +14,6 @@ pub mod avro_connect;
 pub mod avro_type;
 pub mod connect;
 pub mod content;
-pub mod events;
 pub mod json;
 pub mod message;
 pub mod moments;
@@ -28,9 +27,10 @@ pub mod value;
 
 use std::collections::{BTreeSet, HashSet};
 
+use crate::typed_rows::write::Records;
 use avro::{Registered, Translated};
 use content::Content;
-use events::Packets;
+
 use message::{Change, Event, Operation, Options, Schemas};
 use order::{Position, SeenByOrigin};
 use rows::Transaction;
@@ -42,6 +42,8 @@ use value::Refused;
 const TRANSACTION_BYTES: usize = 1 << 20;
 /// The domain of what belongs to no partition.
 const OWN_DOMAIN: u32 = 0;
+/// The server in the ids of transactions. The log follows topics, so there is no other one.
+const SERVER: u32 = 1;
 
 /// A message as the consumer gets it.
 pub struct Message<'a> {
@@ -80,8 +82,7 @@ pub struct Translator {
     /// Topics with more than one partition.
     wide: HashSet<String>,
     open: Option<Transaction>,
-    out: Packets,
-    transactions: u64,
+    out: Records,
     pub counts: Counts,
 }
 
@@ -94,8 +95,7 @@ impl Translator {
             state,
             wide: HashSet::new(),
             open: None,
-            out: Packets::default(),
-            transactions: 0,
+            out: Records::default(),
             counts: Counts::default(),
         }
     }
@@ -123,7 +123,7 @@ impl Translator {
         self.registered.add(id, text)
     }
 
-    /// Takes messages, whose partitions come one after the other. Returns packets, and the messages that
+    /// Takes messages, whose partitions come one after the other. Returns records, and the messages that
     /// cannot be read. If those are not skipped, it ends before the first of them.
     pub fn translate<'a>(&mut self, messages: impl Iterator<Item = Message<'a>>) -> (Vec<u8>, Vec<Fault>) {
         let mut faults = Vec::new();
@@ -146,7 +146,7 @@ impl Translator {
                     break;
                 }
                 self.counts.skipped += 1;
-                self.passed(place, message.offset, seconds(message.timestamp_ms));
+                self.passed(place, message.offset, message.timestamp_ms);
             }
             if self.open.as_ref().is_some_and(|open| open.bytes() >= TRANSACTION_BYTES) {
                 self.end_transaction();
@@ -156,24 +156,22 @@ impl Translator {
         (std::mem::take(&mut self.out.bytes), faults)
     }
 
-    /// Packets of a transaction that says that the partition has no more messages before `next`.
+    /// The records of a transaction that says that the partition has no more messages before `next`.
     pub fn advance(&mut self, topic: &str, partition: i32, next: u64, timestamp_ms: i64) -> Vec<u8> {
         let place = self.place_of(topic, partition);
         if self.state.partitions[place].next < next {
-            self.passed(place, next - 1, seconds(timestamp_ms));
+            self.passed(place, next - 1, timestamp_ms);
             self.end_transaction();
         }
         std::mem::take(&mut self.out.bytes)
     }
 
-    /// Packets of a transaction with the whole state.
+    /// The records of a transaction with the whole state.
     pub fn checkpoint(&mut self, timestamp_ms: i64) -> Vec<u8> {
         self.state.number += 1;
-        let timestamp = seconds(timestamp_ms);
-        self.out.gtid(timestamp, OWN_DOMAIN, self.state.number, false);
-        self.out.record(timestamp, &state::whole(&self.state));
-        self.transactions += 1;
-        self.out.xid(timestamp, self.transactions);
+        self.begin(timestamp_ms, OWN_DOMAIN, self.state.number);
+        self.out.note(0, &state::whole(&self.state));
+        self.out.commit(0);
         std::mem::take(&mut self.out.bytes)
     }
 
@@ -209,7 +207,7 @@ impl Translator {
                 self.tombstone(place, message, key)?;
             }
             self.counts.empty += 1;
-            self.passed(place, message.offset, seconds(message.timestamp_ms));
+            self.passed(place, message.offset, message.timestamp_ms);
             return Ok(());
         };
         let partition = &mut self.state.partitions[place];
@@ -221,7 +219,7 @@ impl Translator {
         if change.operation != Operation::Truncate {
             partition.note_table(&change);
         }
-        let timestamp = seconds(if change.commit_ms > 0 { change.commit_ms } else { message.timestamp_ms });
+        let timestamp = if change.commit_ms > 0 { change.commit_ms } else { message.timestamp_ms };
         if change.operation == Operation::Truncate {
             return self.truncate(place, message, &change, timestamp);
         }
@@ -246,7 +244,8 @@ impl Translator {
         let name = self.define(&change, message.topic, timestamp)?;
         let table = &self.state.tables[&name];
         let open = self.open.get_or_insert_with(|| Transaction::new(place));
-        open.add(&name, table, &change, timestamp)?;
+        open.place = message.offset;
+        open.add(&name, table, &change)?;
         self.counts.rows += 1;
         if let Some((origin, one)) = noted {
             order::note(&mut self.state.partitions[place].seen, origin, one);
@@ -256,12 +255,12 @@ impl Translator {
     }
 
     /// Makes the table fit the change, by a statement if needed, and returns its name.
-    fn define(&mut self, change: &Change<'_>, topic: &str, timestamp: u32) -> Result<String, Refused> {
+    fn define(&mut self, change: &Change<'_>, topic: &str, timestamp: i64) -> Result<String, Refused> {
         let name = format!("{}.{}", change.database, change.table);
         let Some(known) = self.state.tables.get(&name) else {
             let table = Table::new(change)?;
-            let sql = table.create();
-            self.statement(name.clone(), table, &sql, timestamp);
+            let created = table.created();
+            self.statement(name.clone(), table, &created, timestamp);
             return Ok(name);
         };
         if (&known.database, &known.table) != (&change.database, &change.table) {
@@ -288,20 +287,25 @@ impl Translator {
         if age == Age::Newer {
             after.position = change.position.clone();
         }
-        match known.alter(&after) {
-            Some(sql) => self.statement(name.clone(), after, &sql, timestamp),
+        match known.altered(&after) {
+            Some(altered) => self.statement(name.clone(), after, &altered, timestamp),
             None if age == Age::Newer => drop(self.state.tables.insert(name.clone(), after)),
             None => {}
         }
         Ok(name)
     }
 
-    fn statement(&mut self, name: String, table: Table, sql: &str, timestamp: u32) {
+    fn begin(&mut self, timestamp: i64, domain: u32, number: u64) {
+        self.out.begin(number, timestamp.saturating_mul(1000), &format!("{domain}-{SERVER}-{number}"));
+    }
+
+    fn statement(&mut self, name: String, table: Table, statement: &serde_json::Value, timestamp: i64) {
         self.end_transaction();
         self.state.number += 1;
-        self.out.gtid(timestamp, OWN_DOMAIN, self.state.number, true);
-        self.out.record(timestamp, &state::of_table(&name, &table, self.state.number));
-        self.out.query(timestamp, &table.database, sql);
+        self.begin(timestamp, OWN_DOMAIN, self.state.number);
+        self.out.note(0, &state::of_table(&name, &table, self.state.number));
+        self.out.statement(0, &table.database, &statement.to_string());
+        self.out.commit(0);
         self.state.tables.insert(name, table);
     }
 
@@ -310,7 +314,7 @@ impl Translator {
         place: usize,
         message: &Message<'_>,
         change: &Change<'_>,
-        timestamp: u32,
+        timestamp: i64,
     ) -> Result<(), Refused> {
         if self.wide.contains(message.topic) {
             return Err("it truncates a table whose topic has several partitions: which rows of the others \
@@ -331,9 +335,11 @@ impl Translator {
             return Ok(());
         }
         partition.next = message.offset + 1;
-        self.out.gtid(timestamp, partition.domain, partition.next, true);
-        self.out.record(timestamp, &state::of_partition(partition));
-        self.out.query(timestamp, &table.database, &table.truncate());
+        let (domain, next, note) = (partition.domain, partition.next, state::of_partition(partition));
+        self.begin(timestamp, domain, next);
+        self.out.note(next, &note);
+        self.out.statement(next, &table.database, &table.emptied().to_string());
+        self.out.commit(next);
         Ok(())
     }
 
@@ -353,7 +359,8 @@ impl Translator {
             return Ok(());
         };
         let open = self.open.get_or_insert_with(|| Transaction::new(place));
-        open.add(table, known, &change, seconds(message.timestamp_ms))?;
+        open.place = message.offset;
+        open.add(table, known, &change)?;
         self.counts.rows += 1;
         let partition = &mut self.state.partitions[place];
         partition.deleted = Some(change.key_hash);
@@ -363,7 +370,7 @@ impl Translator {
     }
 
     /// The open transaction goes up to this message.
-    fn passed(&mut self, place: usize, offset: u64, timestamp: u32) {
+    fn passed(&mut self, place: usize, offset: u64, timestamp: i64) {
         self.state.partitions[place].next = offset + 1;
         self.open.get_or_insert_with(|| Transaction::new(place)).timestamp = timestamp;
     }
@@ -372,11 +379,11 @@ impl Translator {
         let Some(open) = self.open.take() else { return };
         let partition = &self.state.partitions[open.partition];
         let timestamp = open.timestamp;
-        self.out.gtid(timestamp, partition.domain, partition.next, false);
-        self.out.record(timestamp, &state::of_partition(partition));
+        let (domain, next, note) = (partition.domain, partition.next, state::of_partition(partition));
+        self.begin(timestamp, domain, next);
+        self.out.note(next, &note);
         self.out.bytes.extend_from_slice(&open.finish());
-        self.transactions += 1;
-        self.out.xid(timestamp, self.transactions);
+        self.out.commit(next);
     }
 }
 
@@ -399,8 +406,4 @@ fn age(known: &Position, change: &Change<'_>, wide: bool) -> Age {
     } else {
         Age::Unknown
     }
-}
-
-fn seconds(milliseconds: i64) -> u32 {
-    u32::try_from(milliseconds / 1000).unwrap_or(0)
 }

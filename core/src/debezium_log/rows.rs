@@ -1,57 +1,53 @@
-//! Row events of one transaction.
+//! The rows of one transaction.
 
 use std::collections::HashMap;
 
-use crate::event::EventKind;
+use crate::event::RowsKind;
+use crate::typed_rows::write::{put_bits, Records};
 
-use super::events::{put_bits, put_length, Packets};
 use super::message::{in_column, Change, Operation, Row};
 use super::table::{Column, Table};
 use super::value::{put, Refused, Value};
 
-/// A row event is ended when it has so many bytes, as servers do.
-const EVENT_BYTES: usize = 32 * 1024;
-const STATEMENT_END: u16 = 1;
+/// A record of rows is ended when it has so many bytes.
+const RECORD_BYTES: usize = 32 * 1024;
 
-/// Rows of one event: the same table, kind and columns.
+/// Rows of one record: the same table, kind and columns.
 struct Run {
-    kind: EventKind,
-    table_id: u64,
+    kind: RowsKind,
+    table_id: u32,
     /// Which columns the images have.
     present: Vec<bool>,
     present_after: Vec<bool>,
     images: Vec<u8>,
-    timestamp: u32,
 }
 
 /// The open transaction of a partition.
 pub struct Transaction {
     /// The partition's place in the state.
     pub partition: usize,
-    pub timestamp: u32,
-    packets: Packets,
-    /// Ids of the tables whose maps were written, by name.
-    ids: HashMap<String, u64>,
+    /// Milliseconds since 1970.
+    pub timestamp: i64,
+    /// The offset of the message whose row comes next.
+    pub place: u64,
+    records: Records,
+    /// Ids of the tables whose definitions were written, by name.
+    ids: HashMap<String, u32>,
     run: Option<Run>,
 }
 
 impl Transaction {
     pub fn new(partition: usize) -> Self {
-        Self { partition, timestamp: 0, packets: Packets::default(), ids: HashMap::new(), run: None }
+        let records = Records::default();
+        Self { partition, timestamp: 0, place: 0, records, ids: HashMap::new(), run: None }
     }
 
     pub fn bytes(&self) -> usize {
-        self.packets.bytes.len()
+        self.records.bytes.len()
     }
 
     /// Adds the row, or nothing if it cannot be written.
-    pub fn add(
-        &mut self,
-        name: &str,
-        table: &Table,
-        change: &Change<'_>,
-        timestamp: u32,
-    ) -> Result<(), Refused> {
+    pub fn add(&mut self, name: &str, table: &Table, change: &Change<'_>) -> Result<(), Refused> {
         let (kind, before, after) = images(table, change)?;
         let present = before.as_ref().or(after.as_ref()).map(Image::present).unwrap_or_default();
         let present_after =
@@ -63,9 +59,10 @@ impl Transaction {
         let id = match self.ids.get(name) {
             Some(id) => *id,
             None => {
-                self.end_run(false);
-                let id = self.ids.len() as u64 + 1;
-                table.map(id, timestamp, &mut self.packets);
+                self.end_run();
+                let id = self.ids.len() as u32 + 1;
+                let names = (table.database.as_str(), table.table.as_str());
+                self.records.definition(self.place, id, names, &table.definition().to_string());
                 self.ids.insert(name.to_owned(), id);
                 id
             }
@@ -74,41 +71,28 @@ impl Transaction {
             (run.kind, run.table_id) == (kind, id)
                 && run.present == present
                 && run.present_after == present_after
-                && run.images.len() < EVENT_BYTES
+                && run.images.len() < RECORD_BYTES
         });
         if !fits {
-            self.end_run(false);
+            self.end_run();
         }
         self.run
-            .get_or_insert_with(|| Run {
-                kind,
-                table_id: id,
-                present,
-                present_after,
-                images: Vec::new(),
-                timestamp,
-            })
+            .get_or_insert_with(|| Run { kind, table_id: id, present, present_after, images: Vec::new() })
             .images
             .extend_from_slice(&bytes);
         Ok(())
     }
 
-    fn end_run(&mut self, last: bool) {
+    fn end_run(&mut self) {
         let Some(run) = self.run.take() else { return };
-        let mut body = run.table_id.to_le_bytes()[..6].to_vec();
-        body.extend((if last { STATEMENT_END } else { 0 }).to_le_bytes());
-        body.extend(2u16.to_le_bytes());
-        put_length(&mut body, run.present.len());
-        put_bits(&mut body, run.present.iter().copied());
-        put_bits(&mut body, run.present_after.iter().copied());
-        body.extend_from_slice(&run.images);
-        self.packets.event(run.kind, run.timestamp, 0, &body);
+        let present = (run.present.as_slice(), run.present_after.as_slice());
+        self.records.rows(self.place, run.table_id, run.kind, present, &run.images);
     }
 
-    /// The packets of the events between the transaction's beginning and its end.
+    /// The records between the transaction's beginning and its end.
     pub fn finish(mut self) -> Vec<u8> {
-        self.end_run(true);
-        self.packets.bytes
+        self.end_run();
+        self.records.bytes
     }
 }
 
@@ -160,19 +144,19 @@ impl Image<'_, '_> {
                 None => {}
             }
         }
-        put_bits(out, nulls.into_iter());
+        put_bits(nulls.into_iter(), out);
         out.extend(bytes);
         Ok(())
     }
 }
 
-/// The images of a row event for the change. An update whose row before is not known is written as an insert:
+/// The images of the change. An update whose row before is not known is written as an insert:
 /// tables are merged by key, so it replaces the row. Only if values are missing, it is an update of the row
 /// that has the key, which keeps them.
 fn images<'r, 'a>(
     table: &Table,
     change: &'r Change<'a>,
-) -> Result<(EventKind, Option<Image<'r, 'a>>, Option<Image<'r, 'a>>), Refused> {
+) -> Result<(RowsKind, Option<Image<'r, 'a>>, Option<Image<'r, 'a>>), Refused> {
     let whole = |row: &'r Row<'a>| image(table, change, row);
     match change.operation {
         Operation::Write => {
@@ -182,9 +166,9 @@ fn images<'r, 'a>(
             // would be wrong, and the row before has another key: the target's row must have the values.
             if after.columns.contains(&Filled::Absent) {
                 let before = keyed(table, change).ok_or("it lacks values, and its table has no key")?;
-                return Ok((EventKind::UPDATE_ROWS, Some(before), Some(after)));
+                return Ok((RowsKind::Update, Some(before), Some(after)));
             }
-            Ok((EventKind::WRITE_ROWS, None, Some(after)))
+            Ok((RowsKind::Insert, None, Some(after)))
         }
         Operation::Update => {
             let row = change.after.as_ref().ok_or(
@@ -193,17 +177,17 @@ fn images<'r, 'a>(
             let after = whole(row);
             if after.columns.contains(&Filled::Absent) {
                 let before = keyed(table, change).ok_or("it lacks values, and its table has no key")?;
-                return Ok((EventKind::UPDATE_ROWS, Some(before), Some(after)));
+                return Ok((RowsKind::Update, Some(before), Some(after)));
             }
             match &change.before {
                 Some(before) if !change.key.is_empty() || !before.is_empty() => {
                     let before = whole(before);
                     if before.columns.contains(&Filled::Absent) {
-                        return Ok((EventKind::WRITE_ROWS, None, Some(after)));
+                        return Ok((RowsKind::Insert, None, Some(after)));
                     }
-                    Ok((EventKind::UPDATE_ROWS, Some(before), Some(after)))
+                    Ok((RowsKind::Update, Some(before), Some(after)))
                 }
-                _ => Ok((EventKind::WRITE_ROWS, None, Some(after))),
+                _ => Ok((RowsKind::Insert, None, Some(after))),
             }
         }
         Operation::Delete => {
@@ -217,7 +201,7 @@ fn images<'r, 'a>(
                     *filled = Filled::FromMessage;
                 }
             }
-            Ok((EventKind::DELETE_ROWS, Some(before), None))
+            Ok((RowsKind::Delete, Some(before), None))
         }
         Operation::Truncate => Err("a truncation has no row".into()),
     }

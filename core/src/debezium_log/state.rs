@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{DecodeError, Result};
-use crate::event::EventKind;
-use crate::log_file::{Direction, LogFile};
+use crate::error::Result;
+use crate::records::RecordFile;
 use crate::segment_file::SegmentFile;
+use crate::typed_rows::{NAME, NOTE};
 
 use super::message::Change;
 use super::order::SeenByOrigin;
@@ -110,23 +110,15 @@ impl State {
     }
 }
 
-/// The records of a segment up to the offset `end`.
+/// The notes of a segment up to the offset `end`.
 pub fn read(file: &SegmentFile, base: u64, end: u64) -> Result<Vec<String>> {
-    let name = file.name();
-    let mut file = LogFile::open(file, base)?;
-    let mut find = || {
-        let (mut position, size) = (4, end.saturating_sub(base));
-        file.read_to(size);
-        let mut records = Vec::new();
-        while position < size {
-            let header = file.header(position, size)?;
-            if header.kind == EventKind::IGNORABLE {
-                let event = file.event(position, header, Direction::Forward)?;
-                records.push(String::from_utf8_lossy(event.body).into_owned());
-            }
-            position += u64::from(header.size);
+    let mut notes = Vec::new();
+    let walked = RecordFile::open(file, base, NAME)?.each((base, end), &mut |record| {
+        if record.kind == NOTE {
+            notes.push(String::from_utf8_lossy(record.body).into_owned());
         }
-        Ok(records)
-    };
-    find().map_err(|error: DecodeError| error.in_file(name))
+        Ok(())
+    });
+    walked.map_err(|error| error.in_file(file.name()))?;
+    Ok(notes)
 }

@@ -1,15 +1,13 @@
-//! Tables as the log defines them, and the statements by which their definitions change.
+//! Tables as the log defines them, and the statements that say so.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{json, Value as Json};
 
-use crate::event::EventKind;
-
-use super::events::{put_bits, put_length, Packets};
 use super::message::{Change, Described};
 use super::order::Position;
-use super::value::{check_name, put_name, Kind, Refused};
+use super::value::{check_name, Kind, Refused};
 
 /// The most columns of a table, as in the servers whose log format this is.
 pub const COLUMNS_MAX: usize = 4096;
@@ -18,7 +16,7 @@ pub const COLUMNS_MAX: usize = 4096;
 pub struct Column {
     pub name: String,
     pub kind: Kind,
-    /// What rows have that were written before the column was added: a literal, and the value in row images.
+    /// What rows have that were written before the column was added: as JSON, and as in row images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<(String, Vec<u8>)>,
 }
@@ -40,111 +38,36 @@ impl Table {
         self.columns.iter().position(|known| known.name == column)
     }
 
-    pub fn create(&self) -> String {
-        let mut parts: Vec<String> =
-            self.columns.iter().map(|column| self.definition(column, false)).collect();
-        if !self.key.is_empty() {
-            parts.push(format!("PRIMARY KEY ({})", names(&self.key)));
-        }
-        // No database has to be asked for its defaults.
-        let options = "CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin";
-        format!("CREATE TABLE {} ({}) {options}", self.quoted(), parts.join(", "))
+    /// Its definition (`typed_rows`): `key` and `columns`.
+    pub fn definition(&self) -> Json {
+        let column = |column: &Column| column.kind.column(&column.name, !self.key.contains(&column.name));
+        json!({"key": self.key, "columns": self.columns.iter().map(column).collect::<Vec<_>>()})
     }
 
-    pub fn truncate(&self) -> String {
-        format!("TRUNCATE TABLE {}", self.quoted())
+    pub fn created(&self) -> Json {
+        json!({"table": self.table, "created": self.definition()})
     }
 
-    /// The statement that turns `self` into `after`; None: they are the same.
-    pub fn alter(&self, after: &Table) -> Option<String> {
-        let mut parts = Vec::new();
-        if self.key != after.key && !self.key.is_empty() {
-            parts.push("DROP PRIMARY KEY".to_owned());
-        }
-        for column in &self.columns {
-            if after.place_of(&column.name).is_none() {
-                parts.push(format!("DROP COLUMN {}", quoted(&column.name)));
-            }
-        }
-        for column in &after.columns {
-            let definition = after.definition(column, self.place_of(&column.name).is_none());
-            match self.columns.iter().find(|known| known.name == column.name) {
-                None => parts.push(format!("ADD COLUMN {definition}")),
-                Some(known) if known.kind != column.kind => parts.push(format!("MODIFY COLUMN {definition}")),
-                Some(_) => {}
-            }
-        }
-        if self.key != after.key && !after.key.is_empty() {
-            parts.push(format!("ADD PRIMARY KEY ({})", names(&after.key)));
-        }
-        (!parts.is_empty()).then(|| format!("ALTER TABLE {} {}", self.quoted(), parts.join(", ")))
+    pub fn emptied(&self) -> Json {
+        json!({"table": self.table, "emptied": true})
     }
 
-    /// `added`: to a table that has rows, which get the default.
-    fn definition(&self, column: &Column, added: bool) -> String {
-        let null = if self.key.contains(&column.name) { "NOT NULL" } else { "NULL" };
-        let default = match &column.default {
-            Some((literal, _)) if added => format!(" DEFAULT {literal}"),
-            _ => String::new(),
-        };
-        format!("{} {} {null}{default}", quoted(&column.name), column.kind.sql())
-    }
-
-    fn quoted(&self) -> String {
-        format!("{}.{}", quoted(&self.database), quoted(&self.table))
-    }
-
-    /// Writes the event that describes the table for row events with this id.
-    pub fn map(&self, id: u64, timestamp: u32, out: &mut Packets) {
-        let mut body = id.to_le_bytes()[..6].to_vec();
-        body.extend(1u16.to_le_bytes());
-        for name in [&self.database, &self.table] {
-            body.push(name.len() as u8);
-            body.extend_from_slice(name.as_bytes());
-            body.push(0);
+    /// The statement that turns `self` into `after`; None: they are the same. `values`: what existing rows
+    /// have in columns that are added.
+    pub fn altered(&self, after: &Table) -> Option<Json> {
+        let definition = after.definition();
+        if definition == self.definition() {
+            return None;
         }
-        put_length(&mut body, self.columns.len());
-        body.extend(self.columns.iter().map(|column| column.kind.type_code()));
-        let mut metadata = Vec::new();
-        self.columns.iter().for_each(|column| column.kind.put_metadata(&mut metadata));
-        put_length(&mut body, metadata.len());
-        body.extend(metadata);
-        put_bits(&mut body, self.columns.iter().map(|column| !self.key.contains(&column.name)));
-        self.put_optional(&mut body);
-        out.event(EventKind::TABLE_MAP, timestamp, 0, &body);
+        let added = after.columns.iter().filter(|column| self.place_of(&column.name).is_none());
+        let values: serde_json::Map<String, Json> = added
+            .filter_map(|column| {
+                let (json, _) = column.default.as_ref()?;
+                Some((column.name.clone(), serde_json::from_str(json).ok()?))
+            })
+            .collect();
+        Some(json!({"table": self.table, "altered": definition, "values": values}))
     }
-
-    fn put_optional(&self, body: &mut Vec<u8>) {
-        let mut field = |kind: u8, bytes: Vec<u8>| {
-            if !bytes.is_empty() {
-                body.push(kind);
-                put_length(body, bytes.len());
-                body.extend(bytes);
-            }
-        };
-        let numbers = self.columns.iter().filter(|column| column.kind.is_number()).count();
-        field(1, vec![0; numbers.div_ceil(8)]);
-        let mut collations = Vec::new();
-        for collation in self.columns.iter().filter_map(|column| column.kind.collation()) {
-            put_length(&mut collations, collation.into());
-        }
-        field(3, collations);
-        let mut names = Vec::new();
-        self.columns.iter().for_each(|column| put_name(&column.name, &mut names));
-        field(4, names);
-        field(7, vec![0; self.columns.iter().filter(|column| column.kind == Kind::Geometry).count()]);
-        let mut key = Vec::new();
-        self.key.iter().filter_map(|name| self.place_of(name)).for_each(|place| put_length(&mut key, place));
-        field(8, key);
-    }
-}
-
-fn quoted(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
-}
-
-fn names(key: &[String]) -> String {
-    key.iter().map(|name| quoted(name)).collect::<Vec<_>>().join(", ")
 }
 
 /// What is certain about the age of a definition.

@@ -3,12 +3,10 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{json, Value as Json};
 
 use crate::decimal::image_size;
 use crate::temporal::Date;
-use crate::wire::code;
-
-use super::events::put_length;
 
 /// The type of a column of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +21,7 @@ pub enum Kind {
     DateTime { fsp: u8 },
     Timestamp { fsp: u8 },
     Text,
+    Json,
     Binary,
     Bit { bits: u8 },
     Geometry,
@@ -56,9 +55,6 @@ pub enum Value<'a> {
 /// Why a value cannot be written. It names no value.
 pub type Refused = Cow<'static, str>;
 
-/// MySQL's utf8mb4_0900_bin: texts are equal only if all their bytes are.
-const TEXT_COLLATION: u16 = 309;
-const BINARY_COLLATION: u16 = 63;
 const DAYS_MIN: i64 = -719_162; // 0001-01-01
 const DAYS_MAX: i64 = 2_932_896; // 9999-12-31
 const DAY_US: i128 = 86_400_000_000;
@@ -66,71 +62,56 @@ const DAY_US: i128 = 86_400_000_000;
 const TIME_US_MAX: i64 = 839 * 3_600_000_000 - 1;
 
 impl Kind {
-    /// The type in SQL.
-    pub fn sql(self) -> String {
+    /// The column as definitions have it (`penstock.model.schema.Column`).
+    pub fn column(self, name: &str, nullable: bool) -> Json {
+        let mut column = json!({"name": name, "type": self.name(), "nullable": nullable});
         match self {
-            Self::Bool => "TINYINT(1)".into(),
-            Self::Int { width: 1 } => "TINYINT".into(),
-            Self::Int { width: 2 } => "SMALLINT".into(),
-            Self::Int { width: 4 } => "INT".into(),
-            Self::Int { .. } => "BIGINT".into(),
-            Self::Float => "FLOAT".into(),
-            Self::Double => "DOUBLE".into(),
-            Self::Decimal { precision, scale } => format!("DECIMAL({precision},{scale})"),
-            Self::Date => "DATE".into(),
-            Self::Time { fsp } => format!("TIME({fsp})"),
-            Self::DateTime { fsp } => format!("DATETIME({fsp})"),
-            Self::Timestamp { fsp } => format!("TIMESTAMP({fsp})"),
-            Self::Text => "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin".into(),
-            Self::Binary => "LONGBLOB".into(),
-            Self::Bit { bits } => format!("BIT({bits})"),
-            Self::Geometry => "GEOMETRY".into(),
+            Self::Decimal { precision, scale } => {
+                (column["precision"], column["scale"]) = (precision.into(), scale.into());
+            }
+            Self::Time { fsp } | Self::DateTime { fsp } | Self::Timestamp { fsp } => {
+                column["fsp"] = fsp.into();
+            }
+            // Texts are equal only if all their bytes are.
+            Self::Text => (column["charset"], column["collation"]) = ("utf8mb4".into(), "binary".into()),
+            Self::Bit { bits } => column["length"] = bits.into(),
+            _ => {}
+        }
+        column["column_type"] = self.shown().into();
+        column
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "boolean",
+            Self::Int { width: 1 } => "tinyint",
+            Self::Int { width: 2 } => "smallint",
+            Self::Int { width: 4 } => "int",
+            Self::Int { .. } => "bigint",
+            Self::Float => "float",
+            Self::Double => "double",
+            Self::Decimal { .. } => "decimal",
+            Self::Date => "date",
+            Self::Time { .. } => "time",
+            Self::DateTime { .. } => "datetime",
+            Self::Timestamp { .. } => "timestamp",
+            Self::Text => "longtext",
+            Self::Json => "json",
+            Self::Binary => "longblob",
+            Self::Bit { .. } => "bit",
+            Self::Geometry => "geometry",
         }
     }
 
-    pub fn type_code(self) -> u8 {
+    /// The whole type, for people.
+    fn shown(self) -> String {
         match self {
-            Self::Bool | Self::Int { width: 1 } => code::TINY,
-            Self::Int { width: 2 } => code::SHORT,
-            Self::Int { width: 4 } => code::LONG,
-            Self::Int { .. } => code::LONGLONG,
-            Self::Float => code::FLOAT,
-            Self::Double => code::DOUBLE,
-            Self::Decimal { .. } => code::NEWDECIMAL,
-            Self::Date => code::DATE,
-            Self::Time { .. } => code::TIME2,
-            Self::DateTime { .. } => code::DATETIME2,
-            Self::Timestamp { .. } => code::TIMESTAMP2,
-            Self::Text | Self::Binary => code::BLOB,
-            Self::Bit { .. } => code::BIT,
-            Self::Geometry => code::GEOMETRY,
-        }
-    }
-
-    /// What the table map says about the type beyond its code.
-    pub fn put_metadata(self, out: &mut Vec<u8>) {
-        match self {
-            Self::Float => out.push(4),
-            Self::Double => out.push(8),
-            Self::Decimal { precision, scale } => out.extend([precision, scale]),
-            Self::Time { fsp } | Self::DateTime { fsp } | Self::Timestamp { fsp } => out.push(fsp),
-            Self::Text | Self::Binary | Self::Geometry => out.push(4),
-            Self::Bit { bits } => out.extend([bits % 8, bits / 8]),
-            Self::Bool | Self::Int { .. } | Self::Date => {}
-        }
-    }
-
-    /// Whether the table map has a bit of signedness for it.
-    pub fn is_number(self) -> bool {
-        matches!(self, Self::Bool | Self::Int { .. } | Self::Float | Self::Double | Self::Decimal { .. })
-    }
-
-    /// The id of the collation, of columns that have one.
-    pub fn collation(self) -> Option<u16> {
-        match self {
-            Self::Text => Some(TEXT_COLLATION),
-            Self::Binary => Some(BINARY_COLLATION),
-            _ => None,
+            Self::Decimal { precision, scale } => format!("decimal({precision},{scale})"),
+            Self::Time { fsp } | Self::DateTime { fsp } | Self::Timestamp { fsp } if fsp > 0 => {
+                format!("{}({fsp})", self.name())
+            }
+            Self::Bit { bits } => format!("bit({bits})"),
+            _ => self.name().to_owned(),
         }
     }
 }
@@ -166,8 +147,8 @@ pub fn put(value: &Value<'_>, kind: Kind, out: &mut Vec<u8>) -> Result<(), Refus
         }
         (Kind::Time { fsp }, Value::Time(micros)) => put_time(*micros, fsp, out),
         (Kind::DateTime { fsp }, Value::Moment(micros)) => put_datetime(*micros, fsp, out),
-        (Kind::Timestamp { fsp }, Value::Moment(micros)) => put_timestamp(*micros, fsp, out),
-        (Kind::Text, Value::Text(text)) => put_blob(text.as_bytes(), out),
+        (Kind::Timestamp { .. }, Value::Moment(micros)) => put_timestamp(*micros, out),
+        (Kind::Text | Kind::Json, Value::Text(text)) => put_blob(text.as_bytes(), out),
         (Kind::Text, Value::Decimal(text)) => put_blob(text.as_bytes(), out),
         (Kind::Text, Value::Int(number)) => put_blob(number.to_string().as_bytes(), out),
         (Kind::Binary, Value::Bytes(bytes)) => put_blob(bytes, out),
@@ -184,12 +165,8 @@ pub fn put(value: &Value<'_>, kind: Kind, out: &mut Vec<u8>) -> Result<(), Refus
             bytes.extend_from_slice(wkb);
             put_blob(&bytes, out)
         }
-        _ => Err(format!("it is no value of a column {}", short(kind)).into()),
+        _ => Err(format!("it is no value of a column {}", kind.name()).into()),
     }
-}
-
-fn short(kind: Kind) -> String {
-    kind.sql().split(' ').next().unwrap_or_default().to_owned()
 }
 
 fn put_int(number: i128, width: u8, out: &mut Vec<u8>) -> Result<(), Refused> {
@@ -254,15 +231,9 @@ fn put_datetime(micros: i128, fsp: u8, out: &mut Vec<u8>) -> Result<(), Refused>
     Ok(())
 }
 
-/// Second 0 is how the log writes a timestamp without a value, and how Debezium's connectors for MySQL write
-/// it, too.
-fn put_timestamp(micros: i128, fsp: u8, out: &mut Vec<u8>) -> Result<(), Refused> {
-    let seconds = micros.div_euclid(1_000_000);
-    let Ok(seconds) = u32::try_from(seconds) else {
-        return Err("the time is not in the years 1970 to 2106 (`source.zoned_timestamps: utc`)".into());
-    };
-    out.extend(seconds.to_be_bytes());
-    put_fraction(micros.rem_euclid(1_000_000) as u64, fsp, out);
+fn put_timestamp(micros: i128, out: &mut Vec<u8>) -> Result<(), Refused> {
+    date(i64::try_from(micros.div_euclid(DAY_US)).unwrap_or(i64::MAX))?;
+    out.extend((micros as i64).to_le_bytes());
     Ok(())
 }
 
@@ -353,12 +324,6 @@ pub fn decimal_text(bytes: &[u8], scale: i32) -> Result<String, Refused> {
         text.insert(0, '-');
     }
     Ok(text)
-}
-
-/// Appends a name with its length.
-pub fn put_name(name: &str, out: &mut Vec<u8>) {
-    put_length(out, name.len());
-    out.extend_from_slice(name.as_bytes());
 }
 
 const NAME_BYTES_MAX: usize = 255;

@@ -19,39 +19,14 @@ use crate::error::ValueError;
 use crate::network::Network;
 use crate::schema::{ColumnSchema, ColumnType};
 use crate::table_map::MapColumn;
-use crate::temporal::{Date, DateTime, Time};
-use crate::wire::WireType;
-
-/// The form of the values of one column in images made from Arrow.
-pub fn wire_of(kind: &ColumnType) -> WireType {
-    match *kind {
-        ColumnType::Integer { width, unsigned } => WireType::Int { width, unsigned },
-        ColumnType::Decimal { precision, scale } => WireType::Decimal { precision, scale },
-        ColumnType::Float => WireType::Float,
-        ColumnType::Double => WireType::Double,
-        ColumnType::Bit { bits } => WireType::Bit { bits: bits.into() },
-        ColumnType::Year { short: false } => WireType::Year,
-        ColumnType::Year { short: true } => WireType::ShortYear,
-        ColumnType::Date => WireType::Date,
-        ColumnType::DateTime { fsp } => WireType::DateTime { fsp },
-        ColumnType::Timestamp { fsp } => WireType::Timestamp { fsp },
-        ColumnType::Time { fsp } => WireType::Time { fsp },
-        ColumnType::Enum { .. } => WireType::Enum { width: 2 },
-        ColumnType::Set { .. } => WireType::Set { width: 8 },
-        ColumnType::Json => WireType::Json { prefix: 4 },
-        ColumnType::Geometry => WireType::Geometry { prefix: 4 },
-        ColumnType::Vector => WireType::Vector { prefix: 4 },
-        ColumnType::Text { .. } | ColumnType::Binary { .. } | ColumnType::Network(_) => {
-            WireType::Blob { prefix: 4 }
-        }
-    }
-}
+use crate::temporal::{Date, DateTime, Instant, Time};
+use crate::typed_rows::form;
 
 /// A column in images made from Arrow. Texts are UTF-8 there.
 pub fn arrow_column(of_schema: &ColumnSchema) -> std::result::Result<(Column, MapColumn), String> {
     let kind = of_schema.column_type()?;
     let of_map = MapColumn {
-        wire: wire_of(&kind),
+        wire: form(&kind),
         nullable: of_schema.nullable,
         unsigned: None,
         name: Some(of_schema.name.clone()),
@@ -157,19 +132,14 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Seconds since 1970, 0 for the zero date, and microseconds.
-    fn timestamp(&self, row: usize) -> Option<(u32, u32)> {
-        let micros = match self {
-            Self::Micros(array) => array.value(row),
-            _ => {
-                let value = DateTime::parse(self.text(row)?.as_bytes())?;
-                if value.date == Date::default() {
-                    return Some((0, value.micros));
-                }
-                value.micros_since_1970()?
-            }
-        };
-        Some((u32::try_from(micros.div_euclid(1_000_000)).ok()?, micros.rem_euclid(1_000_000) as u32))
+    fn timestamp(&self, row: usize) -> Option<Instant> {
+        match self {
+            Self::Micros(array) => Some(Instant::Micros(array.value(row))),
+            _ => match DateTime::parse(self.text(row)?.as_bytes())? {
+                value if value.date == Date::default() => Some(Instant::Zero),
+                value => value.micros_since_1970().map(Instant::Micros),
+            },
+        }
     }
 
     fn time(&self, row: usize) -> Option<Time> {
@@ -192,7 +162,7 @@ pub fn labels_of(kind: &ColumnType) -> Labels {
     }
 }
 
-/// Appends a value in the form that `wire_of` says, and returns its place.
+/// Appends a value in the form of the format `rows`, and returns its place.
 pub fn append(
     column: &Column,
     labels: &Labels,
@@ -207,7 +177,10 @@ pub fn append(
             _ if column.schema.nullable => 0,
             ColumnType::Date => 3,
             ColumnType::DateTime { fsp } => 5 + fsp.div_ceil(2),
-            ColumnType::Timestamp { fsp } => 4 + fsp.div_ceil(2),
+            ColumnType::Timestamp { .. } => {
+                out.extend_from_slice(&ZERO_DATE.to_le_bytes());
+                return Ok(Place::Value { start, end: out.len() as u32 });
+            }
             _ => 0,
         };
         if zeros == 0 {
@@ -215,10 +188,6 @@ pub fn append(
         }
         out.resize(out.len() + usize::from(zeros), 0);
         return Ok(Place::Value { start, end: out.len() as u32 });
-    }
-    if let ColumnType::Json = column.kind {
-        out.extend_from_slice(values.bytes(row).ok_or_else(|| unfit(column))?);
-        return Ok(Place::Text { start, end: out.len() as u32 });
     }
     if append_value(column, labels, values, row, out).is_none() {
         return Err(unfit(column));
@@ -264,6 +233,10 @@ fn append_value(
             }
             _ => decimal::write_image_of_text(values.text(row)?.as_bytes(), *precision, *scale, out)?,
         },
+        ColumnType::Boolean => match values {
+            Values::Bool(array) => out.push(array.value(row).into()),
+            _ => return None,
+        },
         ColumnType::Float => match values {
             Values::Float(array) => out.extend_from_slice(&array.value(row).to_le_bytes()),
             _ => return None,
@@ -290,10 +263,12 @@ fn append_value(
             out.extend_from_slice(&bits.to_le_bytes()[..3]);
         }
         ColumnType::DateTime { fsp } => append_datetime(values.datetime(row)?, *fsp, out),
-        ColumnType::Timestamp { fsp } => {
-            let (seconds, micros) = values.timestamp(row)?;
-            out.extend_from_slice(&seconds.to_be_bytes());
-            append_fraction(micros, *fsp, out);
+        ColumnType::Timestamp { .. } => {
+            let micros = match values.timestamp(row)? {
+                Instant::Zero => ZERO_DATE,
+                Instant::Micros(micros) => micros,
+            };
+            out.extend_from_slice(&micros.to_le_bytes());
         }
         ColumnType::Time { fsp } => append_time(values.time(row)?, *fsp, out),
         ColumnType::Enum { .. } => {
@@ -319,10 +294,13 @@ fn append_value(
             Values::Bytes(array) => append_bytes(array.value(row), out)?,
             _ => return None,
         },
-        ColumnType::Json => return None,
+        ColumnType::Json => append_bytes(values.bytes(row)?, out)?,
     }
     Some(())
 }
+
+/// Stands for the zero date among microseconds: see `WireType::Instant`.
+const ZERO_DATE: i64 = i64::MIN;
 
 fn append_bytes(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
     out.extend_from_slice(&u32::try_from(bytes.len()).ok()?.to_le_bytes());

@@ -22,8 +22,8 @@ use super::schema_ids::{MessageSchema, SchemaIds};
 use super::transaction_order::TransactionOrder;
 use super::{avro_schema, protobuf_schema};
 use crate::error::{DecodeError, Result};
-use crate::log_order::Transaction;
 use crate::schema::TableSchema;
+use crate::transaction::Transaction;
 
 /// What is the same for all messages of a table's definition.
 struct Known {

@@ -33,7 +33,10 @@ fn tag_kind(options: &Options, column: &Column) -> u8 {
     match column.kind {
         ColumnType::Integer { width: 8, unsigned: true } if precise => LENGTH,
         ColumnType::Decimal { .. } => of_decimals(options),
-        ColumnType::Integer { .. } | ColumnType::Year { .. } | ColumnType::Bit { bits: 1 } => VARINT,
+        ColumnType::Integer { .. }
+        | ColumnType::Year { .. }
+        | ColumnType::Boolean
+        | ColumnType::Bit { bits: 1 } => VARINT,
         ColumnType::Float => FIXED_32,
         ColumnType::Double => FIXED_64,
         ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Time { .. }

@@ -7,18 +7,17 @@ use super::binary_field::Field;
 use super::columns::{Column, Table};
 use super::debezium_options::{BigintUnsigned, Binaries, Decimals, Options, TimePrecision};
 use super::geometry;
-use super::image::{Image, Place};
+use super::image::Image;
 use super::json_form::{unfit, unknown_label, Tools};
 use super::unscaled;
 use crate::charset::{append_utf8, Charset};
 use crate::column::encode::{write_base64, write_hex};
-use crate::cursor::Cursor;
 use crate::decimal::{self, DecimalImage};
 use crate::error::{Result, ValueError};
 use crate::json;
-use crate::rows::{missing_column, read_value, Taken, ValueSink};
+use crate::rows::{missing_column, Taken, ValueSink};
 use crate::schema::ColumnType;
-use crate::temporal::{Date, DateTime, Time};
+use crate::temporal::{Date, DateTime, Instant, Time};
 
 /// Writes one value. It lives as long as the value.
 struct Value<'a, T> {
@@ -306,11 +305,16 @@ impl<T: Target> ValueSink for Value<'_, T> {
         }
     }
 
+    fn boolean(&mut self, value: bool) -> Taken {
+        self.start();
+        self.out.push(u8::from(value));
+        Ok(())
+    }
+
     fn bit(&mut self, value: u64) -> Taken {
         match self.column.kind {
             ColumnType::Bit { bits: 1 } => {
-                self.start();
-                self.out.push(u8::from(value == 1));
+                return self.boolean(value == 1);
             }
             ColumnType::Bit { bits } => {
                 self.slice(&value.to_le_bytes()[..usize::from(bits).div_ceil(8).min(8)])
@@ -359,11 +363,11 @@ impl<T: Target> ValueSink for Value<'_, T> {
     }
 
     #[inline]
-    fn timestamp(&mut self, seconds: u64, micros: u32) -> Taken {
-        if (seconds, micros) == (0, 0) {
+    fn timestamp(&mut self, value: Instant) -> Taken {
+        if value == Instant::Zero {
             return self.no_date(b"1970-01-01T00:00:00Z");
         }
-        self.iso(DateTime::from_timestamp(seconds, micros), self.column.fsp)
+        self.iso(value.datetime(), self.column.fsp)
     }
 
     fn time(&mut self, value: Time) -> Taken {
@@ -419,19 +423,20 @@ impl<T: Target> ValueSink for Value<'_, T> {
         let Tools { style, shapes, scratch } = &mut *self.tools;
         scratch.clear();
         json::write_text_with(shapes, *style, document, scratch)?;
-        self.json_text()
+        self.start();
+        write_bytes::<T>(&self.tools.scratch, self.out);
+        Ok(())
+    }
+
+    fn json_text(&mut self, text: &[u8]) -> Taken {
+        self.slice(text);
+        Ok(())
     }
 
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {
         let document = document.ok_or_else(missing_column)?;
         self.tools.scratch.clear();
         json::write_changed(document, changes, &mut self.tools.scratch)?;
-        self.json_text()
-    }
-}
-
-impl<T: Target> Value<'_, T> {
-    fn json_text(&mut self) -> Taken {
         self.start();
         write_bytes::<T>(&self.tools.scratch, self.out);
         Ok(())
@@ -460,26 +465,5 @@ pub fn write_value<T: Target>(
 ) -> Result<()> {
     let column = &table.columns[index];
     let mut value = Value::<T> { options, column, field, tools, out, target: PhantomData };
-    let taken = match image.place(index) {
-        Place::Value { start, end } => {
-            let mut cursor = Cursor::new(image.slice((start, end)), 0);
-            let wire = table.map.columns[index].wire;
-            match read_value(&mut cursor, wire, &mut value) {
-                Ok(()) => return Ok(()),
-                Err(fault) => return Err(fault.locate(&table.map, index, &cursor)),
-            }
-        }
-        Place::Null => value.write_null(),
-        Place::Text { start, end } => {
-            value.slice(image.slice((start, end)));
-            Ok(())
-        }
-        Place::Changed { changes, document } => {
-            // The document has its length before it, as in its image.
-            let document = document.map(|(start, end)| image.slice((start.saturating_add(4).min(end), end)));
-            value.json_changed(document, image.slice(changes))
-        }
-        Place::Absent => Err(missing_column()),
-    };
-    taken.map_err(|error| error.of(&table.map, index, &Cursor::new(&[], 0)))
+    image.send(&table.map, index, &mut value)
 }

@@ -15,9 +15,9 @@ use crate::decimal::DecimalImage;
 use crate::digits::{write_i64, write_u64};
 use crate::error::Result;
 use crate::event::RowsKind;
-use crate::log_order::Transaction;
 use crate::rows::Taken;
 use crate::schema::ColumnType;
+use crate::transaction::Transaction;
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -53,12 +53,16 @@ impl Form for CanalForm {
         in_quotes(out, |out| write_u64(value, out));
     }
 
+    fn boolean(&self, _: &Column, value: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(if value { b"\"1\"" } else { b"\"0\"" });
+    }
+
     fn float(&self, _: &Column, value: f32, out: &mut Vec<u8>) {
-        in_quotes(out, |out| super::json_form::write_float(value, out));
+        in_quotes(out, |out| super::json_form::show_float(value, out));
     }
 
     fn double(&self, _: &Column, value: f64, out: &mut Vec<u8>) {
-        in_quotes(out, |out| super::json_form::write_double(value, out));
+        in_quotes(out, |out| super::json_form::show_double(value, out));
     }
 
     fn decimal(&self, _: &Column, image: DecimalImage<'_>, out: &mut Vec<u8>) -> Taken {
@@ -118,7 +122,7 @@ pub fn sql_type(column: &Column, faithful: bool) -> i32 {
         ColumnType::Decimal { .. } => 3,
         ColumnType::Float => 7,
         ColumnType::Double => 8,
-        ColumnType::Bit { .. } => -7,
+        ColumnType::Boolean | ColumnType::Bit { .. } => -7,
         ColumnType::Year { .. } | ColumnType::Json | ColumnType::Network(_) => 12,
         ColumnType::Date => 91,
         ColumnType::Time { .. } => 92,

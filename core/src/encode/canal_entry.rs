@@ -17,8 +17,8 @@ use super::json_form::Tools;
 use super::messages::{About, Messages};
 use crate::error::Result;
 use crate::event::RowsKind;
-use crate::log_order::{EventPlace, Transaction};
 use crate::schema::{ColumnType, TableSchema};
+use crate::transaction::{EventPlace, Transaction};
 
 const TRANSACTION_BEGIN: u64 = 1;
 const ROW_DATA: u64 = 2;

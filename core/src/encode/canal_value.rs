@@ -3,16 +3,15 @@
 use super::canal::sql_type;
 use super::columns::{Column, Table};
 use super::image::{Image, Place};
-use super::json_form::{unfit, unknown_label, Tools};
+use super::json_form::{show_double, show_float, unfit, unknown_label, Tools};
 use crate::charset::Charset;
-use crate::cursor::Cursor;
 use crate::decimal::DecimalImage;
 use crate::digits::{write_i64, write_u64};
 use crate::error::Result;
 use crate::json;
-use crate::rows::{missing_column, read_value, Taken, ValueSink};
+use crate::rows::{missing_column, Taken, ValueSink};
 use crate::schema::ColumnType;
-use crate::temporal::{Date, DateTime, Time};
+use crate::temporal::{Date, DateTime, Instant, Time};
 
 /// Codes of `java.sql.Types`.
 const SMALLINT: i32 = 5;
@@ -48,6 +47,11 @@ impl ValueSink for Text<'_> {
         Ok(())
     }
 
+    fn boolean(&mut self, value: bool) -> Taken {
+        self.out.push(if value { b'1' } else { b'0' });
+        Ok(())
+    }
+
     #[inline]
     fn int(&mut self, value: i64) -> Taken {
         write_i64(value, self.out);
@@ -72,12 +76,12 @@ impl ValueSink for Text<'_> {
     }
 
     fn float(&mut self, value: f32) -> Taken {
-        super::json_form::write_float(value, self.out);
+        show_float(value, self.out);
         Ok(())
     }
 
     fn double(&mut self, value: f64) -> Taken {
-        super::json_form::write_double(value, self.out);
+        show_double(value, self.out);
         Ok(())
     }
 
@@ -132,8 +136,8 @@ impl ValueSink for Text<'_> {
         Ok(())
     }
 
-    fn timestamp(&mut self, seconds: u64, micros: u32) -> Taken {
-        DateTime::from_timestamp(seconds, micros).write_text(self.column.fsp, self.out);
+    fn timestamp(&mut self, value: Instant) -> Taken {
+        value.datetime().write_text(self.column.fsp, self.out);
         Ok(())
     }
 
@@ -171,6 +175,11 @@ impl ValueSink for Text<'_> {
         json::write_text_with(&mut self.tools.shapes, self.tools.style, document, self.out)
     }
 
+    fn json_text(&mut self, text: &[u8]) -> Taken {
+        self.out.extend_from_slice(text);
+        Ok(())
+    }
+
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {
         json::write_changed(document.ok_or_else(missing_column)?, changes, self.out)
     }
@@ -186,26 +195,9 @@ pub fn write_text(
 ) -> Result<Option<i32>> {
     let column = &table.columns[index];
     let mut text = Text { column, faithful, tools, out, sql_type: sql_type(column, faithful) };
-    let taken = match image.place(index) {
-        Place::Null => return Ok(None),
-        Place::Value { start, end } => {
-            let mut cursor = Cursor::new(image.slice((start, end)), 0);
-            match read_value(&mut cursor, table.map.columns[index].wire, &mut text) {
-                Ok(()) => return Ok(Some(text.sql_type)),
-                Err(fault) => return Err(fault.locate(&table.map, index, &cursor)),
-            }
-        }
-        Place::Text { start, end } => {
-            text.out.extend_from_slice(image.slice((start, end)));
-            Ok(())
-        }
-        Place::Changed { changes, document } => {
-            // The document has its length before it, as in its image.
-            let document = document.map(|(start, end)| image.slice((start.saturating_add(4).min(end), end)));
-            text.json_changed(document, image.slice(changes))
-        }
-        Place::Absent => Err(missing_column()),
-    };
-    taken.map_err(|error| error.of(&table.map, index, &Cursor::new(&[], 0)))?;
+    if image.place(index) == Place::Null {
+        return Ok(None);
+    }
+    image.send(&table.map, index, &mut text)?;
     Ok(Some(text.sql_type))
 }

@@ -11,8 +11,8 @@ use super::messages::{About, Messages};
 use super::plain::{letter, write_images, write_key};
 use crate::digits::write_u64;
 use crate::error::Result;
-use crate::log_order::Transaction;
 use crate::temporal::DateTime;
+use crate::transaction::Transaction;
 
 pub struct CloudEvents {
     options: Options,

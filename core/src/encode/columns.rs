@@ -60,6 +60,11 @@ impl Table {
             let reason = format!("the log does not fit the definition of {name}: {difference}");
             DecodeError::of_table(name, reason, offset)
         })?;
+        Self::fitting(map, schema, number, offset)
+    }
+
+    /// The table of a map that fits its definition.
+    pub fn fitting(map: TableMap, schema: Arc<TableSchema>, number: u32, offset: u64) -> Result<Self> {
         let pairs = schema.columns.iter().zip(&map.columns);
         let columns =
             pairs.map(|(schema, of_map)| column(schema, of_map)).collect::<std::result::Result<Vec<_>, _>>();

@@ -20,7 +20,7 @@ use super::messages::{About, Messages};
 use super::transaction_order::TransactionOrder;
 use crate::digits::write_u64;
 use crate::error::Result;
-use crate::log_order::Transaction;
+use crate::transaction::Transaction;
 
 /// What is the same for all messages of a table's definition.
 struct Schemas {

@@ -12,7 +12,7 @@ use crate::digits::{write_i64, write_u64};
 use crate::error::ValueError;
 use crate::rows::Taken;
 use crate::schema::ColumnType;
-use crate::temporal::{Date, DateTime, Time};
+use crate::temporal::{Date, DateTime, Instant, Time};
 
 pub struct DebeziumForm {
     pub options: Options,
@@ -167,11 +167,11 @@ impl Form for DebeziumForm {
         Ok(())
     }
 
-    fn timestamp(&self, column: &Column, seconds: u64, micros: u32, out: &mut Vec<u8>) -> Taken {
-        if (seconds, micros) == (0, 0) {
+    fn timestamp(&self, column: &Column, value: Instant, out: &mut Vec<u8>) -> Taken {
+        if value == Instant::Zero {
             Self::no_date(column, b"\"1970-01-01T00:00:00Z\"", out);
         } else {
-            Self::iso(DateTime::from_timestamp(seconds, micros), column.fsp, out);
+            Self::iso(value.datetime(), column.fsp, out);
         }
         Ok(())
     }

@@ -65,7 +65,7 @@ fn type_of(options: &Options, column: &Column) -> Type {
         ColumnType::Decimal { precision, scale } => decimal(options, *precision, *scale),
         ColumnType::Float => of("float"),
         ColumnType::Double => of("double"),
-        ColumnType::Bit { bits: 1 } => of("boolean"),
+        ColumnType::Boolean | ColumnType::Bit { bits: 1 } => of("boolean"),
         ColumnType::Bit { bits } => Type {
             parameters: format!("{{\"length\":\"{bits}\"}}"),
             ..named("bytes", "io.debezium.data.Bits")

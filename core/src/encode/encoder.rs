@@ -15,14 +15,9 @@ use super::ruled::Ruled;
 use super::schema_ids::MessageSchema;
 use super::tables::{next_row, LastRow, Tables};
 use crate::error::{DecodeError, Result};
-use crate::event::{EventKind, FormatDescription};
-use crate::json::Style;
-use crate::log_order::{
-    whole_position, LogOrder, LoggedStatement, Part, Seen, Selection, Survey, Transaction, Walked,
-};
-use crate::rows::RowsEvent;
-use crate::scan::is_dummy;
+use crate::row_log::{Item, LoggedRows, Transactions};
 use crate::schema::TableSchema;
+use crate::transaction::{LoggedStatement, Selection, Survey, Transaction, Walked};
 
 /// What comes next in the log.
 pub enum Step {
@@ -46,7 +41,7 @@ impl Batch {
 }
 
 pub struct Encoder {
-    order: LogOrder,
+    order: Box<dyn Transactions>,
     waiting: Option<Survey>,
     /// A transaction of which a part has been encoded, the place to go on from, and the text of the present
     /// statement.
@@ -62,7 +57,7 @@ pub struct Encoder {
 
 impl Encoder {
     pub fn new(
-        parts: Vec<Part>,
+        order: Box<dyn Transactions>,
         format: Box<dyn Format>,
         schemas: Vec<TableSchema>,
         selection: Selection,
@@ -72,7 +67,7 @@ impl Encoder {
             .map(|schema| ((schema.database.clone(), schema.table.clone()), Arc::new(schema)))
             .collect();
         Self {
-            order: LogOrder::new(parts, selection.clone()),
+            order,
             waiting: None,
             partial: None,
             format,
@@ -99,7 +94,7 @@ impl Encoder {
     /// See `Pieces::collect`. Steps then return the messages of this piece.
     pub fn collect(&mut self, bytes: usize) -> Result<Option<Vec<CollectedRows>>> {
         let Self { order, tables, row, format, pieces, .. } = self;
-        pieces.get_or_insert_default().collect(order, tables, row, &**format, bytes)
+        pieces.get_or_insert_default().collect(&mut **order, tables, row, &**format, bytes)
     }
 
     /// See `Pieces::apply`.
@@ -258,20 +253,17 @@ impl Encoder {
         let Self { order, format, tables, row, hashing, pieces, .. } = self;
         let (transaction, out) = (&survey.transaction, &mut batch.messages);
         let (bytes, entries) = (out.bytes.len(), out.entries.len());
-        let walked = order.walk(survey, from, &mut |seen, description| {
-            let event = &seen.event;
-            match event.header.kind {
-                EventKind::TABLE_MAP => tables.note_map(seen, description)?,
-                // One byte with a length, which is cut to that byte, is before the text.
-                EventKind::ROWS_QUERY => *query = Some(text(event.body.get(1..).unwrap_or_default())),
-                EventKind::MARIADB_ANNOTATE_ROWS => *query = Some(text(event.body)),
-                _ => {
+        let walked = order.walk(survey, from, &mut |number, item| {
+            match item {
+                Item::Definition(definition) => tables.note_map(*definition)?,
+                Item::Query(text) => *query = Some(String::from_utf8_lossy(text).into_owned()),
+                Item::Rows(logged) => {
                     let facts = (transaction, query.as_deref(), last);
                     let memory = (&mut *row, &mut *hashing, pieces.as_deref_mut());
-                    rows(seen, description, facts, tables, memory, &mut **format, (&mut *begun, out))?;
+                    rows(logged, facts, tables, memory, &mut **format, (&mut *begun, out))?;
                 }
             }
-            Ok(out.bytes.len() < limit && until.is_none_or(|until| seen.number < until))
+            Ok(out.bytes.len() < limit && until.is_none_or(|until| number < until))
         });
         match walked {
             Ok(None) if *begun => {
@@ -289,55 +281,46 @@ impl Encoder {
     }
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Encodes one row event.
+/// Encodes rows that the log has together.
 fn rows(
-    seen: &Seen<'_>,
-    description: &FormatDescription,
+    logged: &LoggedRows<'_>,
     (transaction, query, last): (&Transaction, Option<&str>, LastRow),
     tables: &Tables,
     (row, hashing, pieces): (&mut Row, &mut Hashing, Option<&mut Pieces>),
     format: &mut dyn Format,
     (begun, out): (&mut bool, &mut Messages),
 ) -> Result<()> {
-    let event = &seen.event;
-    let mut rows = RowsEvent::parse(event, description)?;
-    if rows.images.is_empty() && is_dummy(rows.table_id) {
-        return Ok(());
-    }
-    let Some(wanted) = tables.of(rows.table_id, event.offset)? else { return Ok(()) };
+    let mut rows = logged.rows;
+    let Some(wanted) = tables.of(rows.table_id, logged.offset)? else { return Ok(()) };
     let table = &wanted.table;
     rows.check(&table.map)?;
-    check_images(&rows, table, format.needs_whole_images(), event.offset)?;
+    check_images(&rows, table, format.needs_whole_images(), logged.offset)?;
     let facts = EventFacts {
         kind: rows.kind,
-        timestamp: event.header.timestamp,
-        server_id: event.header.server_id,
-        position: position_of(seen, transaction),
-        bytes: event.header.size,
+        timestamp: logged.timestamp,
+        server_id: logged.server_id,
+        position: logged.position,
+        bytes: logged.size,
         table_id: rows.table_id,
         query,
-        style: Style::of(description),
+        style: logged.json,
         snapshot: None,
     };
     if let (Some(ruled), Some(pieces)) = (&wanted.ruled, pieces) {
         let of = (transaction, facts, last);
-        return pieces.write(seen, &mut rows, (table, ruled), of, (row, hashing), format, (begun, out));
+        return pieces.write(logged, &mut rows, (table, ruled), of, (row, hashing), format, (begun, out));
     }
     if !*begun {
         format.begin(transaction, out)?;
         *begun = true;
     }
-    let is_last = seen.number == last.0;
+    let is_last = logged.number == last.0;
     format.event(transaction, &facts, table)?;
     let (mut number, mut open) = (0, true);
     while !rows.images.is_empty() {
-        let sequence = next_row(seen, &mut rows, table, row)?;
+        let sequence = next_row(logged, &mut rows, table, row)?;
         let last = is_last && rows.images.is_empty();
-        let change = Change { kind: rows.kind, row, bytes: event.body, number, sequence, last };
+        let change = Change { kind: rows.kind, row, bytes: logged.bytes, number, sequence, last };
         match &table.route {
             None => format.change(table, &change, out),
             Some(route) => {
@@ -352,14 +335,4 @@ fn rows(
         format.end_event(table, out);
     }
     Ok(())
-}
-
-/// The event's first byte in the source's file.
-fn position_of(seen: &Seen<'_>, transaction: &Transaction) -> u64 {
-    let header = &seen.event.header;
-    if seen.packed || header.end_position == 0 {
-        // As far behind the transaction's begin as in this file.
-        return transaction.position + seen.event.offset.saturating_sub(transaction.start);
-    }
-    whole_position(transaction.position, header.end_position.wrapping_sub(header.size))
 }

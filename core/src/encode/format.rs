@@ -3,8 +3,8 @@
 use crate::error::{DecodeError, Result};
 use crate::event::RowsKind;
 use crate::json::Style;
-use crate::log_order::Transaction;
 use crate::rows::RowsEvent;
+use crate::transaction::Transaction;
 
 use super::columns::Table;
 use super::image::{Image, Row};

@@ -5,7 +5,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::Result;
-use crate::rows::{read_null_bits, skip_value, Present, RowsEvent};
+use crate::rows::{missing_column, read_null_bits, read_value, skip_value, Present, RowsEvent, ValueSink};
 use crate::table_map::{bit_from_low, TableMap};
 use crate::wire::WireType;
 
@@ -16,11 +16,6 @@ pub enum Place {
     Absent,
     Null,
     Value {
-        start: u32,
-        end: u32,
-    },
-    /// The text of a JSON document.
-    Text {
         start: u32,
         end: u32,
     },
@@ -54,6 +49,35 @@ impl<'a> Image<'a> {
     #[inline]
     pub fn slice(&self, (start, end): (u32, u32)) -> &'a [u8] {
         self.bytes.get(start as usize..end as usize).unwrap_or_default()
+    }
+
+    /// Sends a column's value to the sink. A column that the image lacks is an error.
+    #[inline(always)]
+    pub fn send<V: ValueSink>(&self, map: &TableMap, index: usize, to: &mut V) -> Result<()> {
+        match self.place(index) {
+            Place::Value { start, end } => {
+                let mut cursor = Cursor::new(self.slice((start, end)), 0);
+                match read_value(&mut cursor, map.columns[index].wire, to) {
+                    Ok(()) => Ok(()),
+                    Err(fault) => Err(fault.locate(map, index, &cursor)),
+                }
+            }
+            place => self.send_rare(place, map, index, to),
+        }
+    }
+
+    #[inline(never)]
+    fn send_rare<V: ValueSink>(&self, place: Place, map: &TableMap, index: usize, to: &mut V) -> Result<()> {
+        let sent = match place {
+            Place::Null => to.null(),
+            Place::Changed { changes, document } => {
+                // The document has its length before it, as in its image.
+                let inside = |(start, end): (u32, u32)| self.slice((start.saturating_add(4).min(end), end));
+                to.json_changed(document.map(inside), self.slice(changes))
+            }
+            _ => Err(missing_column()),
+        };
+        sent.map_err(|error| error.of(map, index, &Cursor::new(&[], 0)))
     }
 
     /// Whether both images have the same bytes for a column. Equal values may have different bytes (JSON).

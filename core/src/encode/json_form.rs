@@ -6,14 +6,13 @@
 use super::columns::{Column, Table};
 use super::image::{Image, Place};
 use super::json_text::{write_base64, write_string, write_utf8};
-use crate::cursor::Cursor;
 use crate::decimal::DecimalImage;
 use crate::digits::{write_i64, write_u64};
 use crate::error::{Result, ValueError};
 use crate::json::{self, Shapes, Style};
-use crate::rows::{missing_column, read_value, Taken, ValueSink};
+use crate::rows::{missing_column, Taken, ValueSink};
 use crate::schema::ColumnType;
-use crate::temporal::{Date, DateTime, Time};
+use crate::temporal::{Date, DateTime, Instant, Time};
 
 /// What values need beside their column.
 #[derive(Default)]
@@ -24,6 +23,10 @@ pub struct Tools {
 }
 
 pub trait Form {
+    fn boolean(&self, _: &Column, value: bool, out: &mut Vec<u8>) {
+        out.extend_from_slice(if value { b"true" } else { b"false" });
+    }
+
     fn int(&self, _: &Column, value: i64, out: &mut Vec<u8>) {
         write_i64(value, out);
     }
@@ -80,8 +83,8 @@ pub trait Form {
         Ok(())
     }
 
-    fn timestamp(&self, column: &Column, seconds: u64, micros: u32, out: &mut Vec<u8>) -> Taken {
-        quoted(out, |out| DateTime::from_timestamp(seconds, micros).write_text(column.fsp, out));
+    fn timestamp(&self, column: &Column, value: Instant, out: &mut Vec<u8>) -> Taken {
+        quoted(out, |out| value.datetime().write_text(column.fsp, out));
         Ok(())
     }
 
@@ -109,21 +112,42 @@ fn quoted(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
 }
 
-/// The fewest digits that give the same value; no column holds an infinity, and a damaged one must not make
-/// invalid JSON.
+/// JSON has no infinities: they are texts, as Kafka Connect's converter writes them.
 pub fn write_double(value: f64, out: &mut Vec<u8>) {
-    if value.is_finite() {
-        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
-    } else {
-        out.extend_from_slice(b"null");
+    match value.is_finite() {
+        true => show_double(value, out),
+        false => quoted(out, |out| show_double(value, out)),
     }
 }
 
 pub fn write_float(value: f32, out: &mut Vec<u8>) {
-    if value.is_finite() {
-        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
-    } else {
-        out.extend_from_slice(b"null");
+    match value.is_finite() {
+        true => show_float(value, out),
+        false => quoted(out, |out| show_float(value, out)),
+    }
+}
+
+/// The fewest digits that give the same value, or the name of what is no number.
+pub fn show_double(value: f64, out: &mut Vec<u8>) {
+    match value.is_finite() {
+        true => out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes()),
+        false => out.extend_from_slice(name_of(value)),
+    }
+}
+
+pub fn show_float(value: f32, out: &mut Vec<u8>) {
+    match value.is_finite() {
+        true => out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes()),
+        false => out.extend_from_slice(name_of(value.into())),
+    }
+}
+
+#[cold]
+fn name_of(value: f64) -> &'static [u8] {
+    match value {
+        f64::INFINITY => b"Infinity",
+        f64::NEG_INFINITY => b"-Infinity",
+        _ => b"NaN",
     }
 }
 
@@ -201,6 +225,11 @@ impl<F: Form> ValueSink for Value<'_, F> {
         Ok(())
     }
 
+    fn boolean(&mut self, value: bool) -> Taken {
+        self.form.boolean(self.column, value, self.out);
+        Ok(())
+    }
+
     #[inline]
     fn int(&mut self, value: i64) -> Taken {
         self.form.int(self.column, value, self.out);
@@ -273,8 +302,8 @@ impl<F: Form> ValueSink for Value<'_, F> {
     }
 
     #[inline]
-    fn timestamp(&mut self, seconds: u64, micros: u32) -> Taken {
-        self.form.timestamp(self.column, seconds, micros, self.out)
+    fn timestamp(&mut self, value: Instant) -> Taken {
+        self.form.timestamp(self.column, value, self.out)
     }
 
     #[inline]
@@ -299,6 +328,11 @@ impl<F: Form> ValueSink for Value<'_, F> {
         Ok(())
     }
 
+    fn json_text(&mut self, text: &[u8]) -> Taken {
+        self.form.json(self.column, text, self.out);
+        Ok(())
+    }
+
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {
         let document = document.ok_or_else(missing_column)?;
         self.tools.scratch.clear();
@@ -319,45 +353,13 @@ pub fn write_value<F: Form>(
     out: &mut Vec<u8>,
 ) -> Result<()> {
     let column = &table.columns[index];
-    let mut value = Value { form, column, tools, out };
     match image.place(index) {
-        Place::Value { start, end } => {
-            let mut cursor = Cursor::new(image.slice((start, end)), 0);
-            let wire = table.map.columns[index].wire;
-            match read_value(&mut cursor, wire, &mut value) {
-                Ok(()) => Ok(()),
-                Err(fault) => Err(fault.locate(&table.map, index, &cursor)),
-            }
-        }
         Place::Null => {
-            value.out.extend_from_slice(b"null");
+            out.extend_from_slice(b"null");
             Ok(())
         }
-        place => write_rare(place, table, index, image, &mut value),
+        _ => image.send(&table.map, index, &mut Value { form, column, tools, out }),
     }
-}
-
-#[inline(never)]
-fn write_rare<F: Form>(
-    place: Place,
-    table: &Table,
-    index: usize,
-    image: &Image<'_>,
-    value: &mut Value<'_, F>,
-) -> Result<()> {
-    let taken = match place {
-        Place::Text { start, end } => {
-            value.form.json(value.column, image.slice((start, end)), value.out);
-            Ok(())
-        }
-        Place::Changed { changes, document } => {
-            // The document has its length before it, as in its image.
-            let document = document.map(|(start, end)| image.slice((start.saturating_add(4).min(end), end)));
-            value.json_changed(document, image.slice(changes))
-        }
-        _ => Err(missing_column()),
-    };
-    taken.map_err(|error| error.of(&table.map, index, &Cursor::new(&[], 0)))
 }
 
 /// Appends `"name":value` for all columns that the image has, with commas between them.

@@ -144,10 +144,6 @@ fn copied(place: Place, image: &Image<'_>, out: &mut Vec<u8>) -> Place {
             let (start, end) = copy((start, end));
             Place::Value { start, end }
         }
-        Place::Text { start, end } => {
-            let (start, end) = copy((start, end));
-            Place::Text { start, end }
-        }
         Place::Changed { changes, document } => {
             Place::Changed { changes: copy(changes), document: document.map(&mut copy) }
         }

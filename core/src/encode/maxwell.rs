@@ -15,9 +15,9 @@ use crate::decimal::DecimalImage;
 use crate::digits::write_u64;
 use crate::error::Result;
 use crate::event::RowsKind;
-use crate::log_order::Transaction;
 use crate::rows::Taken;
-use crate::temporal::{Date, DateTime};
+use crate::temporal::{Date, DateTime, Instant};
+use crate::transaction::Transaction;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -106,8 +106,8 @@ impl Form for MaxwellForm {
         Ok(())
     }
 
-    fn timestamp(&self, column: &Column, seconds: u64, micros: u32, out: &mut Vec<u8>) -> Taken {
-        self.datetime(column, DateTime::from_timestamp(seconds, micros), out)
+    fn timestamp(&self, column: &Column, value: Instant, out: &mut Vec<u8>) -> Taken {
+        self.datetime(column, value.datetime(), out)
     }
 
     fn set(&self, column: &Column, bits: u64, out: &mut Vec<u8>) -> Taken {

@@ -22,12 +22,11 @@ use super::routing::{self, Hashing};
 use super::ruled::{Collector, RuledTable};
 use super::tables::{next_row, LastRow, Tables};
 use crate::error::{DecodeError, Result};
-use crate::event::{EventKind, FormatDescription, RowsKind};
-use crate::json::Style;
-use crate::log_order::{LogOrder, Seen, Survey, Transaction, Walked};
+use crate::event::RowsKind;
 use crate::output::Change as Collected;
+use crate::row_log::{Item, LoggedRows, Transactions};
 use crate::rows::RowsEvent;
-use crate::scan::is_dummy;
+use crate::transaction::{Survey, Transaction, Walked};
 
 #[derive(Default)]
 pub struct Pieces {
@@ -96,7 +95,7 @@ impl Pieces {
     /// with rules. None: the log ends.
     pub fn collect(
         &mut self,
-        order: &mut LogOrder,
+        order: &mut dyn Transactions,
         tables: &mut Tables,
         row: &mut Row,
         format: &dyn Format,
@@ -122,7 +121,7 @@ impl Pieces {
             if begins && left.is_some() && drops && format.needs_last() {
                 phase = Phase::Scouting(None);
             }
-            (stretch.until, stretch.phase) = (left.map(|place| place.number()), phase);
+            (stretch.until, stretch.phase) = (left.map(|place| place.number), phase);
             // Behind the last row of a transaction that was scouted, its messages begin.
             let again = matches!(phase, Phase::Scouting(_)).then(Walked::default);
             if let Some(place) = left.or(again) {
@@ -149,23 +148,23 @@ impl Pieces {
     /// Collects rows while there is room. Returns the place to go on from.
     fn collect_stretch(
         &mut self,
-        order: &mut LogOrder,
+        order: &mut dyn Transactions,
         tables: &mut Tables,
         row: &mut Row,
         stretch: &mut Stretch,
         (needs_whole, room): (bool, &mut usize),
     ) -> Result<Option<Walked>> {
         let Stretch { survey, from, unruled, tail, .. } = stretch;
-        order.walk(survey, *from, &mut |seen, description| {
-            match seen.event.header.kind {
-                EventKind::TABLE_MAP => tables.note_map(seen, description)?,
-                EventKind::ROWS_QUERY | EventKind::MARIADB_ANNOTATE_ROWS => {}
-                _ => {
-                    *room = room.saturating_sub(seen.event.header.size as usize);
-                    match self.collect_event(seen, description, tables, row, needs_whole)? {
+        order.walk(survey, *from, &mut |number, item| {
+            match item {
+                Item::Definition(definition) => tables.note_map(*definition)?,
+                Item::Query(_) => {}
+                Item::Rows(logged) => {
+                    *room = room.saturating_sub(logged.size as usize);
+                    match self.collect_rows(logged, tables, row, needs_whole)? {
                         Rows::Unwanted => {}
                         Rows::Unruled => {
-                            *unruled = Some(seen.number);
+                            *unruled = Some(number);
                             tail.clear();
                         }
                         Rows::Ruled(event) => tail.push(event),
@@ -225,7 +224,7 @@ impl Pieces {
 
     /// Takes back a stretch whose messages are written up to a place.
     pub fn go_on(&mut self, mut stretch: Stretch, from: Walked) {
-        if stretch.until.is_none_or(|until| from.number() < until) {
+        if stretch.until.is_none_or(|until| from.number < until) {
             stretch.from = from;
             self.stretches.push_front(stretch);
         }
@@ -265,38 +264,33 @@ enum Rows {
 }
 
 impl Pieces {
-    /// Collects the rows of an event.
-    fn collect_event(
+    /// Collects rows that the log has together.
+    fn collect_rows(
         &mut self,
-        seen: &Seen<'_>,
-        description: &FormatDescription,
+        logged: &LoggedRows<'_>,
         tables: &Tables,
         row: &mut Row,
         needs_whole: bool,
     ) -> Result<Rows> {
-        let event = &seen.event;
-        let mut rows = RowsEvent::parse(event, description)?;
-        if rows.images.is_empty() && is_dummy(rows.table_id) {
-            return Ok(Rows::Unwanted);
-        }
-        let Some(wanted) = tables.of(rows.table_id, event.offset)? else { return Ok(Rows::Unwanted) };
+        let mut rows = logged.rows;
+        let Some(wanted) = tables.of(rows.table_id, logged.offset)? else { return Ok(Rows::Unwanted) };
         let (table, Some(ruled)) = (&wanted.table, &wanted.ruled) else { return Ok(Rows::Unruled) };
         rows.check(&table.map)?;
-        check_images(&rows, table, needs_whole, event.offset)?;
+        check_images(&rows, table, needs_whole, logged.offset)?;
         let of_table = self.of_table(table, ruled)?;
         let collector = &mut of_table.collector;
-        collector.set_style(Style::of(description));
+        collector.set_style(logged.json);
         let mut found = RuledEvent {
-            number: seen.number,
+            number: logged.number,
             table: table.number,
             kind: rows.kind,
             first: collector.len(),
             rows: 0,
         };
         while !rows.images.is_empty() {
-            let sequence = next_row(seen, &mut rows, table, row)?;
-            let before = Image { bytes: event.body, columns: &row.before };
-            let after = Image { bytes: event.body, columns: &row.after };
+            let sequence = next_row(logged, &mut rows, table, row)?;
+            let before = Image { bytes: logged.bytes, columns: &row.before };
+            let after = Image { bytes: logged.bytes, columns: &row.after };
             let mut push = |image, change| {
                 collector.push(table, image, change, sequence).map_err(|error| error.moved(sequence))
             };
@@ -330,7 +324,7 @@ impl Pieces {
     #[expect(clippy::too_many_arguments, reason = "what is written, and where to")]
     pub fn write(
         &mut self,
-        seen: &Seen<'_>,
+        logged: &LoggedRows<'_>,
         rows: &mut RowsEvent<'_>,
         (table, ruled): (&Table, &RuledTable),
         (transaction, facts, last): (&Transaction, EventFacts<'_>, LastRow),
@@ -342,21 +336,21 @@ impl Pieces {
         let Some(made) = of_tables.get_mut(&table.number).and_then(|rows| rows.made.as_mut()) else {
             let name = table.schema.name();
             let reason = format!("rows of {name} were collected, but not transformed");
-            return Err(DecodeError::of_table(name, reason, seen.event.offset));
+            return Err(DecodeError::of_table(name, reason, logged.offset));
         };
         let batch = made.batch();
         let (target, columns) = (&ruled.target, Made::columns(&batch, ruled)?);
         let mut open: Option<RowsKind> = None;
         let mut number = 0;
         while !rows.images.is_empty() {
-            let sequence = next_row(seen, rows, table, row)?;
+            let sequence = next_row(logged, rows, table, row)?;
             let places = made.take(rows.kind);
             let this = number;
             number += 1;
             let Some(kind) = left(places) else { continue };
-            images.make(ruled, &columns, (row, seen.event.body), places, sequence)?;
+            images.make(ruled, &columns, (row, logged.bytes), places, sequence)?;
             let is_last =
-                seen.number == last.0 && last.1.map_or_else(|| rows.images.is_empty(), |row| row == this);
+                logged.number == last.0 && last.1.map_or_else(|| rows.images.is_empty(), |row| row == this);
             let (bytes, row) = (images.bytes.as_slice(), &images.row);
             let change = Change { kind, row, bytes, number: this, sequence, last: is_last };
             let facts = EventFacts { kind, ..facts };

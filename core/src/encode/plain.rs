@@ -12,8 +12,8 @@ use crate::decimal::DecimalImage;
 use crate::digits::write_u64;
 use crate::error::Result;
 use crate::event::RowsKind;
-use crate::log_order::Transaction;
 use crate::rows::Taken;
+use crate::transaction::Transaction;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -10,7 +10,7 @@ use super::messages::Messages;
 use super::route::{By, Deciding};
 use crate::error::Result;
 use crate::event::RowsKind;
-use crate::log_order::Transaction;
+use crate::transaction::Transaction;
 
 /// Scratch memory for hashes.
 #[derive(Default)]

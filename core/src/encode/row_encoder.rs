@@ -20,10 +20,10 @@ use crate::column::{added, TypeOptions, SEQUENCE};
 use crate::error::{DecodeError, Result};
 use crate::event::RowsKind;
 use crate::json::Style;
-use crate::log_order::Transaction;
 use crate::output::Change as Collected;
 use crate::schema::TableSchema;
 use crate::table_map::TableMap;
+use crate::transaction::Transaction;
 
 /// A format that puts several rows into a message begins a new one after so many bytes.
 const MESSAGE_BYTES: usize = 64 * 1024;

@@ -14,11 +14,9 @@ use super::columns::{column, Table};
 use super::image::{Image, Place};
 use super::route::Route;
 use crate::column::{free_name, ColumnBuilder, TypeOptions, CHANGE_TYPE, SEQUENCE};
-use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::json::Style;
 use crate::output::Change;
-use crate::rows::{read_value, ValueSink};
 use crate::schema::TableSchema;
 use crate::table_map::TableMap;
 
@@ -159,30 +157,12 @@ impl Collector {
     /// Appends a row. A column that its image lacks is null.
     pub fn push(&mut self, table: &Table, image: &Image<'_>, change: Change, sequence: u64) -> Result<()> {
         for (builder, index) in self.builders.iter_mut().zip(&self.positions) {
-            let mut cursor = Cursor::new(&[], 0);
-            let taken = match image.place(*index) {
-                Place::Value { start, end } => {
-                    cursor = Cursor::new(image.slice((start, end)), 0);
-                    let wire = table.map.columns[*index].wire;
-                    match read_value(&mut cursor, wire, builder) {
-                        Ok(()) => Ok(()),
-                        Err(fault) => return Err(fault.locate(&table.map, *index, &cursor)),
-                    }
-                }
-                Place::Text { start, end } => builder.append_json_text(image.slice((start, end))),
-                Place::Changed { changes, document } => {
-                    // The document has its length before it, as in its image.
-                    let inside =
-                        |(start, end): (u32, u32)| image.slice((start.saturating_add(4).min(end), end));
-                    builder.json_changed(document.map(inside), image.slice(changes))
-                }
-                Place::Null => builder.null(),
-                Place::Absent => {
-                    self.incomplete = true;
-                    builder.null()
-                }
-            };
-            taken.map_err(|error| error.of(&table.map, *index, &cursor))?;
+            if image.place(*index) == Place::Absent {
+                self.incomplete = true;
+                builder.append_null();
+            } else {
+                image.send(&table.map, *index, builder)?;
+            }
         }
         self.changes.push(change);
         self.sequences.push(sequence as i64);

@@ -8,11 +8,12 @@ use super::image::Row;
 use super::route::Route;
 use super::ruled::{Ruled, RuledTable};
 use crate::error::{DecodeError, Result};
-use crate::event::{EventKind, FormatDescription};
-use crate::log_order::{Seen, Selection};
+use crate::row_log::{Definition, LoggedRows};
 use crate::rows::RowsEvent;
 use crate::schema::TableSchema;
-use crate::table_map::{TableMap, TableMapHead};
+use crate::table_map::TableMap;
+use crate::table_name;
+use crate::transaction::Selection;
 
 /// The last row of a transaction that is encoded: the number of its event, and its own in that (None: it is
 /// the last one).
@@ -45,17 +46,18 @@ pub struct Wanted {
 const MAPS_MAX: usize = 20_000;
 
 impl Tables {
-    pub fn note_map(&mut self, seen: &Seen<'_>, format: &FormatDescription) -> Result<()> {
-        let event = &seen.event;
-        let table_id = event.cursor().uint_le(format.table_id_size(EventKind::TABLE_MAP), "table id")?;
-        if self.maps.get(&table_id).is_some_and(|(body, _)| body == event.body) {
+    pub fn note_map(&mut self, definition: &dyn Definition) -> Result<()> {
+        let table_id = definition.id()?;
+        if self.maps.get(&table_id).is_some_and(|(bytes, _)| bytes == definition.bytes()) {
             return Ok(());
         }
-        let head = TableMapHead::parse(event, format)?;
-        let table = match self.selection.has(head.database, head.table) {
+        let (database, name) = definition.names()?;
+        let table = match self.selection.has(database, name) {
             true => {
-                let map = TableMap::parse(event, format).map_err(|error| error.of(&head.name()))?;
-                let table = self.table(map, event.offset)?;
+                let shown = |bytes| String::from_utf8_lossy(bytes);
+                let of = |error: DecodeError| error.of(&table_name::text(&shown(database), &shown(name)));
+                let map = definition.map().map_err(of)?;
+                let table = self.table(map, definition)?;
                 let name = (table.database.clone(), table.name.clone());
                 let (route, chosen) = (self.routes.get(&name), self.chosen.get(&name));
                 let table = table.routed(route).choosing(chosen);
@@ -67,16 +69,20 @@ impl Tables {
         if self.maps.len() >= MAPS_MAX {
             self.maps.clear();
         }
-        self.maps.insert(table_id, (event.body.to_vec(), table));
+        self.maps.insert(table_id, (definition.bytes().to_vec(), table));
         Ok(())
     }
 
-    fn table(&mut self, map: TableMap, offset: u64) -> Result<Table> {
+    fn table(&mut self, map: TableMap, definition: &dyn Definition) -> Result<Table> {
+        let offset = definition.offset();
         let name = (map.database.clone(), map.table.clone());
         let number = *self.numbers.entry(name.clone()).or_insert_with(|| {
             self.names.push(name.clone());
             self.names.len() as u32 - 1
         });
+        if let Some(schema) = definition.schema()? {
+            return Table::fitting(map, Arc::new(schema), number, offset);
+        }
         let named = map.columns.iter().all(|column| column.name.is_some());
         let known = self.known.get(&name).filter(|_| named || !self.uncertain.contains(&name));
         if known.is_some() && named {
@@ -103,14 +109,19 @@ impl Tables {
     }
 }
 
-/// Cuts the images of the next row. Returns its offset in the log.
+/// Cuts the images of the next row. Returns its offset in the log. `logged`: what `rows` are of.
 #[inline]
-pub fn next_row(seen: &Seen<'_>, rows: &mut RowsEvent<'_>, table: &Table, row: &mut Row) -> Result<u64> {
+pub fn next_row(
+    logged: &LoggedRows<'_>,
+    rows: &mut RowsEvent<'_>,
+    table: &Table,
+    row: &mut Row,
+) -> Result<u64> {
     let start = rows.images;
     row.read(rows, &table.map).map_err(|error| error.of(&table.map.name()))?;
     row.omit(&table.omitted);
     if rows.images.position() == start.position() {
         return Err(start.fail(format!("a row event of {} with rows of no length", table.map.name())));
     }
-    Ok(if seen.packed { seen.event.offset } else { start.offset() })
+    Ok(if logged.packed { logged.offset } else { start.offset() })
 }

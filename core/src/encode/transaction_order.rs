@@ -2,7 +2,7 @@
 
 use super::columns::Table;
 use super::json_text::quoted;
-use crate::log_order::Transaction;
+use crate::transaction::Transaction;
 
 #[derive(Default)]
 pub struct TransactionOrder {

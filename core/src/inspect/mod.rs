@@ -4,7 +4,10 @@
 //! of an unknown type), everything before has been returned, and the error says where it stopped.
 
 mod file;
+mod known_table;
+mod lines;
 mod names;
+mod records;
 mod statement;
 mod summary;
 mod timestamp;
@@ -13,7 +16,9 @@ mod value;
 use std::collections::{HashMap, VecDeque};
 
 use self::file::{FileEvents, RawEvent};
-use self::statement::utf8;
+use self::known_table::{complete, KnownTable};
+use self::lines::{end_of_line, line};
+use self::records::Records;
 pub use self::statement::{read_statement, Statement};
 use self::summary::{Domain, Summary};
 use self::timestamp::iso;
@@ -23,15 +28,17 @@ use crate::control::{control, Control, XaStatement};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::event::{Event, EventHeader, EventKind, RowsKind};
+use crate::gtid::Gtid;
 use crate::gtid_event::{GtidEvent, MARIADB_STANDALONE};
 use crate::json::Style;
 use crate::mariadb;
 use crate::payload::Payload;
+use crate::records::Record;
 use crate::rows::{skip_image, walk_image, Present, RowsEvent};
 use crate::schema::TableSchema;
 use crate::segment_file::SegmentFile;
 use crate::table_map::TableMap;
-use crate::wire::WireType;
+use crate::typed_rows;
 
 /// Table maps that are remembered. Servers never have so many tables open, so more of them are a sign of
 /// damage.
@@ -50,18 +57,12 @@ pub struct Options {
     pub count_only: bool,
 }
 
-struct KnownTable {
-    map: TableMap,
-    name: String,
-    /// `"name":` of each column, escaped.
-    names: Vec<Vec<u8>>,
-    wanted: bool,
-}
-
 pub struct Inspector {
     path: String,
     file_name: String,
     file: Option<FileEvents>,
+    /// Of a file of the format `rows`.
+    records: Option<Records>,
     options: Options,
     raw: RawEvent,
     payload: Option<(Payload, u64)>,
@@ -87,23 +88,35 @@ struct Transaction {
 
 impl Inspector {
     pub fn open(file: &SegmentFile, options: Options) -> Self {
-        Self::over(file.name(), FileEvents::open(file, options.end), options)
+        Self::over(file.name(), FileEvents::open(file, options.end).map(Some), options)
+    }
+
+    /// An inspector of a segment of the format `rows`.
+    pub fn of_records(file: &SegmentFile, options: Options) -> Self {
+        let opened = Records::open(file, options.end);
+        let mut inspector = Self::over(file.name(), Ok(None), options);
+        match opened.map_err(|error| error.in_file(file.name())) {
+            Ok(records) => inspector.records = Some(records),
+            Err(error) => inspector.failed = Some(error),
+        }
+        inspector
     }
 
     /// An inspector of bytes in memory.
     pub fn of_bytes(bytes: Vec<u8>, options: Options) -> Self {
-        Self::over("", FileEvents::of_bytes(bytes), options)
+        Self::over("", FileEvents::of_bytes(bytes).map(Some), options)
     }
 
-    fn over(path: &str, opened: Result<FileEvents>, options: Options) -> Self {
+    fn over(path: &str, opened: Result<Option<FileEvents>>, options: Options) -> Self {
         let (file, failed) = match opened.map_err(|error| error.in_file(path)) {
-            Ok(file) => (Some(file), None),
+            Ok(file) => (file, None),
             Err(error) => (None, Some(error)),
         };
         Self {
             path: path.to_owned(),
             file_name: path.rsplit('/').next().unwrap_or(path).to_owned(),
             file,
+            records: None,
             options,
             raw: RawEvent::empty(),
             payload: None,
@@ -150,12 +163,43 @@ impl Inspector {
 
     /// Reads one event of the file, or of the payload that is being unpacked. Returns false at the end.
     fn step(&mut self) -> Result<bool> {
+        if let Some(mut records) = self.records.take() {
+            let result =
+                records.step(&mut |record, commit_us, gtid| self.take_record(record, commit_us, gtid));
+            self.records = Some(records);
+            return result;
+        }
         let Some(mut file) = self.file.take() else { return Ok(false) };
         let mut raw = std::mem::replace(&mut self.raw, RawEvent::empty());
         let result = self.read_event(&mut file, &mut raw);
         self.raw = raw;
         self.file = Some(file);
         result
+    }
+
+    /// Takes a record of a transaction.
+    fn take_record(&mut self, record: &Record<'_>, commit_us: u64, gtid: Option<&Gtid>) -> Result<()> {
+        self.summary.count_record(records::name_of(record.kind));
+        match record.kind {
+            typed_rows::BEGIN => self.transaction.gtid = gtid.map(ToString::to_string),
+            typed_rows::DEFINITION => {
+                let map = typed_rows::Definition::parse(record)?.map()?;
+                self.tables.insert(map.table_id, KnownTable::new(map, &self.options.tables));
+            }
+            typed_rows::ROWS => {
+                let mut rows = typed_rows::rows_of(record)?;
+                let Some(table) = self.tables.remove(&rows.table_id) else {
+                    return Err(DecodeError::new("rows without a definition before them", record.offset));
+                };
+                let place = (record.offset, commit_us);
+                let result = rows.check(&table.map).and_then(|()| self.take_images(place, &mut rows, &table));
+                self.tables.insert(rows.table_id, table);
+                result?;
+            }
+            typed_rows::COMMIT => self.summary.count_transaction(gtid, None, commit_us),
+            _ => {}
+        }
+        Ok(())
     }
 
     fn read_event(&mut self, file: &mut FileEvents, raw: &mut RawEvent) -> Result<bool> {
@@ -291,15 +335,8 @@ impl Inspector {
         if let Some(schema) = self.options.schemas.iter().find(|schema| schema.name() == name) {
             complete(&mut map, schema);
         }
-        let names = (0..map.columns.len()).map(|index| {
-            let mut escaped = Vec::new();
-            write_json_string(&map.column_name(index), &mut escaped);
-            escaped.push(b':');
-            escaped
-        });
-        let names = names.collect();
-        let wanted = self.options.tables.is_empty() || self.options.tables.contains(&name);
-        self.tables.insert(map.table_id, KnownTable { map, name, names, wanted });
+        let table = KnownTable::new(map, &self.options.tables);
+        self.tables.insert(table.map.table_id, table);
         Ok(())
     }
 
@@ -319,7 +356,8 @@ impl Inspector {
                 event.offset,
             ));
         };
-        let result = rows.check(&table.map).and_then(|()| self.take_images(event, &mut rows, &table));
+        let place = (event.offset, self.commit_us(self.transaction.gtid_event.as_ref(), event));
+        let result = rows.check(&table.map).and_then(|()| self.take_images(place, &mut rows, &table));
         self.tables.insert(rows.table_id, table);
         result?;
         if rows.flags & RowsEvent::FLAG_STATEMENT_END != 0 && !self.transaction.open {
@@ -329,20 +367,23 @@ impl Inspector {
         Ok(())
     }
 
-    fn take_images(&mut self, event: &Event<'_>, rows: &mut RowsEvent<'_>, table: &KnownTable) -> Result<()> {
+    /// `offset`, `commit_us`: of what has the rows, and of their transaction.
+    fn take_images(
+        &mut self,
+        (offset, commit_us): (u64, u64),
+        rows: &mut RowsEvent<'_>,
+        table: &KnownTable,
+    ) -> Result<()> {
         let (map, lines) = (&table.map, table.wanted && !self.options.count_only);
         if map.undefined_column().is_some() {
             self.summary.note(crate::old_temporal::NOT_SHOWN);
             return Ok(());
         }
-        let tail = lines.then(|| self.tail(event));
+        let tail = lines.then(|| self.tail(offset, commit_us));
         while !rows.images.is_empty() {
             let start = rows.images;
-            let sequence = if self.packed {
-                self.options.base + event.offset
-            } else {
-                self.options.base + start.offset()
-            };
+            let sequence =
+                if self.packed { self.options.base + offset } else { self.options.base + start.offset() };
             let (mut before, mut after, mut unknown) = (None, None, Vec::new());
             if rows.kind != RowsKind::Insert {
                 before = self.image(&mut rows.images, table, rows.present, lines)?;
@@ -407,9 +448,9 @@ impl Inspector {
     }
 
     /// The part of a line that is the same for all rows of an event.
-    fn tail(&self, event: &Event<'_>) -> Vec<u8> {
+    fn tail(&self, offset: u64, commit_us: u64) -> Vec<u8> {
         let mut tail = b",\"ts\":".to_vec();
-        write_json_string(&iso(self.commit_us(self.transaction.gtid_event.as_ref(), event)), &mut tail);
+        write_json_string(&iso(commit_us), &mut tail);
         tail.extend_from_slice(b",\"gtid\":");
         match &self.transaction.gtid {
             Some(gtid) => write_json_string(gtid, &mut tail),
@@ -417,33 +458,9 @@ impl Inspector {
         }
         tail.extend_from_slice(b",\"file\":");
         write_json_string(&self.file_name, &mut tail);
-        tail.extend_from_slice(format!(",\"pos\":{},\"sequence\":", event.offset).as_bytes());
+        tail.extend_from_slice(format!(",\"pos\":{offset},\"sequence\":").as_bytes());
         tail
     }
-}
-
-fn line(
-    table: &str,
-    kind: RowsKind,
-    before: Option<Vec<u8>>,
-    after: Option<Vec<u8>>,
-    tail: &[u8],
-    end: &[u8],
-) -> String {
-    let operation = match kind {
-        RowsKind::Insert => "c",
-        RowsKind::Update => "u",
-        RowsKind::Delete => "d",
-    };
-    let mut out = b"{\"table\":".to_vec();
-    write_json_string(table, &mut out);
-    out.extend_from_slice(format!(",\"op\":\"{operation}\",\"before\":").as_bytes());
-    out.extend_from_slice(before.as_deref().unwrap_or(b"null"));
-    out.extend_from_slice(b",\"after\":");
-    out.extend_from_slice(after.as_deref().unwrap_or(b"null"));
-    out.extend_from_slice(tail);
-    out.extend_from_slice(end);
-    utf8(&out)
 }
 
 const LOST_EVENTS: &str = "the source lost events here (INCIDENT): rows may have changed that are in no log";
@@ -455,32 +472,3 @@ const TAKEN_BACK: &str =
                           listed like all others";
 const ONLY_CHANGES: &str = "JSON columns of which the log has only changes (partial JSON without the image \
                             before) are left out of `after`";
-
-fn end_of_line(sequence: u64, table: &KnownTable, unknown: &[usize]) -> Vec<u8> {
-    let mut end = sequence.to_string().into_bytes();
-    for (count, index) in unknown.iter().enumerate() {
-        end.extend_from_slice(if count == 0 { b",\"partial\":[" } else { b"," });
-        write_json_string(&table.map.column_name(*index), &mut end);
-    }
-    end.extend_from_slice(if unknown.is_empty() { b"}" } else { b"]}" });
-    end
-}
-
-/// What a map without full metadata lacks, from a schema that fits it.
-fn complete(map: &mut TableMap, schema: &TableSchema) {
-    if map.columns.len() != schema.columns.len() {
-        return;
-    }
-    for (column, known) in map.columns.iter_mut().zip(&schema.columns) {
-        column.name.get_or_insert_with(|| known.name.clone());
-        if let (WireType::Int { width, .. }, None) = (column.wire, column.unsigned) {
-            column.wire = WireType::Int { width, unsigned: known.unsigned };
-        }
-        if let (Some(fsp), Some(digits)) = (column.wire.old_fraction(), known.fsp) {
-            fsp.get_or_insert(digits);
-        }
-        if let (None, Some(labels)) = (&column.labels, &known.labels) {
-            column.labels = Some(labels.iter().map(|label| label.as_bytes().into()).collect());
-        }
-    }
-}

@@ -27,6 +27,8 @@ impl std::fmt::Display for Domain {
 #[derive(Default)]
 pub struct Summary {
     events: BTreeMap<u8, u64>,
+    /// Of a file of records: how many there are of each kind.
+    records: BTreeMap<&'static str, u64>,
     rows: BTreeMap<(&'static str, String), u64>,
     transactions: u64,
     first_us: Option<u64>,
@@ -42,6 +44,10 @@ pub struct Summary {
 impl Summary {
     pub fn count_event(&mut self, kind: EventKind) {
         *self.events.entry(kind.0).or_default() += 1;
+    }
+
+    pub fn count_record(&mut self, kind: &'static str) {
+        *self.records.entry(kind).or_default() += 1;
     }
 
     /// Whether no event has been counted yet.
@@ -87,6 +93,7 @@ impl Summary {
             .events
             .iter()
             .map(|(kind, count)| (event_name(EventKind(*kind)).into_owned(), json!(count)))
+            .chain(self.records.iter().map(|(kind, count)| ((*kind).to_owned(), json!(count))))
             .collect();
         let rows: Map<String, Value> = self
             .rows

@@ -13,7 +13,7 @@ use crate::error::ValueError;
 use crate::json::Style;
 use crate::rows::{RowSink, Taken, ValueSink};
 use crate::table_map::{MapColumn, TableMap};
-use crate::temporal::{Date, DateTime, Time};
+use crate::temporal::{Date, DateTime, Instant, Time};
 use crate::wire::WireType;
 
 const BINARY: u16 = 63;
@@ -75,6 +75,11 @@ impl RowSink for JsonRow<'_> {
 impl ValueSink for JsonRow<'_> {
     fn null(&mut self) -> Taken {
         self.out.extend_from_slice(b"null");
+        Ok(())
+    }
+
+    fn boolean(&mut self, value: bool) -> Taken {
+        show(value, &mut self.out);
         Ok(())
     }
 
@@ -140,8 +145,8 @@ impl ValueSink for JsonRow<'_> {
         self.quoted(|out| value.write_text(fsp, out))
     }
 
-    fn timestamp(&mut self, seconds: u64, micros: u32) -> Taken {
-        self.datetime(DateTime::from_timestamp(seconds, micros))
+    fn timestamp(&mut self, value: Instant) -> Taken {
+        self.datetime(value.datetime())
     }
 
     fn time(&mut self, value: Time) -> Taken {
@@ -164,6 +169,11 @@ impl ValueSink for JsonRow<'_> {
         crate::json::write_text_as(self.style, document, &mut text)?;
         write_utf8(&text, &mut self.out);
         Ok::<(), ValueError>(())
+    }
+
+    fn json_text(&mut self, text: &[u8]) -> Taken {
+        self.out.extend_from_slice(text);
+        Ok(())
     }
 
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {

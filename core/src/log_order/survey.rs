@@ -4,53 +4,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::events::{each, Seen};
-use super::{EventPlace, Open, Part, Selection, Take, Transaction, Walked};
+use super::Open;
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
-use crate::event::{EventHeader, EventKind, FormatDescription};
+use crate::event::{Event, EventHeader, EventKind, FormatDescription};
 use crate::group::{Group, Step};
 use crate::gtid_event::GtidEvent;
+use crate::json::Style;
 use crate::log_file::LogFile;
 use crate::query::Statement;
+use crate::row_log::{Definition, Item, LoggedRows, Take};
+use crate::rows::{is_dummy, RowsEvent};
 use crate::savepoints::{Savepoint, Target};
-use crate::scan::is_dummy;
 use crate::status::Status;
-use crate::table_map::TableMapHead;
+use crate::table_map::{TableMap, TableMapHead};
+use crate::transaction::{
+    whole_position, EventPlace, LoggedStatement, Part, Selection, Survey, Transaction, Walked,
+};
 use crate::xa::{self, XaStatement};
-
-/// A statement that may define tables, or change rows without row events.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoggedStatement {
-    pub database: String,
-    pub sql: String,
-    /// The type of the event if it is no statement at all.
-    pub event: Option<u8>,
-    pub timestamp: u32,
-    pub server_id: u32,
-    pub sql_mode: Option<u64>,
-    /// See [`Status::server_charset`].
-    pub server_charset: Option<&'static str>,
-    /// The event's first byte in the source's file.
-    pub position: u64,
-    pub end_position: u64,
-}
-
-#[derive(Debug, Clone)]
-pub struct Survey {
-    pub transaction: Transaction,
-    pub statements: Vec<LoggedStatement>,
-    /// Number of the last row event with rows of a wanted table; None: there are none.
-    pub last_rows: Option<u64>,
-    /// Numbers of row events that were taken back: (first, last].
-    taken_back: Vec<(u64, u64)>,
-    pub(super) part: Arc<Part>,
-    /// Positions in the file.
-    start: u64,
-    end: u64,
-    pub(super) prepares: Option<String>,
-    pub(super) commits: Option<String>,
-    pub(super) rolls_back: Option<String>,
-}
 
 /// The state of one survey.
 struct Surveyor<'a> {
@@ -126,18 +97,7 @@ impl Open {
 
 impl<'a> Surveyor<'a> {
     fn new(part: Arc<Part>, start: u64, selection: &'a Selection, format: &'a FormatDescription) -> Self {
-        let found = Survey {
-            transaction: Transaction::default(),
-            statements: Vec::new(),
-            last_rows: None,
-            taken_back: Vec::new(),
-            part,
-            start,
-            end: start,
-            prepares: None,
-            commits: None,
-            rolls_back: None,
-        };
+        let found = Survey::plain(Transaction::default(), Vec::new(), None, part, (start, start));
         Self {
             group: Group::default(),
             found,
@@ -333,18 +293,77 @@ impl Survey {
         let start = self.start.max(from.position);
         let (mut more, mut number) = (true, from.number);
         let stopped = each(file, (start, self.end), from.number, false, &mut |seen| {
-            let kind = seen.event.header.kind;
-            let needed = matches!(
-                kind,
-                EventKind::TABLE_MAP | EventKind::ROWS_QUERY | EventKind::MARIADB_ANNOTATE_ROWS
-            ) || kind.is_rows() && self.counts(seen.number);
-            if needed {
-                more &= take(seen, format)?;
-            }
-            number = seen.number;
-            Ok(more && seen.number < last)
+            let (event, this) = (&seen.event, seen.number);
+            more &= match event.header.kind {
+                EventKind::TABLE_MAP => take(this, &Item::Definition(&LoggedMap { event, format }))?,
+                // One byte with a length, which is cut to that byte, is before the text.
+                EventKind::ROWS_QUERY => take(this, &Item::Query(event.body.get(1..).unwrap_or_default()))?,
+                EventKind::MARIADB_ANNOTATE_ROWS => take(this, &Item::Query(event.body))?,
+                kind if kind.is_rows() && self.counts(seen.number) => match self.rows(seen, format)? {
+                    Some(rows) => take(this, &Item::Rows(rows))?,
+                    None => true,
+                },
+                _ => true,
+            };
+            number = this;
+            Ok(more && this < last)
         })?;
         let left = stopped.filter(|_| number < last);
         Ok(left.map(|position| Walked { position, number }))
+    }
+
+    /// The rows of an event; None: it has none, and only ends a statement.
+    fn rows<'a>(&self, seen: &'a Seen<'a>, format: &FormatDescription) -> Result<Option<LoggedRows<'a>>> {
+        let event = &seen.event;
+        let rows = RowsEvent::parse(event, format)?;
+        if rows.images.is_empty() && is_dummy(rows.table_id) {
+            return Ok(None);
+        }
+        let (header, transaction) = (&event.header, &self.transaction);
+        let position = match seen.packed || header.end_position == 0 {
+            // As far behind the transaction's begin as in this file.
+            true => transaction.position + event.offset.saturating_sub(transaction.start),
+            false => whole_position(transaction.position, header.end_position.wrapping_sub(header.size)),
+        };
+        Ok(Some(LoggedRows {
+            rows,
+            bytes: event.body,
+            number: seen.number,
+            offset: event.offset,
+            packed: seen.packed,
+            position,
+            size: header.size,
+            timestamp: header.timestamp,
+            server_id: header.server_id,
+            json: Style::of(format),
+        }))
+    }
+}
+
+/// A table map.
+struct LoggedMap<'a> {
+    event: &'a Event<'a>,
+    format: &'a FormatDescription,
+}
+
+impl Definition for LoggedMap<'_> {
+    fn id(&self) -> Result<u64> {
+        self.event.cursor().uint_le(self.format.table_id_size(EventKind::TABLE_MAP), "table id")
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.event.body
+    }
+
+    fn names(&self) -> Result<(&[u8], &[u8])> {
+        TableMapHead::parse(self.event, self.format).map(|head| (head.database, head.table))
+    }
+
+    fn map(&self) -> Result<TableMap> {
+        TableMap::parse(self.event, self.format)
+    }
+
+    fn offset(&self) -> u64 {
+        self.event.offset
     }
 }

@@ -6,11 +6,11 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use super::segment_file::FileArgument;
-use crate::debezium_log::events::Packets;
 use crate::debezium_log::message::{Options, Zoned};
 use crate::debezium_log::placeholder::Placeholder;
 use crate::debezium_log::state::{self, State};
 use crate::debezium_log::{Message, Translator};
+use crate::typed_rows::write::Records;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<TopicTranslator>()?;
@@ -53,7 +53,6 @@ impl TopicTranslator {
         skips: bool,
     ) -> PyResult<Self> {
         let zoned = match zoned_timestamps {
-            "auto" => Zoned::Auto,
             "instant" => Zoned::Instant,
             "utc" => Zoned::Utc,
             other => return Err(PyValueError::new_err(format!("zoned_timestamps {other:?} is not known"))),
@@ -87,10 +86,10 @@ impl TopicTranslator {
         messages: Vec<Consumed>,
     ) -> (Bound<'py, PyBytes>, Vec<Refusal>) {
         let translator = &mut self.0;
-        let (packets, faults) = py.detach(|| translator.translate(messages.iter().map(read)));
+        let (records, faults) = py.detach(|| translator.translate(messages.iter().map(read)));
         let faults =
             faults.into_iter().map(|one| (one.topic, one.partition, one.offset, one.reason)).collect();
-        (PyBytes::new(py, &packets), faults)
+        (PyBytes::new(py, &records), faults)
     }
 
     fn advance<'py>(
@@ -109,18 +108,10 @@ impl TopicTranslator {
     }
 
     #[staticmethod]
-    fn head<'py>(py: Python<'py>, file: &str, position: u64) -> Bound<'py, PyBytes> {
-        let mut packets = Packets::default();
-        packets.rotate(file, position);
-        packets.format_description();
-        PyBytes::new(py, &packets.bytes)
-    }
-
-    #[staticmethod]
     fn moved<'py>(py: Python<'py>, file: &str, position: u64) -> Bound<'py, PyBytes> {
-        let mut packets = Packets::default();
-        packets.rotate(file, position);
-        PyBytes::new(py, &packets.bytes)
+        let mut records = Records::default();
+        records.moved(file, position);
+        PyBytes::new(py, &records.bytes)
     }
 
     #[getter]

@@ -11,7 +11,7 @@ use pyo3::types::PyBytes;
 use super::frame::GtidSet;
 use super::schema::{parse_layout, parse_table, parse_types};
 use super::segment_file::{preamble as preamble_of, FileArgument};
-use super::segment_format::Format;
+use super::segment_format::with_format;
 use crate::batches::Batches;
 use crate::column::Layout;
 use crate::outline;
@@ -112,7 +112,8 @@ impl RangeDecoder {
             }
             None => SharedKeys::default(),
         };
-        let decoder = py.detach(|| Format::decoder(table, &split, exclude, &options, seen))?;
+        let decoder =
+            py.detach(|| with_format!(&split.file, Format::decoder(table, &split, exclude, &options, seen)))?;
         Ok(Self { decoder: Mutex::new(decoder) })
     }
 
@@ -158,7 +159,7 @@ impl Outline {
     ) -> PyResult<Option<Self>> {
         let split =
             Split { file: path.0, base, start, end, preamble: preamble_of(preamble), positions: None };
-        let outline = py.detach(|| Format::outline(&tables, &split))?;
+        let outline = py.detach(|| with_format!(&split.file, Format::outline(&tables, &split)))?;
         Ok(outline.map(|outline| Self { outline }))
     }
 
@@ -229,7 +230,7 @@ impl KeySet {
         let exclude = exclude_gtids.map(|set| set.0);
         py.detach(|| {
             let mut keys = self.keys.lock().map_err(broken)?;
-            Ok(Format::add_keys(&mut keys, &split, exclude)?)
+            Ok(with_format!(&split.file, Format::add_keys(&mut keys, &split, exclude))?)
         })
     }
 

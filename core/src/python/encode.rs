@@ -10,6 +10,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PySlice};
 
 use super::schema::{parse_table, parse_types};
 use super::segment_file::FileArgument;
+use super::segment_format::order_of;
 use crate::encode::binary::{varint_length, write_tag, write_varint, LENGTH};
 use crate::encode::columns::Chosen;
 use crate::encode::encoder::{Batch, Encoder, Step};
@@ -21,8 +22,9 @@ use crate::encode::ruled::{Origin, Ruled};
 use crate::encode::schema_ids::{MessageSchema, SchemaIds};
 use crate::encode::{formats, messages::About};
 use crate::error::DecodeError;
-use crate::log_order::{LoggedStatement, Part, Selection, SourceNames, Transaction};
 use crate::schema::TableSchema;
+use crate::source_names::SourceNames;
+use crate::transaction::{LoggedStatement, Part, Selection, Transaction};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LogEncoder>()?;
@@ -106,7 +108,8 @@ impl LogEncoder {
         let selection = Selection { tables: tables.into_iter().collect() };
         let format = named_format(format, options, schema_ids)?;
         let parts = parts.into_iter().map(part_of).collect();
-        let mut encoder = Encoder::new(parts, format, schemas, selection);
+        let order = order_of(parts, selection.clone());
+        let mut encoder = Encoder::new(order, format, schemas, selection);
         for (database, table, route) in routes {
             encoder.route(&database, &table, route_of(route)?);
         }

@@ -1,16 +1,20 @@
 //! `GtidSet`, `Framer`, `scan_span`.
 
 use pyo3::basic::CompareOp;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use super::segment_file::FileArgument;
-use super::segment_format::Format;
+use super::segment_format::{with_format, Named};
+use crate::frame;
 use crate::framing::{Expected, Options, Skip, Spooling};
 use crate::gtid::{Gtid, GtidSet as CoreGtidSet};
+use crate::mysql_binlog::MySqlBinlog;
 use crate::segment_format::SegmentFormat;
 use crate::segment_framer::{Piece, SegmentFramer};
-use crate::span::Place;
+use crate::span::{Place, Tracker};
+use crate::typed_rows::{RowsFramer, TypedRows};
 use crate::xa::Prepared;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -102,7 +106,37 @@ impl GtidSet {
 }
 
 #[pyclass(module = "penstock._core")]
-pub struct Framer(<Format as SegmentFormat>::Framer);
+pub struct Framer(Framing);
+
+/// A framer of each format.
+enum Framing {
+    MySqlBinlog(Box<frame::Framer>),
+    TypedRows(Box<RowsFramer>),
+}
+
+impl Framing {
+    fn framer(&mut self) -> &mut dyn SegmentFramer {
+        match self {
+            Self::MySqlBinlog(framer) => &mut **framer,
+            Self::TypedRows(framer) => &mut **framer,
+        }
+    }
+
+    fn tracker(&self) -> &Tracker {
+        match self {
+            Self::MySqlBinlog(framer) => &framer.tracker,
+            Self::TypedRows(framer) => &framer.tracker,
+        }
+    }
+
+    /// None: the format has no connection to a server.
+    fn of_server(&self) -> Option<&frame::Framer> {
+        match self {
+            Self::MySqlBinlog(framer) => Some(framer),
+            Self::TypedRows(_) => None,
+        }
+    }
+}
 
 #[pymethods]
 impl Framer {
@@ -110,7 +144,8 @@ impl Framer {
     #[pyo3(signature = (*, offset, segment_size, span_size, server_uuid, executed = None,
                         file = String::new(),
                         position = 0, skip_until_us = None, skip_until = None, expected = None,
-                        prepared = Vec::new(), spool = String::new(), spool_number = 0, generation = 0))]
+                        prepared = Vec::new(), spool = String::new(), spool_number = 0, generation = 0,
+                        segment_format = "mysql-binlog"))]
     #[expect(clippy::too_many_arguments, reason = "keyword-only arguments of the Python class")]
     fn new(
         offset: u64,
@@ -127,7 +162,11 @@ impl Framer {
         spool: String,
         spool_number: u64,
         generation: u64,
+        segment_format: &str,
     ) -> PyResult<Self> {
+        let Some(format) = Named::of(segment_format) else {
+            return Err(PyValueError::new_err(format!("there is no segment format {segment_format:?}")));
+        };
         let expected = match expected {
             Some((gtid, length, digest)) => {
                 let gtid = gtid.map(|text| text.parse::<Gtid>()).transpose()?;
@@ -135,7 +174,7 @@ impl Framer {
             }
             None => None,
         };
-        Ok(Self(Format::framer(Options {
+        let options = Options {
             offset,
             segment_size,
             span_size,
@@ -156,12 +195,16 @@ impl Framer {
                 number: spool_number,
                 generation,
             },
-        })))
+        };
+        Ok(Self(match format {
+            Named::MySqlBinlog => Framing::MySqlBinlog(Box::new(MySqlBinlog::framer(options))),
+            Named::TypedRows => Framing::TypedRows(Box::new(TypedRows::framer(options))),
+        }))
     }
 
     fn feed<'py>(&mut self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyList>> {
         let framer = &mut self.0;
-        let pieces = py.detach(|| framer.feed(data))?;
+        let pieces = py.detach(|| framer.framer().feed(data))?;
         let list = PyList::empty(py);
         for piece in pieces {
             match piece {
@@ -177,107 +220,109 @@ impl Framer {
     }
 
     #[getter]
-    fn more(&self) -> bool {
-        self.0.more()
+    fn more(&mut self) -> bool {
+        self.0.framer().more()
     }
 
     fn cut(&mut self) -> Vec<String> {
-        self.0.cut()
+        self.0.framer().cut()
     }
 
     fn roll(&mut self) {
-        self.0.roll();
+        self.0.framer().roll();
     }
 
     #[getter]
-    fn has_segment(&self) -> bool {
-        self.0.has_segment()
+    fn has_segment(&mut self) -> bool {
+        self.0.framer().has_segment()
     }
 
     #[getter]
-    fn offset(&self) -> u64 {
-        self.0.offset()
+    fn offset(&mut self) -> u64 {
+        self.0.framer().offset()
     }
 
     #[getter]
-    fn committed(&self) -> u64 {
-        self.0.committed()
+    fn committed(&mut self) -> u64 {
+        self.0.framer().committed()
     }
 
     #[getter]
     fn undecided_bytes(&self) -> u64 {
-        self.0.undecided_bytes()
+        self.0.of_server().map_or(0, frame::Framer::undecided_bytes)
     }
 
     #[getter]
     fn spool_files(&self) -> Vec<String> {
-        self.0.spool_files()
+        self.0.of_server().map_or_else(Vec::new, frame::Framer::spool_files)
     }
 
     #[getter]
     fn source(&self) -> (String, u64) {
-        (self.0.tracker.source.file.clone(), self.0.tracker.source.position)
+        let source = &self.0.tracker().source;
+        (source.file.clone(), source.position)
     }
 
     #[getter]
     fn executed(&self) -> GtidSet {
-        GtidSet(self.0.tracker.executed.clone())
+        GtidSet(self.0.tracker().executed.clone())
     }
 
     #[getter]
     fn transactions(&self) -> u64 {
-        self.0.tracker.transactions
+        self.0.tracker().transactions
     }
 
     #[getter]
     fn events(&self) -> u64 {
-        self.0.tracker.events
+        self.0.tracker().events
     }
 
     #[getter]
     fn dropped(&self) -> u64 {
-        self.0.dropped
+        self.0.of_server().map_or(0, |framer| framer.dropped)
     }
 
     #[getter]
     fn incidents(&self) -> u64 {
-        self.0.tracker.incidents
+        self.0.tracker().incidents
     }
 
     #[getter]
     fn last_commit_us(&self) -> Option<u64> {
-        self.0.tracker.last_commit_us
+        self.0.tracker().last_commit_us
     }
 
     #[getter]
     fn verified(&self) -> bool {
-        self.0.verified
+        self.0.of_server().is_some_and(|framer| framer.verified)
     }
 
     #[getter]
     fn diverged(&self) -> bool {
-        self.0.diverged
+        self.0.of_server().is_some_and(|framer| framer.diverged)
     }
 
     #[getter]
     fn ended(&self) -> bool {
-        self.0.ended
+        self.0.of_server().is_some_and(|framer| framer.ended)
     }
 
     #[getter]
     fn server_error(&self) -> Option<(u16, String, String)> {
-        self.0.server_error.clone().map(|error| (error.code, error.sqlstate, error.message))
+        let error = self.0.of_server()?.server_error.clone()?;
+        Some((error.code, error.sqlstate, error.message))
     }
 }
 
 #[pyfunction]
 fn digest_span(py: Python<'_>, path: FileArgument, base: u64, start: u64, end: u64) -> PyResult<(u64, u64)> {
-    Ok(py.detach(|| Format::digest(&path.0, base, start, end))?)
+    Ok(py.detach(|| with_format!(&path.0, Format::digest(&path.0, base, start, end)))?)
 }
 
 #[pyfunction]
 fn take_back(py: Python<'_>, path: &str, base: u64, start: u64, end: u64) -> PyResult<()> {
-    Ok(py.detach(|| Format::take_back(path, base, start, end))?)
+    Ok(py.detach(|| with_format!(&path.into(), Format::take_back(path, base, start, end)))?)
 }
 
 #[pyfunction]
@@ -288,7 +333,7 @@ fn whole_statement(
     offset: u64,
     length_max: u64,
 ) -> PyResult<Option<String>> {
-    Ok(py.detach(|| Format::whole_statement(&path.0, base, offset, length_max))?)
+    Ok(py.detach(|| with_format!(&path.0, Format::whole_statement(&path.0, base, offset, length_max)))?)
 }
 
 #[pyfunction]
@@ -304,5 +349,6 @@ fn scan_span(
     file: String,
     position: u64,
 ) -> PyResult<String> {
-    Ok(py.detach(|| Format::index_entry(&path.0, base, start, end, &open, Place { file, position }))?)
+    let place = Place { file, position };
+    Ok(py.detach(|| with_format!(&path.0, Format::index_entry(&path.0, base, start, end, &open, place)))?)
 }

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::segment_file::FileArgument;
+use super::segment_format::Named;
 use crate::inspect::{self, Options};
 use crate::log_file::LogFile;
 use crate::schema::TableSchema;
@@ -34,7 +35,10 @@ impl Inspector {
     ) -> PyResult<Self> {
         let schemas = schemas.iter().map(|json| TableSchema::from_json(json)).collect::<Result<_, _>>()?;
         let options = Options { base, end, schemas, tables, count_only };
-        Ok(Self(py.detach(|| inspect::Inspector::open(&path.0, options))))
+        Ok(Self(py.detach(|| match Named::of_file(&path.0) {
+            Named::MySqlBinlog => inspect::Inspector::open(&path.0, options),
+            Named::TypedRows => inspect::Inspector::of_records(&path.0, options),
+        })))
     }
 
     #[pyo3(signature = (limit = 1000))]

@@ -3,7 +3,8 @@
 use pyo3::prelude::*;
 
 use super::encode::{part_of, PartArgument};
-use crate::log_order::{LogOrder, Selection};
+use super::segment_format::order_of;
+use crate::transaction::Selection;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(transactions_of, module)?)
@@ -22,7 +23,7 @@ fn transactions_of(
 ) -> PyResult<Found> {
     py.detach(|| {
         let selection = Selection { tables: tables.into_iter().collect() };
-        let mut log = LogOrder::new(parts.into_iter().map(part_of).collect(), selection);
+        let mut log = order_of(parts.into_iter().map(part_of).collect(), selection);
         let mut found = Found::default();
         while let Some(survey) = log.next_group()? {
             if survey.last_rows.is_some() || (statements && !survey.statements.is_empty()) {

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::segment_file::FileArgument;
-use super::segment_format::Format;
+use super::segment_format::with_format;
 use crate::column::{self, Layout, TypeOptions};
 use crate::schema::TableSchema;
 use crate::segment_format::SegmentFormat;
@@ -51,5 +51,5 @@ fn first_described(
     end: u64,
 ) -> PyResult<Option<String>> {
     let table = parse_table(table)?;
-    Ok(py.detach(|| Format::described_table(&path.0, base, start, end, &table))?)
+    Ok(py.detach(|| with_format!(&path.0, Format::described_table(&path.0, base, start, end, &table)))?)
 }

@@ -1,5 +1,61 @@
-//! What the segments of relay logs hold. A second format makes this a choice by its name.
+//! The segment formats, and which one a file has.
+//!
+//! A third format is listed here, and in `relaylog/segment_format.py`.
 
-use crate::mysql_binlog::MySqlBinlog;
+use crate::log_order::LogOrder;
+use crate::row_log::Transactions;
+use crate::segment_file::SegmentFile;
+use crate::transaction::{Part, Selection};
+use crate::typed_rows::{self, RowsOrder};
 
-pub type Format = MySqlBinlog;
+/// A format by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Named {
+    MySqlBinlog,
+    TypedRows,
+}
+
+impl Named {
+    /// None: there is no such format.
+    pub fn of(name: &str) -> Option<Self> {
+        match name {
+            "mysql-binlog" => Some(Self::MySqlBinlog),
+            typed_rows::NAME => Some(Self::TypedRows),
+            _ => None,
+        }
+    }
+
+    /// Files of relay logs have the suffix of their format. Other files are binlog files.
+    pub fn of_file(file: &SegmentFile) -> Self {
+        match file.name().rsplit('.').next() {
+            Some(typed_rows::NAME) => Self::TypedRows,
+            _ => Self::MySqlBinlog,
+        }
+    }
+}
+
+/// The transactions of parts, which are all of one format.
+pub(super) fn order_of(parts: Vec<Part>, selection: Selection) -> Box<dyn Transactions> {
+    match parts.first().map(|part| Named::of_file(&part.file)) {
+        Some(Named::TypedRows) => Box::new(RowsOrder::new(parts, selection)),
+        _ => Box::new(LogOrder::new(parts, selection)),
+    }
+}
+
+/// An expression in which `Format` is that of a file.
+macro_rules! with_format {
+    ($file:expr, $call:expr) => {
+        match $crate::python::segment_format::Named::of_file($file) {
+            $crate::python::segment_format::Named::MySqlBinlog => {
+                type Format = $crate::mysql_binlog::MySqlBinlog;
+                $call
+            }
+            $crate::python::segment_format::Named::TypedRows => {
+                type Format = $crate::typed_rows::TypedRows;
+                $call
+            }
+        }
+    };
+}
+
+pub(super) use with_format;

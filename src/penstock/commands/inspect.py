@@ -132,7 +132,8 @@ def _opened(place: LogPlace) -> RelayLog:
         raise ConfigError(
             f"The older part of {place} is in an archive, which cannot be read: {error.message}",
             hint="Give the pipeline file instead, which says how its store is reached. Or set variables of "
-            f"the store, such as AWS_ENDPOINT_URL. Or name the files that are on this disk: {place}/*.binlog",
+            f"the store, such as AWS_ENDPOINT_URL. Or name the files that are on this "
+            f"disk: {place}/*.binlog or *.rows",
         ) from error
 
 

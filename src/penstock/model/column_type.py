@@ -9,6 +9,9 @@ from __future__ import annotations
 
 INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 """Whole numbers of 1, 2, 3, 4 and 8 bytes; `Column.unsigned` says whether they have a sign."""
+INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+BOOLEAN = "boolean"
+"""True or false."""
 FLOATS = frozenset({"float", "double"})
 """Binary floating point of 4 and 8 bytes."""
 DECIMAL = "decimal"
@@ -48,7 +51,7 @@ TEXTS = SHORT_TEXTS | LONG_TEXTS
 SHORT_TEXT = "varchar"
 """A text of at most `Column.length` characters that is not padded."""
 FITTING = {
-    "bool": "tinyint", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
+    "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
     "uint8": "smallint", "uint16": "int", "uint32": "bigint",
     "halffloat": "float", "float": "float", "double": "double", "date32[day]": "date", "date64[ms]": "date",
     "binary": "longblob", "large_binary": "longblob",

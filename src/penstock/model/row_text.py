@@ -12,6 +12,7 @@ import enum
 from penstock.model.column_type import (
     ADDRESSES,
     BIT,
+    BOOLEAN,
     DATES,
     DECIMAL,
     ENUM,
@@ -45,7 +46,7 @@ class Shape(enum.Enum):
 
 
 _SHAPES = {
-    **dict.fromkeys([*INTEGERS, DECIMAL, BIT, YEAR], Shape.NUMBER),
+    **dict.fromkeys([*INTEGERS, BOOLEAN, DECIMAL, BIT, YEAR], Shape.NUMBER),
     **dict.fromkeys(FLOATS, Shape.FLOAT),
     **dict.fromkeys(DATES, Shape.TEMPORAL),
     TIME: Shape.TIME,

@@ -23,6 +23,7 @@ from penstock.model.offset import Offset
 from penstock.relaylog import index
 from penstock.relaylog.index import Entry
 from penstock.relaylog.segment import DAMAGED_HINT, SegmentName, check_segment_format
+from penstock.relaylog.segment_format import suffix_of_log
 from penstock.relaylog.spool import PREPARED_FOLDER
 from penstock.store.base import Store, Version
 from penstock.store.errors import ObjectMissing
@@ -50,9 +51,9 @@ class Archived:
         return [int(self.name.base), self.name.generation, self.bytes, round(self.closed, 3)]
 
     @classmethod
-    def from_json(cls, fields: list[Any]) -> Archived:
+    def from_json(cls, fields: list[Any], suffix: str) -> Archived:
         base, generation, size, closed = fields
-        return cls(SegmentName(Offset(int(base)), int(generation)), int(size), float(closed))
+        return cls(SegmentName(Offset(int(base)), int(generation), suffix), int(size), float(closed))
 
 
 @dataclass(frozen=True)
@@ -124,11 +125,12 @@ class Archive:
             fields = json.loads(found.data)
             number = int(fields["format"])
             if number == FORMAT:
+                suffix = suffix_of_log(fields["relay"])
                 manifest = Manifest(
                     fields["relay"],
                     int(fields["generation"]),
                     dict(fields["owner"]),
-                    tuple(Archived.from_json(one) for one in fields["segments"]),
+                    tuple(Archived.from_json(one, suffix) for one in fields["segments"]),
                     found.info.version,
                 )
                 str(manifest.relay["uuid"])

@@ -1,7 +1,8 @@
 """Names and locations of a relay log's files.
 
-A segment is `{base:020d}-{generation:06d}.SUFFIX`. Its index has the same name with `.index`. If two segments
-have the same base, the one with the later generation counts. The other was left by a fenced writer.
+A segment is `{base:020d}-{generation:06d}.SUFFIX`, with the suffix of its format. Its index has the same name
+with `.index`. If two segments have the same base, the one with the later generation counts. The other was
+left by a fenced writer.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ import json
 import os
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from penstock.errors import START_OVER, ConfigError, RelayLogCorrupt
 from penstock.model.offset import Offset
-from penstock.relaylog.segment_format import EARLIEST_FORMAT, SEGMENT_FORMATS, SEGMENT_SUFFIX
+from penstock.relaylog.segment_format import EARLIEST_FORMAT, EARLIEST_SUFFIX, SEGMENT_FORMATS, SUFFIXES
 
-_NAME = re.compile(rf"^(\d{{20}})-(\d{{6}})\.({SEGMENT_SUFFIX}|index)$")
+_NAME = re.compile(rf"^(\d{{20}})-(\d{{6}})\.({'|'.join(SUFFIXES.values())}|index)$")
 
 DAMAGED_HINT = f"Restore the file. Without a copy, {START_OVER}"
 
@@ -40,16 +41,21 @@ FIRST_OFFSET_FILE = "first-offset"
 class SegmentName:
     base: Offset
     generation: int
+    suffix: str = field(default=EARLIEST_SUFFIX, compare=False)
+    """That of the file. Indexes do not tell it."""
 
     @classmethod
     def parse(cls, file: str) -> SegmentName | None:
         """The segment to which a file belongs; None for other files."""
         match = _NAME.match(file)
-        return cls(Offset(int(match[1])), int(match[2])) if match else None
+        if match is None:
+            return None
+        known = {} if match[3] == "index" else {"suffix": match[3]}
+        return cls(Offset(int(match[1])), int(match[2]), **known)
 
     @property
     def file(self) -> str:
-        return f"{self.base:020d}-{self.generation:06d}.{SEGMENT_SUFFIX}"
+        return f"{self.base:020d}-{self.generation:06d}.{self.suffix}"
 
     @property
     def index(self) -> str:
@@ -58,11 +64,11 @@ class SegmentName:
 
 def list_segments(folder: Path) -> list[SegmentName]:
     """Segments that have both files, ordered by base; only the latest generation of each base."""
-    kinds: dict[SegmentName, set[str]] = {}
-    for name in (path.name for path in folder.iterdir()):
-        if match := _NAME.match(name):
-            kinds.setdefault(SegmentName(Offset(int(match[1])), int(match[2])), set()).add(match[3])
-    complete = sorted(name for name, found in kinds.items() if len(found) == 2)
+    files, indexes = set[SegmentName](), set[SegmentName]()
+    for path in folder.iterdir():
+        if (name := SegmentName.parse(path.name)) is not None:
+            (indexes if path.suffix == ".index" else files).add(name)
+    complete = sorted(name for name in files if name in indexes)
     return list({name.base: name for name in complete}.values())
 
 

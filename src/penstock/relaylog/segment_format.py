@@ -1,7 +1,7 @@
 """The segment format: its name, and what its index entries say in the source's own terms.
 
 The core cuts the source's bytes into segments and writes the index entries (`core/src/segment_format.rs`).
-There is one format so far, so nothing is chosen by its name yet.
+Segments have the suffix of their format, by which the core chooses how they are read.
 
 This module alone reads an entry's fields `file`, `position` and `gtids`. Everybody else gets opaque values: a
 `SourcePosition` that can be compared, printed and stored, and a `TransactionSet`.
@@ -17,12 +17,17 @@ from penstock.model.offset import UNKNOWN_POSITION, SourcePosition
 
 MYSQL_BINLOG = "mysql-binlog"
 """The segment format of MySQL and MariaDB: each segment is a valid binlog file."""
-SEGMENT_FORMATS = (MYSQL_BINLOG,)
+ROWS = "rows"
+"""Penstock's own, for sources that have no binary log of their own (`core/src/typed_rows`)."""
+SEGMENT_FORMATS = (MYSQL_BINLOG, ROWS)
 """The segment formats that the core can read."""
 EARLIEST_FORMAT = MYSQL_BINLOG
 """The format of logs that name none: they were written before there were names."""
-SEGMENT_SUFFIX = "binlog"
-"""The suffix of segment files, whatever their format."""
+SUFFIXES = {MYSQL_BINLOG: "binlog", ROWS: "rows"}
+"""The suffixes of segment files."""
+EARLIEST_SUFFIX = SUFFIXES[EARLIEST_FORMAT]
+_RECORDS = b"PNST"
+"""What files of records begin with."""
 
 Fields = Mapping[str, Any]
 """The fields of an index entry."""
@@ -30,6 +35,21 @@ BESIDE_EVENTS = ("file", "position")
 """The fields that do not follow from the events of the span."""
 
 __all__ = ["BESIDE_EVENTS", "TransactionSet"]
+
+
+def format_of(relay: Mapping[str, Any]) -> str:
+    """The format of the segments of a log. `relay`: the content of its `relay.json`."""
+    return str(relay.get("segment_format", EARLIEST_FORMAT))
+
+
+def suffix_of(head: bytes) -> str:
+    """The suffix of a segment that begins with these bytes."""
+    return SUFFIXES[ROWS if head.startswith(_RECORDS) else MYSQL_BINLOG]
+
+
+def suffix_of_log(relay: Mapping[str, Any]) -> str:
+    """The suffix of the segments of a log. `relay`: see `format_of`."""
+    return SUFFIXES.get(format_of(relay), EARLIEST_SUFFIX)
 
 
 def position(file: str, place: int) -> SourcePosition:

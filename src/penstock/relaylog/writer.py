@@ -44,6 +44,7 @@ from penstock.relaylog.segment import (
     list_segments,
     write_all,
 )
+from penstock.relaylog.segment_format import suffix_of
 from penstock.relaylog.spool import Spool
 
 UNFLUSHED_BYTES_MAX = 64 * 1024**2
@@ -241,7 +242,7 @@ class RelayLogWriter:
             self.flush(entries)
             closing = self._segment
             self._guarded(lambda: self._flusher.submit(lambda: self._finish(closing)))
-        name = SegmentName(Offset(base), self.lease.generation)
+        name = SegmentName(Offset(base), self.lease.generation, suffix_of(head))
         self._segment = self._guarded(lambda: _OpenSegment(self.folder, name, head))
 
     def _finish(self, segment: _OpenSegment) -> None:

@@ -98,7 +98,7 @@ def test_a_new_schema_changes_the_table_before_its_rows(registry: FakeRegistry, 
         consumed(other, 1, other.change("c", None, {"id": 2, "note": "b", "added": 5}, **mysql(pos=9))),
     ]
     assert take(log, registry, [InAvro(registry).message(message) for message in messages]) == []
-    assert [sql.split(" ")[0] for sql in log.statements] == ["CREATE", "ALTER"]
+    assert ["created" in one for one in log.statements] == [True, False] and "altered" in log.statements[1]
     assert log.rows("shop.orders")[1] == {"id": 2, "note": "b", "added": 5}
     log.close()
 

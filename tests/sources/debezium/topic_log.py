@@ -14,15 +14,15 @@ from penstock._core import Framer, GtidSet, RangeDecoder, TopicTranslator, topic
 from penstock.changes.reader import ChangeBatch, ChangeReader, Definitions
 from penstock.config import RelayLogConfig, TablesConfig
 from penstock.disk.replace import replace_file
-from penstock.model.offset import LogRange, Offset
+from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import FORMAT, RELAY_FILE
 from penstock.relaylog.segment_bytes import opened
-from penstock.relaylog.segment_format import MYSQL_BINLOG
+from penstock.relaylog.segment_format import ROWS
 from penstock.relaylog.writer import RelayLogWriter
+from penstock.sources import statements_of
 from penstock.sources.debezium.positions import FILE
-from penstock.sources.debezium.statements import statements_of
 from penstock.sources.table_filter import TableFilter
 
 Fault = tuple[str, int, int, str]
@@ -30,7 +30,8 @@ Fault = tuple[str, int, int, str]
 
 def translator(records: list[str] | None = None, **options: Any) -> TopicTranslator:
     chosen = {
-        "zoned_timestamps": "auto", "cuts_nanoseconds": False, "unavailable": "__debezium_unavailable_value",
+        "zoned_timestamps": "instant", "cuts_nanoseconds": False,
+        "unavailable": "__debezium_unavailable_value",
         "unavailable_uuid": "f5b8b0c1-0000-3000-8000-000000000000", "table": None, "skips": False, **options,
     }  # fmt: skip
     return TopicTranslator(records or [], **chosen)
@@ -46,7 +47,7 @@ class TopicLog:
         records: list[str] = []
         if known is None:
             relay = {
-                "format": FORMAT, "segment_format": MYSQL_BINLOG, "uuid": str(uuid.uuid4()), "created": 0.0,
+                "format": FORMAT, "segment_format": ROWS, "uuid": str(uuid.uuid4()), "created": 0.0,
                 "mode": "gtid", "start": {}, "source": {"type": "debezium"},
             }  # fmt: skip
             replace_file(folder / RELAY_FILE, json.dumps(relay).encode(), durable=True)
@@ -58,8 +59,9 @@ class TopicLog:
             offset=self._writer.end, segment_size=1 << 28, span_size=1 << 20, server_uuid="cluster",
             executed=known.executed_at(known.end) if known is not None else GtidSet(""),
             spool=str(self._writer.spool.folder), generation=self._writer.lease.generation,
+            segment_format=ROWS,
         )  # fmt: skip
-        self._put(self.translator.head(FILE, 1))
+        self._put(self.translator.moved(FILE, 1))
         self._put(self.translator.checkpoint(0))
         self._commit()
 
@@ -124,7 +126,7 @@ def definitions_of(folder: Path) -> dict[TableId, tuple[Offset, TableSchema]]:
     """Each table as it was created, with the end of the statement that did that."""
     log = RelayLog.open(folder)
     found: dict[TableId, tuple[Offset, TableSchema]] = {}
-    statements = statements_of(TableFilter(TablesConfig(include=["*.*"])), log, types=DEFAULT_TYPES)
+    statements = statements_of(log, TableFilter(TablesConfig(include=["*.*"])), types=DEFAULT_TYPES)
     live: dict[TableId, TableSchema] = {}
     for statement in log.statements(LogRange(Offset(0), log.end)):
         for effect in statements.effects(statement, live):
@@ -133,6 +135,13 @@ def definitions_of(folder: Path) -> dict[TableId, tuple[Offset, TableSchema]]:
             live[effect.table] = after
             found.setdefault(effect.table, (statement.end, after))
     return found
+
+
+def decoder_of(folder: Path, table: str, split: Split) -> RangeDecoder:
+    """The changes of a table in a split, by its first definition."""
+    _, schema = definitions_of(folder)[TableId.parse(table)]
+    place = opened(split).place
+    return RangeDecoder(schema.to_json(), *place, layout="changelog", types=DEFAULT_TYPES.to_json())
 
 
 def changes_of(folder: Path, table: str) -> list[dict[str, Any]]:

@@ -52,9 +52,8 @@ class DebeziumOptions(SourceOptions):
     """Name of the table of a message: a pattern with `{name}` (the connector's `topic.prefix`), `{database}`,
     `{schema}`, `{table}` and `{topic}`. None: `{schema}.{table}` if the database has schemas, otherwise
     `{database}.{table}`."""
-    zoned_timestamps: Literal["auto", "instant", "utc"] = "auto"
-    """What timestamps with a time zone become: `instant`, a moment from 1970 to 2106, or `utc`, the date and
-    time in UTC. `auto`: `instant` for MySQL and MariaDB, otherwise `utc`."""
+    zoned_timestamps: Literal["instant", "utc"] = "instant"
+    """What timestamps with a time zone become: a moment, or the date and time in UTC without a zone."""
     nanoseconds: Literal["number", "microseconds"] = "number"
     """What times with nanoseconds become: their number, or times cut to microseconds."""
     unavailable_value: str = "__debezium_unavailable_value"

@@ -35,7 +35,7 @@ from penstock.model.offset import Offset
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import DAMAGED_HINT, FORMAT, RELAY_FILE, read_relay
-from penstock.relaylog.segment_format import MYSQL_BINLOG
+from penstock.relaylog.segment_format import EARLIEST_FORMAT, ROWS
 from penstock.relaylog.status import StatusFile
 from penstock.relaylog.upkeep import Upkeep
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
@@ -197,7 +197,7 @@ class Receiver:
         last_us = relay.position_at(relay.end).order[-1] if relay is not None else 0
         session = _Session(topics, translator, framer, _without(starts, later), last_us)
         self._hold(session, later, {place: one.next for place, one in bounds.items() if place in known})
-        self._put(session, translator.head(positions.FILE, last_us))
+        self._put(session, translator.moved(positions.FILE, last_us))
         if relay is None and self.source.start == "latest":
             for place in places:
                 session.reached[place] = starts[place] = bounds[place].next
@@ -246,11 +246,17 @@ class Receiver:
     def _create(self, cluster: str) -> None:
         path = self.folder / RELAY_FILE
         if path.exists():
-            read_relay(self.folder)
+            found = read_relay(self.folder).get("segment_format", EARLIEST_FORMAT)
+            if found != ROWS:
+                raise ConfigError(
+                    f"The relay log {self.folder} has segments of the format {found}, in which Penstock does "
+                    "not write topics any more.",
+                    hint="Begin again with a new `state` and `relay_log.path`. The old log stays readable.",
+                )
             return
         relay = {
             "format": FORMAT,
-            "segment_format": MYSQL_BINLOG,
+            "segment_format": ROWS,
             "uuid": str(uuids.uuid4()),
             "created": time.time(),
             "mode": "gtid",
@@ -272,6 +278,7 @@ class Receiver:
             position=known.order[-1] if known is not None else 0,
             spool=str(self.writer.spool.folder),
             generation=self.writer.lease.generation,
+            segment_format=ROWS,
         )
 
     # streaming ----------------------------------------------------------------------------------------------
@@ -299,8 +306,8 @@ class Receiver:
         translator = session.translator
         if batch.messages:
             self._learn_schemas(translator, batch)
-            packets, faults = translator.translate(batch.messages)
-            self._put(session, packets)
+            records, faults = translator.translate(batch.messages)
+            self._put(session, records)
             for topic, partition, offset, reason in faults:
                 self._refused(session, topic, partition, offset, reason)
             for topic, partition, offset, *_ in batch.messages:
@@ -402,17 +409,12 @@ class Receiver:
         if known | ids != known:
             replace_file(path, json.dumps(known | ids, indent=1).encode(), durable=True)
 
-    def _put(self, session: _Session, packets: bytes) -> None:
-        if not packets:
+    def _put(self, session: _Session, records: bytes) -> None:
+        if not records:
             return
-        rolled = False
-        pieces = session.framer.feed(packets)
-        while True:
-            rolled |= any(isinstance(piece, tuple) and len(piece) == 3 for piece in pieces)
-            self.writer.put(pieces)
-            if not session.framer.more:
-                break
-            pieces = session.framer.feed(b"")
+        pieces = session.framer.feed(records)
+        rolled = any(isinstance(piece, tuple) and len(piece) == 3 for piece in pieces)
+        self.writer.put(pieces)
         session.dirty = True
         if rolled and session.looked:
             # Each segment has the whole state, so that older ones may be deleted.

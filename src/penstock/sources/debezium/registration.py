@@ -22,7 +22,7 @@ def _open(config: PipelineConfig, *, foreign_keys: bool) -> Source:
 def _statements(captured: TableFilter, log: RelayLog, *, types: TypeOptions) -> Statements:
     from penstock.sources.debezium.statements import statements_of
 
-    return statements_of(captured, log, types=types)
+    return statements_of(captured, log)
 
 
 def _receive(config: PipelineConfig, stopping: Stopping) -> None:

@@ -27,9 +27,9 @@ from penstock.sources.chunks import ALL_ROWS, ChunkReader, ViewChoice
 from penstock.sources.debezium import positions
 from penstock.sources.debezium.options import options_of
 from penstock.sources.debezium.preflight import DebeziumPreflight
-from penstock.sources.debezium.statements import omitted_values, statements_of
+from penstock.sources.debezium.statements import statements_of
 from penstock.sources.hosts import UsableHosts
-from penstock.sources.mysql.statements import MySqlStatements
+from penstock.sources.logged_definitions import LoggedDefinitions
 from penstock.sources.read_view import ReadView
 from penstock.sources.row_images import Computation
 from penstock.sources.supervisor import Supervisor
@@ -82,8 +82,8 @@ class DebeziumSource:
         types: TypeOptions,
         parks_cascades: bool,
         with_foreign_keys: bool = False,
-    ) -> MySqlStatements:
-        return statements_of(captured, log, types=types)
+    ) -> LoggedDefinitions:
+        return statements_of(captured, log)
 
     def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
         return tables  # only asked about tables that the catalog has
@@ -214,7 +214,8 @@ class LogImages:
     """`sources.row_images.RowImages`."""
 
     def omitted(self, schema: TableSchema, types: TypeOptions) -> pa.RecordBatch:
-        return omitted_values(schema, types)
+        """None: an image of a new row has all columns."""
+        return pa.RecordBatch.from_arrays([], schema=pa.schema([]))
 
     def computation(self, schema: TableSchema) -> Computation:
         raise InternalError("Tables of topics have no generated columns.")

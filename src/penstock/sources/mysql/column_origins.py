@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 from dataclasses import dataclass
-from decimal import Decimal
 
-from typing_extensions import assert_never
-
-from penstock.sources.mysql.added_defaults import Value
 from penstock.sources.mysql.ddl.conversion import silent_changes
 from penstock.sources.mysql.ddl.definition import TableDefinition
 from penstock.sources.mysql.ddl.server import Server
@@ -82,29 +77,3 @@ def what_changed(before: TableDefinition, evolution: Evolution) -> str:
 def _named(names: list[str]) -> str:
     more = len(names) - _NAMED_MAX
     return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
-
-
-def literal_of(value: Value) -> str | None:
-    """A value as a constant of Spark SQL. None for NULL."""
-    match value:
-        case None:
-            return None
-        case bool():
-            return "true" if value else "false"
-        case int():
-            return str(value)
-        case float():
-            return f"CAST('{value!r}' AS DOUBLE)"
-        case Decimal():
-            return f"{value:f}BD"
-        case bytes():
-            return f"X'{value.hex()}'"
-        case str():
-            return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-        case datetime.datetime():
-            kind = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP"
-            return f"{kind}'{value.isoformat(' ')}'"
-        case datetime.date():
-            return f"DATE'{value.isoformat()}'"
-        case _:
-            assert_never(value)

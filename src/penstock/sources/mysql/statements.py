@@ -32,12 +32,13 @@ from penstock.model import plan
 from penstock.model.offset import Offset
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema, TypeOptions
 from penstock.model.schema_change import NOT_OF_THEN, TableEffect
+from penstock.model.spark_literal import literal_of
 from penstock.model.statement_head import statement_head
 from penstock.printable import argument
 from penstock.relaylog.reader import Statement
 from penstock.sources.mysql import unlogged_rows, versioned_tables
 from penstock.sources.mysql.added_defaults import existing_value
-from penstock.sources.mysql.column_origins import Evolution, literal_of, what_changed
+from penstock.sources.mysql.column_origins import Evolution, what_changed
 from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.catalog import Catalog
 from penstock.sources.mysql.ddl.change import (

@@ -11,13 +11,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.model.column_type import INTEGER_BITS
 from penstock.model.schema import Column, TypeOptions
 from penstock.sources.mysql.ddl import charsets
 from penstock.sources.mysql.ddl.definition import ColumnDefinition, DefaultExpression
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.ddl.types import text_bytes
 
-_INTEGER_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 20}
 _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 _BINARIES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -149,7 +149,7 @@ def _type(column: Column) -> str:
 
 
 def _plain(old: Column, new: Column, server: Server) -> bool:
-    if old.type in _INTEGER_BITS:
+    if old.type in INTEGER_BITS:
         return _from_integer(old, new, server)
     if old.type == "decimal":
         return _from_decimal(old, new, server)
@@ -193,9 +193,9 @@ def _digits(column: Column) -> tuple[int, int] | None:
 
 
 def _from_integer(old: Column, new: Column, server: Server) -> bool:
-    bits = _INTEGER_BITS[old.type] - (0 if old.unsigned else 1)
-    if new.type in _INTEGER_BITS:
-        wider = _INTEGER_BITS[new.type] - (0 if new.unsigned else 1) >= bits
+    bits = INTEGER_BITS[old.type] - (0 if old.unsigned else 1)
+    if new.type in INTEGER_BITS:
+        wider = INTEGER_BITS[new.type] - (0 if new.unsigned else 1) >= bits
         return (wider and (old.unsigned or not new.unsigned)) or server.strict
     if new.type == "decimal":
         digits_fit = (new.precision or 0) - (new.scale or 0) >= _INTEGER_DIGITS[old.type]

@@ -1,0 +1,178 @@
+//! Transactions of a log, as encoders are given them, and the parts of logs that they are in.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::segment_file::SegmentFile;
+use crate::source_names::SourceNames;
+
+/// An event of the log, as headers of Canal name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EventPlace {
+    /// Its first byte in the source's file.
+    pub position: u64,
+    pub bytes: u32,
+    pub timestamp: u32,
+    pub server_id: u32,
+}
+
+/// What is known of a transaction before its first row.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Transaction {
+    pub gtid: Option<String>,
+    /// When the server that ran it first committed it, in microseconds since 1970.
+    pub commit_us: u64,
+    /// Whether `commit_us` is from the GTID event, and not the second in which the statement began.
+    pub commit_is_exact: bool,
+    pub xid: Option<u64>,
+    pub thread_id: Option<u32>,
+    /// The source's file, and where in it the transaction begins.
+    pub file: String,
+    pub position: u64,
+    /// The event that begins its rows, and its last one.
+    pub begin_event: EventPlace,
+    pub end_event: EventPlace,
+    /// The part of the log, as offsets: (start, end].
+    pub start: u64,
+    pub end: u64,
+}
+
+impl Transaction {
+    /// Makes whole positions of the low bits of the positions of its events.
+    pub fn complete_places(&mut self) {
+        for place in [&mut self.begin_event, &mut self.end_event] {
+            place.position = match place.position {
+                0 => self.position,
+                low => whole_position(self.position, low as u32),
+            };
+        }
+    }
+
+    /// The time of a change at the source: of the commit where the log has it, else of the statement.
+    pub fn source_us(&self, timestamp: u32) -> u64 {
+        if self.commit_is_exact {
+            self.commit_us
+        } else {
+            u64::from(timestamp) * 1_000_000
+        }
+    }
+}
+
+/// The position in the source's file of an event of a transaction that begins at `begin`, from its low bits.
+pub fn whole_position(begin: u64, low: u32) -> u64 {
+    const LOW: u64 = 0xffff_ffff;
+    let position = begin & !LOW | u64::from(low);
+    // Beyond the next multiple of 2^32.
+    if position < begin && begin - position > LOW / 2 {
+        position + LOW + 1
+    } else {
+        position
+    }
+}
+
+/// A part of the log: of one file, between two transactions.
+#[derive(Debug, Clone)]
+pub struct Part {
+    pub file: SegmentFile,
+    /// The offset of the file's first byte.
+    pub base: u64,
+    /// Positions in the file. `end` None: the file's end.
+    pub start: u64,
+    pub end: Option<u64>,
+    pub names: SourceNames,
+}
+
+/// The tables that are asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    /// Empty: all but those of the server itself.
+    pub tables: HashSet<(String, String)>,
+}
+
+const OF_THE_SERVER: [&[u8]; 4] = [b"mysql", b"sys", b"performance_schema", b"information_schema"];
+
+impl Selection {
+    pub fn has(&self, database: &[u8], table: &[u8]) -> bool {
+        if self.tables.is_empty() {
+            return !OF_THE_SERVER.contains(&database);
+        }
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        self.tables.contains(&(text(database), text(table)))
+    }
+}
+
+/// A statement that may define tables, or change rows without row events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedStatement {
+    pub database: String,
+    pub sql: String,
+    /// The type of the event if it is no statement at all.
+    pub event: Option<u8>,
+    pub timestamp: u32,
+    pub server_id: u32,
+    pub sql_mode: Option<u64>,
+    /// See [`Status::server_charset`].
+    pub server_charset: Option<&'static str>,
+    /// The event's first byte in the source's file.
+    pub position: u64,
+    pub end_position: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct Survey {
+    pub transaction: Transaction,
+    pub statements: Vec<LoggedStatement>,
+    /// Number of the last row event with rows of a wanted table; None: there are none.
+    pub last_rows: Option<u64>,
+    /// Numbers of row events that were taken back: (first, last].
+    pub taken_back: Vec<(u64, u64)>,
+    pub part: Arc<Part>,
+    /// Positions in the file.
+    pub start: u64,
+    pub end: u64,
+    pub prepares: Option<String>,
+    pub commits: Option<String>,
+    pub rolls_back: Option<String>,
+}
+
+impl Survey {
+    /// Of a log whose transactions are whole, and of which nothing was taken back. `ends`: positions in the
+    /// file.
+    pub fn plain(
+        transaction: Transaction,
+        statements: Vec<LoggedStatement>,
+        last_rows: Option<u64>,
+        part: Arc<Part>,
+        ends: (u64, u64),
+    ) -> Self {
+        Self {
+            transaction,
+            statements,
+            last_rows,
+            taken_back: Vec::new(),
+            part,
+            start: ends.0,
+            end: ends.1,
+            prepares: None,
+            commits: None,
+            rolls_back: None,
+        }
+    }
+
+    pub fn part(&self) -> &Arc<Part> {
+        &self.part
+    }
+
+    /// Start and end in the file.
+    pub fn positions(&self) -> (u64, u64) {
+        (self.start, self.end)
+    }
+}
+
+/// A place in the walk over a transaction. The default is its begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Walked {
+    pub position: u64,
+    /// Of the last event before it.
+    pub number: u64,
+}

@@ -1,0 +1,128 @@
+//! How the rows of a table are written.
+
+use serde::Deserialize;
+
+use super::{body_of, form, text};
+use crate::error::{DecodeError, Result};
+use crate::records::Record;
+use crate::schema::{ColumnSchema, ColumnType, TableSchema};
+use crate::table_map::{MapColumn, TableMap};
+
+/// Ids of collations: of bytes, and of texts in UTF-8.
+const BINARY: u16 = 63;
+const UTF8: u16 = 46;
+
+/// A definition up to its columns.
+#[derive(Debug, Clone, Copy)]
+pub struct Definition<'a> {
+    pub id: u64,
+    pub database: &'a str,
+    pub table: &'a str,
+    json: &'a [u8],
+    offset: u64,
+}
+
+#[derive(Deserialize)]
+struct Columns {
+    #[serde(default)]
+    key: Vec<String>,
+    columns: Vec<ColumnSchema>,
+}
+
+impl<'a> Definition<'a> {
+    pub fn parse(record: &Record<'a>) -> Result<Self> {
+        let mut body = body_of(record);
+        let id = body.uint_le(4, "id of a definition")?;
+        let (database, table) = (text(&mut body)?, text(&mut body)?);
+        Ok(Self { id, database, table, json: body.rest(), offset: record.offset })
+    }
+
+    pub fn is_of(&self, table: &TableSchema) -> bool {
+        self.database == table.database && self.table == table.table
+    }
+
+    /// The table as the log defines it.
+    pub fn schema(&self) -> Result<TableSchema> {
+        let fail = |reason: String| {
+            let name = crate::table_name::text(self.database, self.table);
+            DecodeError::of_table(&*name, format!("the definition of {name}: {reason}"), self.offset)
+        };
+        let Columns { key, columns } =
+            serde_json::from_slice(self.json).map_err(|error| fail(error.to_string()))?;
+        let schema = TableSchema {
+            database: self.database.to_owned(),
+            table: self.table.to_owned(),
+            version: 0,
+            key,
+            columns,
+        };
+        schema.check().map_err(|error| fail(error.reason().to_owned()))?;
+        Ok(schema)
+    }
+
+    /// How images are written.
+    pub fn map(&self) -> Result<TableMap> {
+        let schema = self.schema()?;
+        let fail = |reason: String| DecodeError::of_table(schema.name(), reason, self.offset);
+        let columns = schema.columns.iter().map(|column| {
+            let kind = column.column_type().map_err(fail)?;
+            let labels = match &kind {
+                ColumnType::Enum { labels, .. } | ColumnType::Set { labels, .. } => Some(labels),
+                _ => None,
+            };
+            Ok(MapColumn {
+                wire: form(&kind),
+                nullable: column.nullable,
+                unsigned: None,
+                name: Some(column.name.clone()),
+                collation: Some(if matches!(kind, ColumnType::Binary { .. }) { BINARY } else { UTF8 }),
+                labels: labels.map(|labels| labels.iter().map(|label| label.as_bytes().into()).collect()),
+                geometry: None,
+                visible: Some(!column.invisible),
+            })
+        });
+        Ok(TableMap {
+            table_id: self.id,
+            database: schema.database.clone(),
+            table: schema.table.clone(),
+            columns: columns.collect::<Result<_>>()?,
+            primary_key: Some(schema.key_positions()),
+            required: Vec::new(),
+        })
+    }
+
+    /// The map, if `known` says the same of the columns. Otherwise the table's rows cannot be read by it.
+    pub fn fitted(&self, known: &TableSchema) -> Result<TableMap> {
+        let map = self.map()?;
+        let names = |columns: &[ColumnSchema]| {
+            columns.iter().map(|column| (column.name.clone(), column.column_type())).collect::<Vec<_>>()
+        };
+        if names(&self.schema()?.columns) != names(&known.columns) {
+            let (name, version) = (known.name(), known.version);
+            let reason = format!("the log's definition of {name} is not its schema (version {version})");
+            return Err(DecodeError::of_table(name, reason, self.offset));
+        }
+        Ok(map)
+    }
+
+    /// The definition in the form of `described::first_described`.
+    pub fn described(&self, known: &TableSchema) -> Result<String> {
+        let schema = self.schema()?;
+        let raw: serde_json::Value = serde_json::from_slice(self.json).unwrap_or_default();
+        let listed = raw.get("columns").and_then(|columns| columns.as_array()).cloned().unwrap_or_default();
+        let columns: Vec<serde_json::Value> = schema
+            .columns
+            .iter()
+            .zip(listed)
+            .map(|(column, raw)| {
+                let same = known.columns.iter().find(|other| other.name == column.name);
+                match same.is_some_and(|other| other.column_type() == column.column_type()) {
+                    true => serde_json::json!({"name": column.name, "known": true}),
+                    false => raw,
+                }
+            })
+            .collect();
+        let document = serde_json::json!({"offset": self.offset, "key": schema.key, "columns": columns});
+        Ok(document.to_string())
+    }
+}

@@ -1,0 +1,211 @@
+//! Whole transactions in the order of the log.
+
+use std::sync::Arc;
+
+use super::{
+    begin_of, id_of, rows_of, statement_of, unexpected, Definition, BEGIN, COMMIT, DEFINITION, NAME, NOTE,
+    ROWS, STATEMENT,
+};
+use crate::error::{DecodeError, Result};
+use crate::json::Style;
+use crate::records::{Record, RecordFile};
+use crate::row_log::{self, Item, LoggedRows, Take, Transactions};
+use crate::schema::TableSchema;
+use crate::source_names::SourceNames;
+use crate::table_map::TableMap;
+use crate::transaction::{LoggedStatement, Part, Selection, Survey, Transaction, Walked};
+use crate::window::Direction;
+
+/// The transactions of some parts, one after the other.
+pub struct RowsOrder {
+    parts: std::vec::IntoIter<Part>,
+    selection: Selection,
+    open: Option<Open>,
+}
+
+struct Open {
+    part: Arc<Part>,
+    file: RecordFile,
+    names: SourceNames,
+    position: u64,
+    end: u64,
+}
+
+impl RowsOrder {
+    pub fn new(parts: Vec<Part>, selection: Selection) -> Self {
+        Self { parts: parts.into_iter(), selection, open: None }
+    }
+}
+
+impl Open {
+    fn new(part: Arc<Part>) -> Result<Self> {
+        let mut file = RecordFile::open(&part.file, part.base, NAME)?;
+        let size = part.file.size().map_err(|error| DecodeError::of_io("cannot be read", error, part.base));
+        let end = part.end.unwrap_or(u64::MAX).min(size.map_err(|error| error.in_file(part.file.name()))?);
+        file.read_to(end);
+        let names = part.names.clone();
+        Ok(Self { position: part.start.max(file.start()), file, names, end, part })
+    }
+
+    fn survey(&mut self, selection: &Selection) -> Result<Option<Survey>> {
+        if self.position >= self.end {
+            return Ok(None);
+        }
+        let (start, base) = (self.position, self.file.base());
+        let mut found = Transaction { start: base + start, commit_is_exact: true, ..Transaction::default() };
+        let (mut statements, mut last_rows, mut number) = (Vec::new(), None, 0);
+        let mut wanted: Vec<u64> = Vec::new();
+        while self.position < self.end {
+            let position = self.position;
+            let header = self.file.header(position, self.end)?;
+            self.position = position + header.size;
+            number += 1;
+            let record = self.file.record(position, header, Direction::Forward)?;
+            if header.kind == ROWS {
+                let id = id_of(record.body, record.offset)?;
+                if wanted.contains(&id) {
+                    last_rows = Some(number);
+                }
+                continue;
+            }
+            match record.kind {
+                BEGIN if number == 1 => {
+                    let (commit_us, id) = begin_of(&record)?;
+                    (found.commit_us, found.gtid) = (commit_us as u64, Some(id.to_owned()));
+                    found.file.push_str(self.names.place(record.offset, record.place as u32).0);
+                    found.position = record.place;
+                }
+                DEFINITION if number > 1 => {
+                    let definition = Definition::parse(&record)?;
+                    wanted.retain(|id| *id != definition.id);
+                    if selection.has(definition.database.as_bytes(), definition.table.as_bytes()) {
+                        wanted.push(definition.id);
+                    }
+                }
+                STATEMENT if number > 1 => statements.push(statement(&record, found.commit_us)?),
+                NOTE => {}
+                COMMIT if number > 1 => {
+                    found.end = base + self.position;
+                    let part = self.part.clone();
+                    let ends = (start, self.position);
+                    return Ok(Some(Survey::plain(found, statements, last_rows, part, ends)));
+                }
+                _ => return Err(unexpected(&record)),
+            }
+        }
+        Err(DecodeError::new("the log ends inside a transaction", base + start))
+    }
+
+    fn walk(&mut self, survey: &Survey, from: Walked, take: &mut Take<'_>) -> Result<Option<Walked>> {
+        let Some(last) = survey.last_rows else { return Ok(None) };
+        let (start, end) = survey.positions();
+        let (mut position, mut number) = (start.max(from.position), from.number);
+        while position < end && number < last {
+            let header = self.file.header(position, end)?;
+            number += 1;
+            let mut more = true;
+            if matches!(header.kind, DEFINITION | ROWS) {
+                let record = self.file.record(position, header, Direction::Forward)?;
+                more = match record.kind {
+                    DEFINITION => {
+                        take(number, &Item::Definition(&Logged(&record, Definition::parse(&record)?)))?
+                    }
+                    _ => take(number, &Item::Rows(logged(&record, number, &survey.transaction)?))?,
+                };
+            }
+            position += header.size;
+            if !more && number < last {
+                return Ok(Some(Walked { position, number }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn logged<'a>(record: &Record<'a>, number: u64, transaction: &Transaction) -> Result<LoggedRows<'a>> {
+    Ok(LoggedRows {
+        rows: rows_of(record)?,
+        bytes: record.body,
+        number,
+        offset: record.offset,
+        packed: false,
+        position: record.place,
+        size: record.raw.len() as u32,
+        timestamp: (transaction.commit_us / 1_000_000) as u32,
+        server_id: 0,
+        json: Style::default(),
+    })
+}
+
+fn statement(record: &Record<'_>, commit_us: u64) -> Result<LoggedStatement> {
+    let (database, json) = statement_of(record)?;
+    Ok(LoggedStatement {
+        database: database.to_owned(),
+        sql: json.to_owned(),
+        event: None,
+        timestamp: (commit_us / 1_000_000) as u32,
+        server_id: 0,
+        sql_mode: None,
+        server_charset: None,
+        position: record.place,
+        end_position: record.place,
+    })
+}
+
+/// A definition, with its record.
+struct Logged<'a>(&'a Record<'a>, Definition<'a>);
+
+impl row_log::Definition for Logged<'_> {
+    fn id(&self) -> Result<u64> {
+        Ok(self.1.id)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.0.body
+    }
+
+    fn names(&self) -> Result<(&[u8], &[u8])> {
+        Ok((self.1.database.as_bytes(), self.1.table.as_bytes()))
+    }
+
+    fn map(&self) -> Result<TableMap> {
+        self.1.map()
+    }
+
+    fn schema(&self) -> Result<Option<TableSchema>> {
+        self.1.schema().map(Some)
+    }
+
+    fn offset(&self) -> u64 {
+        self.0.offset
+    }
+}
+
+impl Transactions for RowsOrder {
+    fn next_group(&mut self) -> Result<Option<Survey>> {
+        loop {
+            if self.open.is_none() {
+                let Some(part) = self.parts.next() else { return Ok(None) };
+                self.open = Some(Open::new(Arc::new(part))?);
+            }
+            let Some(open) = &mut self.open else { return Ok(None) };
+            match open.survey(&self.selection).map_err(|error| error.in_file(open.part.file.name()))? {
+                Some(survey) => return Ok(Some(survey)),
+                None => self.open = None,
+            }
+        }
+    }
+
+    fn walk(&mut self, survey: &Survey, from: Walked, take: &mut Take<'_>) -> Result<Option<Walked>> {
+        let name = survey.part().file.name();
+        let here = self
+            .open
+            .as_mut()
+            .filter(|open| open.part.base == survey.part().base && open.part.file.name() == name);
+        match here {
+            Some(open) => open.walk(survey, from, take),
+            None => Open::new(survey.part().clone())?.walk(survey, from, take),
+        }
+        .map_err(|error| error.in_file(name))
+    }
+}

@@ -1,0 +1,180 @@
+//! Finds the rows of one table in a part of the log.
+
+use std::sync::Arc;
+
+use super::{begin_of, id_of, rows_of, Definition, BEGIN, COMMIT, DEFINITION, NAME, NOTE, ROWS, STATEMENT};
+use crate::error::{DecodeError, Result};
+use crate::gtid::GtidSet;
+use crate::records::{Header, RecordFile};
+use crate::row_log::{Dialect, RowScan};
+use crate::rows::RowsEvent;
+use crate::schema::TableSchema;
+use crate::split::Split;
+use crate::table_map::TableMap;
+use crate::window::Direction;
+
+#[derive(Debug, Clone, Copy)]
+pub struct RowsAt {
+    position: u64,
+    header: Header,
+    /// Index into `RowsScan::maps`.
+    map: u32,
+    commit_us: i64,
+}
+
+pub struct RowsScan {
+    file: RecordFile,
+    path: String,
+    table: Arc<TableSchema>,
+    table_name: String,
+    exclude: Option<GtidSet>,
+    position: u64,
+    end: u64,
+    /// Positions of the records to read, if they are known. The next one is the last element.
+    listed: Option<Vec<u64>>,
+    commit_us: i64,
+    excluded: bool,
+    maps: Vec<Arc<TableMap>>,
+    /// The body of the last definition of this table: each transaction repeats it.
+    last: Vec<u8>,
+    /// The table's present id, and the index of its present map. None: the transaction has not defined it.
+    current: Option<(u64, u32)>,
+}
+
+impl RowsScan {
+    pub fn new(table: Arc<TableSchema>, split: &Split, exclude: Option<GtidSet>) -> Result<Self> {
+        let open = if split.positions.is_some() { RecordFile::open_for_few } else { RecordFile::open };
+        Self::over(open(&split.file, split.base, NAME)?, table, split, exclude)
+    }
+
+    /// A scan of a split over an open file, instead of the split's file.
+    pub fn over(
+        mut file: RecordFile,
+        table: Arc<TableSchema>,
+        split: &Split,
+        exclude: Option<GtidSet>,
+    ) -> Result<Self> {
+        let position = split.start.saturating_sub(split.base).max(file.start());
+        let end = split.end.saturating_sub(split.base);
+        file.read_to(end);
+        Ok(Self {
+            path: file.path().to_owned(),
+            file,
+            table_name: table.name(),
+            table,
+            exclude: exclude.filter(|set| !set.is_empty()),
+            position,
+            end,
+            listed: split.positions.as_ref().map(|positions| positions.iter().rev().copied().collect()),
+            commit_us: 0,
+            excluded: false,
+            maps: Vec::new(),
+            last: Vec::new(),
+            current: None,
+        })
+    }
+
+    /// The position of the next record to be read.
+    fn next_position(&mut self) -> Option<u64> {
+        match &mut self.listed {
+            None => Some(self.position),
+            Some(listed) => listed.pop(),
+        }
+        .filter(|position| *position < self.end)
+    }
+
+    fn advance(&mut self) -> Result<Option<RowsAt>> {
+        while let Some(position) = self.next_position() {
+            let header = self.file.header(position, self.end)?;
+            self.position = position + header.size;
+            match header.kind {
+                BEGIN => {
+                    let record = self.file.record(position, header, Direction::Forward)?;
+                    let (commit_us, id) = begin_of(&record)?;
+                    self.commit_us = commit_us;
+                    self.excluded = match &self.exclude {
+                        Some(exclude) => exclude.contains(&id.parse()?),
+                        None => false,
+                    };
+                    self.current = None;
+                }
+                DEFINITION => self.note_definition(position, header)?,
+                COMMIT => self.current = None,
+                ROWS if self.excluded => {}
+                ROWS => {
+                    // Also a record of another table is checked: its id says that it is one.
+                    let record = self.file.record(position, header, Direction::Forward)?;
+                    let id = id_of(record.body, record.offset)?;
+                    if let Some((_, map)) = self.current.filter(|(known, _)| *known == id) {
+                        return Ok(Some(RowsAt { position, header, map, commit_us: self.commit_us }));
+                    }
+                }
+                NOTE | STATEMENT => {}
+                kind => {
+                    let reason = format!("a record of the unknown kind {kind}");
+                    return Err(DecodeError::new(reason, self.file.base() + position));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn note_definition(&mut self, position: u64, header: Header) -> Result<()> {
+        let record = self.file.record(position, header, Direction::Forward)?;
+        let definition = Definition::parse(&record)?;
+        if !definition.is_of(&self.table) {
+            self.current = self.current.filter(|(id, _)| *id != definition.id);
+            return Ok(());
+        }
+        if record.body != self.last.as_slice() {
+            let map = definition.fitted(&self.table)?;
+            record.body.clone_into(&mut self.last);
+            self.maps.push(Arc::new(map));
+        }
+        self.current = Some((definition.id, self.maps.len() as u32 - 1));
+        Ok(())
+    }
+}
+
+impl RowScan for RowsScan {
+    type At = RowsAt;
+
+    fn table(&self) -> &Arc<TableSchema> {
+        &self.table
+    }
+
+    fn dialect(&self) -> Dialect {
+        Dialect::default()
+    }
+
+    fn next_rows(&mut self) -> Result<Option<RowsAt>> {
+        self.advance().map_err(|error| error.in_file(&self.path))
+    }
+
+    fn map(&self, at: &RowsAt) -> Arc<TableMap> {
+        self.maps[at.map as usize].clone()
+    }
+
+    fn offset(&self, at: &RowsAt) -> u64 {
+        self.file.base() + at.position
+    }
+
+    fn commit_us(&self, at: &RowsAt) -> i64 {
+        at.commit_us
+    }
+
+    fn rows(&mut self, at: &RowsAt, map: &TableMap, direction: Direction) -> Result<RowsEvent<'_>> {
+        let Self { file, path, .. } = self;
+        let record = file.record(at.position, at.header, direction).map_err(|error| error.in_file(path))?;
+        let rows = rows_of(&record)?;
+        rows.check(map)?;
+        Ok(rows)
+    }
+
+    fn locate(&self, error: DecodeError) -> DecodeError {
+        match error.path() {
+            Some(_) => error,
+            None => error.of(&self.table_name).in_file(&self.path),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+"""What the statements of a log of the format `rows` mean.
+
+The log says how its tables are defined: each statement is a JSON object about one table
+(`core/src/debezium_log/table.rs` writes them). So no grammar is needed, and nothing is asked of a source.
+
+| field | |
+|---|---|
+| `table` | the table's name in its database |
+| `created`, `altered` | the definition: `key` and `columns`, with the fields of `model.schema.Column` |
+| `values` | of `altered`: what existing rows have in an added column; the others are NULL in it |
+| `emptied` | all rows are gone |
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from penstock.errors import RelayLogCorrupt
+from penstock.model import plan
+from penstock.model.column_type import DATES, DECIMAL, FLOATS, INTEGER_BITS, LONG_BINARY, LONG_TEXTS, TIME
+from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.schema_change import TableEffect
+from penstock.model.spark_literal import Constant, literal_of
+from penstock.relaylog.reader import Statement
+from penstock.relaylog.segment import DAMAGED_HINT
+from penstock.sources.table_filter import TableFilter
+
+InFull = Callable[[Statement], Statement | None]
+
+_DIGITS = {8: 3, 16: 5, 24: 7, 32: 10, 64: 19}
+
+
+_WHAT = {"created", "altered", "emptied"}
+
+
+class LoggedDefinitions:
+    """`sources.statements.Statements`. `in_full`: see `relaylog/full_statements.py`."""
+
+    def __init__(self, captured: TableFilter, in_full: InFull) -> None:
+        self._captured = captured
+        self._in_full = in_full
+
+    def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
+        """See `sources.statements.Statements.effects`."""
+        table, said = self._read(statement)
+        if "created" in said:
+            if table not in live and table not in self._captured:
+                return []
+            return [
+                TableEffect(table, voids="created", created=_schema(table, said["created"]), what="created")
+            ]
+        if table not in live:
+            return []
+        if "emptied" in said:
+            return [TableEffect.truncated(table)]
+        return _altered(live[table], _schema(table, said["altered"]), said.get("values", {}))
+
+    def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
+        table, said = self._read(statement)
+        return {table} if table in tables or "created" in said else set()
+
+    def _read(self, statement: Statement) -> tuple[TableId, dict[str, Any]]:
+        whole = self._in_full(statement) if statement.truncated else statement
+        try:
+            said = json.loads(whole.sql if whole is not None else "")
+            if isinstance(said["table"], str) and said.keys() & _WHAT:
+                return TableId(statement.database, said["table"]), said
+            raise KeyError("table")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise RelayLogCorrupt(
+                f"The relay log has a statement at offset {statement.offset} that says nothing of a table: "
+                f"{type(error).__name__}.",
+                hint=DAMAGED_HINT, path="", offset=int(statement.offset),
+            ) from error  # fmt: skip
+
+
+def _schema(table: TableId, definition: dict[str, Any]) -> TableSchema:
+    columns = tuple(Column(**column) for column in definition["columns"])
+    return TableSchema(table, columns, tuple(definition["key"]))
+
+
+def _altered(known: TableSchema, after: TableSchema, values: dict[str, Any]) -> list[TableEffect]:
+    before = {column.name: column for column in known.columns}
+    origins, reasons = list[plan.ColumnOrigin](), list[str]()
+    for column in after.columns:
+        was = before.get(column.name)
+        if was is None:
+            value = _constant(column, values.get(column.name))
+            origins.append(plan.ColumnOrigin(None, literal_of(value)))
+            continue
+        origins.append(plan.ColumnOrigin(column.name))
+        if not _keeps_values(was, column):
+            reasons.append(
+                f"values of column {column.name} are converted from {_type(was)} to {_type(column)}"
+            )
+    after = replace(after, version=known.version + 1)
+    why = "; ".join(reasons) or None
+    evolve = plan.Evolve(after, tuple(origins))
+    return [TableEffect(known.table, (evolve,), voids=why, rereads=why, what=_what(known, after))]
+
+
+def _constant(column: Column, value: Any) -> Constant:
+    """A value of JSON as one of the column."""
+    if value is not None and column.type == DECIMAL:
+        return Decimal(str(value))
+    if value is not None and column.type in FLOATS:
+        return float(value)
+    constant: Constant = value
+    return constant
+
+
+def _keeps_values(was: Column, now: Column) -> bool:
+    """Whether the rows that a target has are right under the new type, too."""
+    if was.type == now.type == DECIMAL:
+        scale, before = now.scale or 0, was.scale or 0
+        return scale >= before and (now.precision or 0) - scale >= (was.precision or 0) - before
+    if was.type in INTEGER_BITS and now.type in INTEGER_BITS:
+        return INTEGER_BITS[was.type] <= INTEGER_BITS[now.type]
+    if was.type in INTEGER_BITS and now.type == DECIMAL:
+        return _DIGITS[INTEGER_BITS[was.type]] <= (now.precision or 0) - (now.scale or 0)
+    if (was.type, now.type) == ("float", "double"):
+        return True
+    if was.type == now.type and was.type in DATES | {TIME}:
+        return (was.fsp or 0) <= (now.fsp or 0)
+    if was.type in LONG_TEXTS | LONG_BINARY or was.type == now.type:
+        return was.type == now.type and was.length == now.length
+    return False
+
+
+def _type(column: Column) -> str:
+    return column.column_type or column.type
+
+
+def _what(known: TableSchema, after: TableSchema) -> str:
+    had, has = {one.name for one in known.columns}, {one.name for one in after.columns}
+    before = {one.name: one for one in known.columns}
+    parts = [f"adds {name}" for name in sorted(has - had)] + [f"drops {name}" for name in sorted(had - has)]
+    parts += [f"changes {one.name}" for one in after.columns if before.get(one.name, one) != one]
+    if known.key != after.key:
+        parts.append(f"key is ({', '.join(after.key)})" if after.key else "has no key")
+    return ", ".join(parts) or "changed"
