@@ -26,6 +26,7 @@ ROWS: list[tuple[str, Column, str]] = [
     ("BIT(1)", Column("c", "bit", length=1), ""),
     ("BIT(2) … BIT(63)", Column("c", "bit", length=8), "as a number"),
     ("BIT(64)", Column("c", "bit", length=64), "as a number"),
+    ("BOOLEAN of topics", Column("c", "boolean"), ""),
     ("YEAR", Column("c", "year"), ""),
     ("DATE", Column("c", "date"), "zero and partial dates: see below"),
     ("DATETIME(n)", Column("c", "datetime", fsp=6), "no time zone; zero and partial dates: see below"),
