@@ -22,18 +22,18 @@ SECONDS_MAX = 30.0
 """How long an attempt may take, of a client whose own limit is a second."""
 
 
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def resident(process: int | str = "self") -> int:
+    return int(Path("/proc", str(process), "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextmanager
-def bounded_memory() -> Iterator[None]:
-    """The block takes no more than `GROWTH_BYTES_MAX`."""
-    before, ended, highest = resident(), threading.Event(), [0]
+def bounded_memory(process: int | str = "self") -> Iterator[None]:
+    """The process takes no more than `GROWTH_BYTES_MAX` in the block."""
+    before, ended, highest = resident(process), threading.Event(), [0]
 
     def watch() -> None:
         while not ended.wait(0.01):
-            highest[0] = max(highest[0], resident())
+            highest[0] = max(highest[0], resident(process))
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -66,21 +66,29 @@ def recovers(attempt: Callable[[], object]) -> None:
 
 
 def outage(
-    peer: FaultyPeer, fault: Fault, at: Moment, attempt: Callable[[], object], *, after: int = 1
+    peer: FaultyPeer,
+    fault: Fault,
+    at: Moment,
+    attempt: Callable[[], object],
+    *,
+    after: int = 1,
+    named: str | None = None,
+    process: int | str = "self",
 ) -> None:
-    """Plays the fault, and asserts that the attempt fails as in an outage. Then the peer behaves again."""
+    """Plays the fault, and asserts that the attempt fails as in an outage. Then the peer behaves again.
+    `named`: what the error says of the server, if that is not the peer's port. `process`: the client's."""
     peer.play(fault, at=at, after=after)
     began = time.monotonic()
     try:
         for _ in range(ATTEMPTS_MAX):
-            with bounded_memory(), pytest.raises(TransientError) as raised:
+            with bounded_memory(process), pytest.raises(TransientError) as raised:
                 attempt()
             if peer.played:  # else the attempt has found that its connection was closed
                 break
         assert peer.played, "the fault was not played"
         assert time.monotonic() - began < SECONDS_MAX
         text = str(raised.value)
-        assert str(peer.port) in raised.value.message, text
+        assert (named or str(peer.port)) in raised.value.message, text
         assert "unpark" not in text and "bug" not in text and "<html" not in text.lower()
     finally:
         peer.behave()

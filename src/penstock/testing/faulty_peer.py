@@ -137,12 +137,13 @@ HTTP = (
 
 
 class FaultyPeer:
-    """Listens on `port` of 127.0.0.1 while its `with` block lasts. Each connection has its own thread."""
+    """Listens on `port` of 127.0.0.1 while its `with` block lasts. Each connection has its own thread.
+    `listen`: another address, of a server that tells its clients where it is."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, listen: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self.target = (host, port)
         """Where the real server listens."""
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self._listener = socket.create_server(listen, backlog=128)
         self.port: int = self._listener.getsockname()[1]
         self._planned: tuple[Fault, Moment, int] | None = None
         self._open: set[socket.socket] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,12 +27,14 @@ WHOLE_ROWS = 1000
 
 
 class ClusterError(Exception):
-    """An error of the cluster or its client. `kinds`: the names of Java's classes of the error and its
-    causes, the outermost first. Messages are left out, because they may have keys of rows."""
+    """An error of the cluster or its client. `causes`: for the error and each of its causes, the outermost
+    first, the name of its class in Java and those of the classes above it. `kinds`: only the names of their
+    own classes. Messages are left out, because they may have keys of rows."""
 
-    def __init__(self, kinds: Sequence[str]) -> None:
-        super().__init__(", ".join(kinds))
-        self.kinds = tuple(kinds)
+    def __init__(self, causes: Sequence[Sequence[str]]) -> None:
+        self.causes = tuple(tuple(one) for one in causes)
+        self.kinds = tuple(one[0] for one in self.causes)
+        super().__init__(", ".join(self.kinds))
 
 
 class Cluster:
@@ -221,23 +224,33 @@ def _raised() -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise ClusterError(_kinds(error.java_exception)) from None
+        raise ClusterError(_causes(error.java_exception)) from None
     except CapturedException as error:  # what PySpark makes of some of Java's
-        raise ClusterError([type(error).__name__, *_kinds(error._origin)]) from None
+        raise ClusterError([[type(error).__name__], *_causes(error._origin)]) from None
 
 
-def _kinds(error: Any) -> list[str]:
-    found: list[str] = []
+def _causes(error: Any) -> list[list[str]]:
+    found: list[list[str]] = []
     waiting = [error]
     while waiting and len(found) < CAUSES_MAX:
         one = waiting.pop(0)
         if one is None:
             continue
-        kind = one.getClass().getSimpleName()
-        found.append(kind)
-        if kind == "RetriesExhaustedWithDetailsException":
+        found.append(classes_of(one.getClass()))
+        if "RemoteException" in found[-1]:  # of a class that the client may not have
+            found[-1].insert(0, re.split(r"[.$]", one.getClassName())[-1])
+        if found[-1][0] == "RetriesExhaustedWithDetailsException":
             waiting += list(one.getCauses())[:3]
         waiting.append(one.getCause())
+    return found
+
+
+def classes_of(kind: Any) -> list[str]:
+    """The simple names of a class of Java and of those above it, the narrowest first."""
+    found = []
+    while kind is not None:
+        found.append(str(kind.getSimpleName()))
+        kind = kind.getSuperclass()
     return found
 
 

@@ -9,20 +9,26 @@ from penstock.printable import argument
 from penstock.sinks.hbase.cluster import ClusterError
 
 _DENIED = {"AccessDeniedException", "FailedLoginException", "AccessControlException", "SaslException",
-           "FallbackDisallowedException", "InsufficientPermissionException"}  # fmt: skip
+           "FallbackDisallowedException", "InsufficientPermissionException",
+           "FatalConnectionException"}  # fmt: skip
 _GONE = {"TableNotFoundException", "NoSuchColumnFamilyException"}
 _CLOSED = {"TableNotEnabledException", "TableNotDisabledException"}
-_REFUSED = {"DoNotRetryIOException", "IllegalArgumentException", "InvalidFamilyOperationException",
-            "DoNotRetryRegionException", "ConstraintException", "FailedSanityCheckException",
-            "NamespaceNotFoundException"}  # fmt: skip
+_PASSING = {"ConcurrentTableModificationException", "LeaseException", "LocalConnectionClosedException",
+            "MasterStoppedException", "NoServerForRegionException", "NotAllMetaRegionsOnlineException",
+            "OperationTimeoutExceededException", "OutOfOrderScannerNextException", "QuotaExceededException",
+            "ScannerResetException", "ServerTooBusyException", "StoppedRpcClientException",
+            "UnknownScannerException"}  # fmt: skip
+"""Those that the client itself does not try again, but that pass, or that an administrator mends."""
+_REFUSED = {"DoNotRetryIOException", "IllegalArgumentException"}
 CODES = Codes(
     "https://hbase.apache.org/apidocs/org/apache/hadoop/hbase/DoNotRetryIOException.html and its subclasses",
-    outage=frozenset(_CLOSED),
+    outage=frozenset({*_CLOSED, *_PASSING}),
     configuration=frozenset({*_DENIED, "ClassNotFoundException", "NoClassDefFoundError"}),
     poison=frozenset({*_REFUSED, *_GONE}),
     other=Verdict.OUTAGE,
 )
-"""By the simple names of Java's classes, of an error and its causes. Others say that something is away."""
+"""By the simple names of Java's classes: those of an error and its causes, and the classes above each. Others
+say that something is away."""
 
 
 def means_gone(error: ClusterError) -> bool:
@@ -33,16 +39,15 @@ def means_gone(error: ClusterError) -> bool:
 def explained(error: ClusterError, what: str, table: TableId | None) -> PenstockError:
     """The error of the cluster as Penstock's, without values of rows. `what` begins the message."""
     names = error.kinds
-    kinds = set(names)
-    poison = Verdict.POISON in map(CODES.verdict, names)
-    telling = next((one for one in reversed(names) if not one.endswith("RemoteException")), names[0])
-    said = f"{what}: {telling}."
+    kinds = {name for cause in error.causes for name in cause}
+    poison = not kinds & _PASSING and Verdict.POISON in [CODES.verdict(*cause) for cause in error.causes]
+    said = f"{what}: {names[-1]}."
     if kinds & _DENIED:
         return TargetRefused(
             said,
-            hint="The cluster refuses this account. It needs the permissions READ, WRITE and CREATE on its "
-            "tables and on `sink.control`, and ADMIN on namespaces that do not exist yet. For Kerberos, see "
-            "`penstock docs sinks-hbase`.",
+            hint="The cluster refuses this account, or how it connects. It needs the permissions READ, WRITE "
+            "and CREATE on its tables and on `sink.control`, and ADMIN on namespaces that do not exist yet. "
+            "For Kerberos, see `penstock docs sinks-hbase`.",
         )
     if kinds & _CLOSED:
         return TransientError(

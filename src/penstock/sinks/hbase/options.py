@@ -118,6 +118,7 @@ class HBaseOptions(SinkOptions):
             "hbase.rpc.timeout": str(self.timeout),
             "hbase.client.scanner.timeout.period": str(self.timeout),
             "hbase.client.retries.number": "6",
+            "zookeeper.session.timeout": str(self.timeout),
             "zookeeper.recovery.retry": "1",
             "zookeeper.recovery.retry.intervalmill": "500",
             "hbase.client.keyvalue.maxsize": "0",  # the server's limit counts

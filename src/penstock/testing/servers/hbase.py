@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.testing.servers.hadoop import HadoopServer
 
@@ -36,6 +37,8 @@ class HBaseCluster(HadoopServer):
     pins = json.loads(Path(__file__).with_name("hbase_jars.json").read_text("utf-8"))
     from_spark = ("slf4j-api", "jcl-over-slf4j", "log4j", "audience-annotations", "py4j")
     heap = "700m"
+    settings: ClassVar[Mapping[str, str]] = {}
+    """Further properties."""
     quorum = ""
     """Address of its ZooKeeper."""
 
@@ -49,7 +52,7 @@ class HBaseCluster(HadoopServer):
             "hbase.tmp.dir": str(self.folder / "tmp"),
             "hbase.zookeeper.property.clientPort": str(port),
         }
-        for name, value in {**_PROPERTIES, **own}.items():
+        for name, value in {**_PROPERTIES, **own, **self.settings}.items():
             configuration.set(name, value)
         cluster = hbase.MiniHBaseCluster(configuration, 1)
         jvm.java.lang.System.getProperties().put(_PLACE, cluster)
