@@ -112,6 +112,23 @@ def test_a_name_is_never_broken_over_lines() -> None:
     )
 
 
+def test_remarks_have_lines_below_their_row_where_their_column_would_be_narrow() -> None:
+    change = {"version": 2, "committed": "2026-11-26T03:17:30.120+00:00", "what": "columns", "decision": "ok"}
+    remark = "version 2 (2026-11-26 03:17:30 UTC): columns, ok"
+    tables = [
+        table(1) | {"table": "shop.order_positions_of_all_years", "last_change": change},
+        table(2) | {"table": "shop.b"},
+        table(3) | {"table": "shop.c", "last_change": change},
+    ]
+    shown = lines(status(tables), width=80)
+    assert {len(line) for line in shown[2:]} == {80}
+    rows = [line.strip(" │┃|") for line in shown[5:-1]]
+    assert [row.split()[0] for row in rows if "shop." in row] == [one["table"] for one in tables]
+    assert (rows[1], rows[4]) == (remark, remark) and len(rows) == 5
+    assert any("shop.b" in line and "stream" in line for line in lines(status(tables[1:]), width=80))
+    assert not any(line.strip(" │") == remark for line in lines(status(tables), width=120))
+
+
 def test_a_table_that_got_its_rows_from_the_log_has_no_number_of_snapshot_rows() -> None:
     [row] = [line for line in lines(status([table(1)])) if "shop.t0001" in line]
     assert "0" not in row.replace("shop.t0001", "")

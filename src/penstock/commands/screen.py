@@ -6,10 +6,13 @@ Text from outside (names, reasons, statements) is printed through `commands/term
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.progress_bar import ProgressBar
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -30,6 +33,8 @@ LINES_BESIDE_TABLES = 9
 and its line for tables that are not shown, a retry."""
 REASONS_SHOWN_SHARE = 1 / 3
 """Largest share of the lines for tables that the reasons of parked tables get."""
+REMARKS_WIDTH_MIN = 20
+"""Width of the column for remarks, in characters, below which they are shown below their row instead."""
 BAR_WIDTH = 40
 """Width of the bar of a snapshot, in characters. It leaves room for the numbers on 80 columns."""
 
@@ -133,26 +138,66 @@ def _snapshot(snapshot: dict[str, Any]) -> Table:
     return line
 
 
-def _tables(tables: list[dict[str, Any]], count: int, *, whole: bool) -> Table:
+def _tables(tables: list[dict[str, Any]], count: int, *, whole: bool) -> RenderableType:
     """`whole`: remarks may have several lines. Names never have more than one."""
+    shown, rows = shown_first(tables, count), []
+    for item in shown:
+        chunks, state = item["chunks"], _state(item)
+        placed = f"{chunks['placed']}/{chunks['total']}" if chunks["total"] else ""
+        read = f"{item['rows_placed']:,}" if chunks["total"] else ""  # it got its rows from the log
+        if state in ("planning chunks", "snapshot + stream"):
+            read = f"{item['rows_placed']:,} of ~{item['rows_estimate']:,}"
+        remarks = _fitted(Text(_remarks(item)), whole=whole)
+        rows.append((cell(item["table"]), state, placed, read, remarks))
+    if more := len(tables) - len(shown):
+        others = Text("`penstock status FILE --json` lists all tables.")
+        rows.append((Text(f"… and {more:,} more"), "", "", "", _fitted(others, whole=whole)))
+    return _WholeTable(rows) if whole else _table(rows)
+
+
+_Row = tuple[Text, str, str, str, Text]
+"""A table's name, its state, its chunks, its rows and remarks."""
+
+
+def _table(rows: list[_Row], *, remarks: bool = True) -> Table:
     table = Table()
     table.add_column("table", no_wrap=True, overflow="ellipsis")
     table.add_column("state", no_wrap=True)
     table.add_column("chunks", justify="right", no_wrap=True)
     table.add_column("snapshot rows", justify="right", no_wrap=True)
-    table.add_column("remarks", overflow="fold")  # it gives way to the others: only they have `no_wrap`
-    shown = shown_first(tables, count)
-    for item in shown:
-        chunks, state = item["chunks"], _state(item)
-        placed = f"{chunks['placed']}/{chunks['total']}" if chunks["total"] else ""
-        rows = f"{item['rows_placed']:,}" if chunks["total"] else ""  # it got its rows from the log
-        if state in ("planning chunks", "snapshot + stream"):
-            rows = f"{item['rows_placed']:,} of ~{item['rows_estimate']:,}"
-        table.add_row(cell(item["table"]), state, placed, rows, _fitted(Text(_remarks(item)), whole=whole))
-    if more := len(tables) - len(shown):
-        others = Text("`penstock status FILE --json` lists all tables.")
-        table.add_row(f"… and {more:,} more", "", "", "", _fitted(others, whole=whole))
+    if remarks:
+        table.add_column("remarks", overflow="fold")  # it gives way to the others: only they have `no_wrap`
+    for row in rows:
+        table.add_row(*row if remarks else row[:-1])
     return table
+
+
+@dataclass(frozen=True)
+class _WholeTable:
+    """Remarks have a column, or lines below their row if that column would be too narrow."""
+
+    rows: list[_Row]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        narrow = _table(self.rows, remarks=False)
+        room = options.max_width - console.measure(narrow, options=options).maximum - len(" │ ")
+        if room >= REMARKS_WIDTH_MIN or not any(row[-1] for row in self.rows):
+            yield _table(self.rows)
+            return
+        narrow.expand = True
+        lines = console.render_lines(narrow, options)  # a row is a line: its cells have `no_wrap`
+        for number, line in enumerate(lines, -len(lines) + len(self.rows) + 1):
+            yield from (*line, Segment.line())
+            if 0 <= number < len(self.rows):
+                yield from _framed(self.rows[number][-1], line, console, options.max_width)
+
+
+def _framed(text: Text, row: list[Segment], console: Console, width: int) -> Iterator[Text]:
+    """The lines of a text between the edges of a row."""
+    left, right = row[0].text[:1], row[-1].text[-1:]
+    for line in text.wrap(console, width - 4) if text else ():
+        line.pad_right(width - 4 - line.cell_len)
+        yield Text.assemble(left, " ", line, " ", right)
 
 
 def _fitted(text: Text, *, whole: bool) -> Text:

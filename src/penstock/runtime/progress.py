@@ -228,10 +228,6 @@ class Progress:
         self._pause = (self._reported - started) / REPORT_SHARE
 
 
-def plan_events(plan: EpochPlan) -> dict[str, int]:
-    return {str(table.table): sum(getattr(step, "bytes", 0) for step in table.steps) for table in plan.tables}
-
-
 class TableDocuments:
     """The tables' part of the status. It is rebuilt only when the state has changed: for a thousand idle
     tables, rebuilding would be most of what an idle pipeline does."""
