@@ -19,6 +19,7 @@ from pyarrow import flight
 from tests.serve import certificate
 from tests.serve.serving import Serving, serving
 
+from penstock.testing.scenario import wait_for
 from penstock.testing.servers import MySqlServer
 
 TOKEN = "0123456789abcdef"
@@ -153,8 +154,16 @@ def test_connections_that_end_nothing_are_bounded(served: Serving, listener: str
                 connection = stack.enter_context(opened(served, listener))
                 connection.setblocking(False)
                 connection.send(said)
-        time.sleep(1)  # the server has read what it reads
+        wait_for(lambda: not unread(served, listener), "that the server reads what it accepts")
     assert answers(served)
+
+
+def unread(served: Serving, listener: str) -> int:
+    """Bytes of accepted connections that the server has not read, and connections that wait for it."""
+    end = f":{int(served.listening[listener].rpartition(':')[2]):04X}"
+    sockets = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    owned = [one for one in sockets if one[1].endswith(end) and one[9] != "0"]  # those of a process
+    return sum(int(one[4].partition(":")[2], 16) for one in owned)
 
 
 def answers(served: Serving) -> bool:
