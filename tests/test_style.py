@@ -278,13 +278,11 @@ MYSQL_ONLY = {
     "encode/statements.py",
     "commands/inspect.py",
     "commands/init.py",  # asks for a server's address, and writes a file for it
+    "encode/logged_definition.py",  # as statements, for formats that are about MySQL
     "serve/log/mysql.py",  # Canal's protocol is about MySQL
     "serve/source_places.py",  # and so are its positions
     "serve/zookeeper/nodes.py",  # as Canal writes them
 }
-
-# The log of topics has statements in MySQL's SQL, which the core writes (decision 32).
-READS_MYSQL_STATEMENTS = {"sources/debezium/statements.py", "sources/debezium/source.py"}
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -296,17 +294,14 @@ def test_a_source_is_known_only_to_its_own_folder_and_to_commands_about_it(sourc
         if any(module.startswith(f"penstock.sources.{source}") for module in imports(path))
     }
     others = {name for name in users if not name.startswith((f"sources/{source}/", "testing/"))}
-    assert others <= (MYSQL_ONLY | READS_MYSQL_STATEMENTS if source == "mysql" else set())
-
-
-LOG_WRITERS = {"sources/debezium/receiver.py"}  # it has the messages written as MySQL's log
+    assert others <= (MYSQL_ONLY if source == "mysql" else set())
 
 
 def outside_of_mysql() -> Iterator[tuple[str, Path]]:
     """Modules that may not know that the source is MySQL or MariaDB."""
     for path in package_files():
         name = path.relative_to(PACKAGE).as_posix()
-        if not name.startswith(("sources/mysql/", "testing/")) and name not in MYSQL_ONLY | LOG_WRITERS:
+        if not name.startswith(("sources/mysql/", "testing/")) and name not in MYSQL_ONLY:
             yield name, path
 
 
@@ -321,11 +316,12 @@ def texts_in(path: Path) -> Iterator[str]:
 
 # Who speaks of the binary log and of GTIDs, and why. This list may only shrink.
 SPEAKS_OF_BINLOG = {
-    "relaylog/segment_format.py",  # the one segment format that there is
+    "relaylog/segment_format.py",  # the segment formats
     "model/plan_json.py",  # a key in plans that are stored
     "cli_offline.py",  # help of `penstock inspect`
     "datasource/definitions.py",  # what `mysql_cdc` needs of a server
     "datasource/partitions.py",  # its column `_gtid`
+    "sources/debezium/receiver.py",  # keys of `relay.json` and `receiver.json`
 }
 
 

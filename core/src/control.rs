@@ -65,7 +65,15 @@ pub fn control(sql: &[u8]) -> Control<'_> {
 }
 
 /// The XA statement and what follows it: its xid, which the server always writes as `X'6162',X'',1`.
+#[inline]
 pub fn xa_statement(sql: &[u8]) -> Option<(XaStatement, &[u8])> {
+    if sql == b"BEGIN" {
+        return None; // as in `control`
+    }
+    other_than_begin(sql)
+}
+
+fn other_than_begin(sql: &[u8]) -> Option<(XaStatement, &[u8])> {
     let mut words = Words { rest: sql };
     if !words.next().eq_ignore_ascii_case(b"XA") {
         return None;

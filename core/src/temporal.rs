@@ -115,7 +115,10 @@ impl Instant {
     pub fn datetime(self) -> DateTime {
         match self {
             Self::Zero => DateTime::default(),
-            Self::Micros(micros) => DateTime::from_micros(micros),
+            Self::Micros(micros) => match u64::try_from(micros) {
+                Ok(micros) => DateTime::at(micros / 1_000_000, (micros % 1_000_000) as u32),
+                Err(_) => DateTime::from_micros(micros),
+            },
         }
     }
 }
@@ -159,6 +162,10 @@ impl DateTime {
         if (seconds, micros) == (0, 0) {
             return Self::default();
         }
+        Self::at(seconds, micros)
+    }
+
+    fn at(seconds: u64, micros: u32) -> Self {
         let of_day = (seconds % 86_400) as u32;
         Self {
             date: Date::from_days((seconds / 86_400).min(3_000_000) as i32),

@@ -53,6 +53,9 @@ impl Inspector {
 
 #[pyfunction]
 fn server_version(py: Python<'_>, path: FileArgument) -> PyResult<String> {
+    if Named::of_file(&path.0) != Named::MySqlBinlog {
+        return Ok(String::new()); // no server wrote it
+    }
     let file = py.detach(|| LogFile::open_for_few(&path.0, 0))?;
     Ok(file.format().server_version.clone())
 }

@@ -21,12 +21,12 @@ from penstock.commands.encode_definitions import Definitions, OfServer, OfSqlFil
 from penstock.commands.inspect import log_files, relay_log_of
 from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import say, say_json
+from penstock.encode.logged_definition import head_of
 from penstock.encode.options import BINARY_FORMATS, check_format, options_json
 from penstock.encode.statements import changes_rows, statement_messages
 from penstock.errors import ConfigError
 from penstock.model.offset import LogRange
 from penstock.model.schema import TableId
-from penstock.model.statement_head import statement_head
 from penstock.printable import printable, printable_json
 from penstock.relaylog.log_parts import parts_of
 from penstock.sources.mysql.event_types import event_warns
@@ -122,7 +122,7 @@ def _write(lines: bytes) -> None:
 
 def _note(statement: Mapping[str, Any]) -> None:
     """Says which rows have no messages."""
-    head = statement_head(statement["sql"])
+    head = head_of(statement)
     place = f"{statement['file']}:{statement['position']}"
     if statement["sql"] and changes_rows(statement):
         text = f"Note: {place}: rows that a statement changed are not in the log: {head}"

@@ -17,9 +17,10 @@ from urllib.parse import unquote, urlsplit
 from penstock._core import LogEncoder, server_version
 from penstock.commands.schema import applied, statements
 from penstock.config import Secret, TablesConfig
+from penstock.encode.logged_definition import defined, parsed, said_by
 from penstock.encode.statements import session_of
 from penstock.errors import ConfigError
-from penstock.model.schema import TableId
+from penstock.model.schema import TableId, TableSchema
 from penstock.model.statement_head import statement_head
 from penstock.sources.mysql.catalog import read_tables
 from penstock.sources.mysql.connection import connect
@@ -61,6 +62,7 @@ class Definitions:
         self._temporary: set[TableId] = set()
         self._uncertain: set[TableId] = set()
         self._unclear: dict[str, str] = {}
+        self._logged: dict[TableId, TableSchema] = {}
 
     def schemas(self) -> list[str]:
         """The definitions where the log begins, as JSON."""
@@ -74,6 +76,8 @@ class Definitions:
 
     def follow(self, encoder: LogEncoder, statement: Mapping[str, Any]) -> list[TableChange]:
         """Tells the encoder what a statement in the log changes. Returns the changes that are known."""
+        if said_by(statement) is not None:
+            return self._follow_definition(statement)  # the encoder reads definitions itself
         catalog, before, unknown = self._catalog, dict(self._catalog.tables), set(self._catalog.unknown)
         catalog.reset_session()
         catalog.database = statement["database"]
@@ -91,6 +95,14 @@ class Definitions:
             if table not in catalog.unknown:
                 changes.append(_changed(table, before.get(table), now))
         return changes
+
+    def _follow_definition(self, statement: Mapping[str, Any]) -> list[TableChange]:
+        found = defined(statement)
+        if found is None:
+            return []
+        table, schema = found
+        before, self._logged[table] = self._logged.get(table), schema
+        return [TableChange(table, before, schema)]
 
     def _apply(self, parsed: Statement, place: str) -> None:
         uncertain = isinstance(parsed, CreateTable) and self._is_uncertain(parsed)
@@ -222,7 +234,7 @@ def changes_of(statement: Mapping[str, Any]) -> list[Change]:
     """The changes that a statement makes, whatever tables there are."""
     server = session_of(Server.parse("8.0"), statement)
     catalog = Catalog(server, tables=_AnyTables())
-    return catalog.apply(parse(statement["sql"], statement["database"], server))
+    return catalog.apply(parsed(statement, server))
 
 
 class _AnyTables(dict[TableId, TableDefinition]):

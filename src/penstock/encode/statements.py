@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock import __version__
+from penstock.encode.logged_definition import parsed
 from penstock.model.plan import DefinitionChange
 from penstock.model.schema import TableId
 from penstock.sources.mysql.ddl import statement as syntax
-from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.messages.canal import canal_entry, canal_type, renamed
 from penstock.sources.mysql.messages.schema_changes import TableChange, debezium_message, maxwell_messages
@@ -24,15 +24,15 @@ def session_of(server: Server, statement: Mapping[str, Any]) -> Server:
 
 
 def _parsed(statement: Mapping[str, Any]) -> syntax.Statement:
-    return parse(statement["sql"], statement["database"], session_of(_SERVER, statement))
+    return parsed(statement, session_of(_SERVER, statement))
 
 
 def changes_rows(statement: Mapping[str, Any]) -> bool:
     """Whether a statement changed rows for which the log has no row events."""
-    parsed = _parsed(statement)
-    if isinstance(parsed, syntax.AlterTable):
-        return any(isinstance(action, syntax.LosesRows | syntax.ExchangeRows) for action in parsed.actions)
-    return isinstance(parsed, syntax.RowStatement | syntax.TruncateTable)
+    read = _parsed(statement)
+    if isinstance(read, syntax.AlterTable):
+        return any(isinstance(action, syntax.LosesRows | syntax.ExchangeRows) for action in read.actions)
+    return isinstance(read, syntax.RowStatement | syntax.TruncateTable)
 
 
 def statement_messages(
@@ -43,14 +43,14 @@ def statement_messages(
     chosen = json.loads(options)
     if statement["event"] is not None:
         return []
-    parsed = _parsed(statement)
+    read = _parsed(statement)
     match format:
         case "canal" | "canal-entry":
-            return [(b"", value) for _, value in _canal_messages(format, statement, parsed)]
+            return [(b"", value) for _, value in _canal_messages(format, statement, read)]
         case "maxwell" if chosen.get("output_ddl"):
-            return maxwell_messages(statement, changes, _databases(parsed))
+            return maxwell_messages(statement, changes, _databases(read))
         case "debezium" if chosen.get("include_schema_changes"):
-            if not changes and not _databases(parsed):
+            if not changes and not _databases(read):
                 return []
             prefix = chosen.get("topic_prefix", "penstock")
             return [debezium_message(statement, changes, topic_prefix=prefix, version=__version__)]
@@ -65,10 +65,10 @@ def definition_messages(
     changes = [TableChange(one.schema.table, one.before, one.after) for one in definitions]
     changed = {change.table for change in changes}
     if format == "canal":
-        parsed = _parsed(statement)
-        before = renamed(parsed)
+        read = _parsed(statement)
+        before = renamed(read)
         found: list[tuple[TableId, bytes | None, bytes]] = []
-        for names, value in _canal_messages(format, statement, parsed):
+        for names, value in _canal_messages(format, statement, read):
             # Consumers of the old name are told the new one.
             table = next(
                 (one for one in (TableId(*names), before.get(TableId(*names))) if one in changed), None
@@ -87,17 +87,17 @@ def definition_messages(
 
 
 def _canal_messages(
-    format: str, statement: Mapping[str, Any], parsed: syntax.Statement
+    format: str, statement: Mapping[str, Any], read: syntax.Statement
 ) -> list[tuple[tuple[str, str], bytes]]:
-    kind, tables = canal_type(parsed, statement["sql"])
+    kind, tables = canal_type(read, statement["sql"])
     if format == "canal":
         return [(table, _canal(statement, kind, *table).encode()) for table in tables]
     return [(table, canal_entry(statement, kind, *table)) for table in tables]
 
 
-def _databases(parsed: syntax.Statement) -> dict[str, str]:
+def _databases(read: syntax.Statement) -> dict[str, str]:
     """The databases that a statement concerns, and what it does to them."""
-    match parsed:
+    match read:
         case syntax.SetDatabase(name=name, create=create):
             return {name: "create" if create else "alter"}
         case syntax.DropDatabase(name=name):

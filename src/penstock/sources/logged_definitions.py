@@ -51,13 +51,13 @@ class LoggedDefinitions:
             if table not in live and table not in self._captured:
                 return []
             return [
-                TableEffect(table, voids="created", created=_schema(table, said["created"]), what="created")
+                TableEffect(table, voids="created", created=schema_of(table, said["created"]), what="created")
             ]
         if table not in live:
             return []
         if "emptied" in said:
             return [TableEffect.truncated(table)]
-        return _altered(live[table], _schema(table, said["altered"]), said.get("values", {}))
+        return _altered(live[table], schema_of(table, said["altered"]), said.get("values", {}))
 
     def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
         table, said = self._read(statement)
@@ -78,7 +78,7 @@ class LoggedDefinitions:
             ) from error  # fmt: skip
 
 
-def _schema(table: TableId, definition: dict[str, Any]) -> TableSchema:
+def schema_of(table: TableId, definition: dict[str, Any]) -> TableSchema:
     columns = tuple(Column(**column) for column in definition["columns"])
     return TableSchema(table, columns, tuple(definition["key"]))
 

@@ -184,3 +184,21 @@ def test_a_statement_that_says_nothing_is_damage(logs: Logs) -> None:
     for sql in ("", "[]", '{"table": 7}', "{" * 1000):
         with pytest.raises(RelayLogCorrupt):
             statements.effects(replace(statement, sql=sql), {})
+
+
+def test_encode_prints_definitions_and_rows_of_a_log(logs: Logs) -> None:
+    table, log = Table(), logs()
+    pairs = [
+        table.change("c", None, {"id": 1, "note": "a"}, **mysql(pos=10)),
+        table.change("t", None, None, **mysql(pos=20)),
+        table.change("c", None, {"id": 2, "note": "b"}, **mysql(pos=30)),
+    ]
+    log.take(consumed(table, at, pair) for at, pair in enumerate(pairs))
+    found = {}
+    for format in ("canal", "debezium"):
+        command = [sys.executable, "-m", "penstock", "encode", str(log.folder), "--format", format]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "shop.orders is emptied" in done.stderr
+        found[format] = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["type"] for one in found["canal"]] == ["CREATE", "INSERT", "TRUNCATE", "INSERT"]
+    assert [one["after"]["id"] for one in found["debezium"]] == [1, 2]

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from penstock._core import GtidSet, transactions_of
+from penstock.encode.logged_definition import parsed
 from penstock.encode.statements import session_of
 from penstock.errors import ConfigError
 from penstock.model.offset import LogRange, Offset
@@ -19,7 +20,6 @@ from penstock.relaylog import segment_format
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.sources.mysql.ddl import statement as syntax
-from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.event_types import event_warns, has_sql
 from penstock.sources.mysql.messages.canal import canal_entry, canal_type, renamed
@@ -89,12 +89,12 @@ def _about(
     """Canal's type of a statement, whether it is DDL, and the wanted tables that it is about."""
     if not has_sql(statement["event"]):
         return "QUERY", False, [_ANY_TABLE]
-    parsed = parse(statement["sql"], statement["database"], session_of(_SERVER, statement))
-    if isinstance(parsed, syntax.RowStatement):
-        return "QUERY", False, [table for table in parsed.tables if wanted(table)]
-    kind, names = canal_type(parsed, statement["sql"])
+    read = parsed(statement, session_of(_SERVER, statement))
+    if isinstance(read, syntax.RowStatement):
+        return "QUERY", False, [table for table in read.tables if wanted(table)]
+    kind, names = canal_type(read, statement["sql"])
     tables = [TableId(*name) for name in names]
-    before = renamed(parsed)
+    before = renamed(read)
     return kind, True, [one for one in tables if wanted(one) or (one in before and wanted(before[one]))]
 
 

@@ -19,7 +19,7 @@ import uuid as uuids
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from penstock._core import DecodeError, Framer, GtidSet, TopicTranslator, topic_records
+from penstock._core import DecodeError, Framer, TopicTranslator, topic_records
 from penstock.backoff import Backoff, Schedule
 from penstock.config import PipelineConfig
 from penstock.disk import directory
@@ -35,7 +35,7 @@ from penstock.model.offset import Offset
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import DAMAGED_HINT, FORMAT, RELAY_FILE, read_relay
-from penstock.relaylog.segment_format import EARLIEST_FORMAT, ROWS
+from penstock.relaylog.segment_format import EARLIEST_FORMAT, ROWS, TransactionSet
 from penstock.relaylog.status import StatusFile
 from penstock.relaylog.upkeep import Upkeep
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
@@ -236,7 +236,7 @@ class Receiver:
         if relay is not None:
             listed = ",".join(f"{domain}-1-{at}" for *_, domain, at in translator.positions if at)
             executed = relay.executed_at(relay.end)
-            if not GtidSet(listed).issubset(executed):
+            if not TransactionSet(listed).issubset(executed):
                 raise RelayLogCorrupt(
                     f"The relay log {self.folder} does not have the messages that its records name.",
                     hint=DAMAGED_HINT, path=str(self.folder), offset=int(relay.end),
@@ -273,7 +273,7 @@ class Receiver:
             segment_size=limits.segment_size,
             span_size=limits.span_size,
             server_uuid=cluster,
-            executed=relay.executed_at(relay.end) if relay is not None else GtidSet(""),
+            executed=relay.executed_at(relay.end) if relay is not None else TransactionSet(""),
             file=positions.FILE if known is not None else "",
             position=known.order[-1] if known is not None else 0,
             spool=str(self.writer.spool.folder),
