@@ -24,7 +24,10 @@ _OUTAGE = re.compile(
     r"(?:S3Exception|AwsServiceException): [^\n]{0,400}Status Code: (?:408|429|5\d\d)|"
     # databases and Hive
     r"(?:CommunicationsException|SQLTransientConnectionException|SQLNonTransientConnectionException|"
-    r"SQLRecoverableException|TTransportException): |"
+    r"SQLRecoverableException|TTransportException|TProtocolException): |"
+    r"MetaException: \(message:Got exception: org\.apache\.thrift\.\w+\.(?:TTransport|TProtocol)Exception|"
+    r"(?:MetaException: \(message:Got exception: org\.apache\.thrift\.)?"
+    r"TApplicationException:? [^\n]{0,100}out of sequence response|"
     # the network, while a connection is made
     r"(?:ConnectException|UnknownHostException|NoRouteToHostException|HttpHostConnectException|"
     r"ConnectTimeoutException): ",
