@@ -22,11 +22,13 @@ from penstock.sources.mysql.ddl.printed import without_spaces_beyond
 
 Value = None | bool | int | float | Decimal | str | bytes | datetime.date | datetime.datetime
 
-_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 _BINARIES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
 _DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
 _DATETIME = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?")
+_INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_FLOAT_MAX = {"float": 3.4028234e38, "double": 1.7976931348623157e308}
+_NUMERIC = re.compile(r" *[-+]?[0-9.]+([eE][-+]?[0-9]+)? *")
 _PLAIN_NUMBER = re.compile(r"0|-?[1-9]\d*|-?(?:0|[1-9]\d*)\.\d+")
 _TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?")
 
@@ -48,6 +50,8 @@ def existing_value(
             value = None if column.nullable else _implicit(column, types)
         else:
             value = None if default.kind == "null" else _convert(column, default, types)
+            if default.expression and value is not None and not _fits(column, default, value):
+                raise ValueError("a value that the server changes if sql_mode is not strict")
         return None if value is None else _as_chosen(column, value, types)
     except (ValueError, InvalidOperation, OverflowError) as error:
         raise _needs_snapshot(table, column, "has a default that only the server can convert") from error
@@ -156,6 +160,36 @@ def _convert(column: Column, default: DefaultLiteral, types: TypeOptions) -> Val
     if kind in ("date", "datetime", "timestamp"):
         return _date(column, text, types)
     raise ValueError(kind)
+
+
+def _fits(column: Column, default: DefaultLiteral, value: Value) -> bool:
+    """Whether the column holds the value as it is. A constant in parentheses is not checked when the column
+    is defined. An INSERT converts it, and without a strict sql_mode changes what does not fit."""
+    kind = column.type
+    if kind in _INTEGERS or kind in ("decimal", "float", "double", "year", "bit"):
+        if default.kind == "string" and kind != "bit" and not _NUMERIC.fullmatch(default.text):
+            return False
+        if kind == "year":
+            return value == 0 or 1901 <= Decimal(str(value)) <= 2155
+        if kind in _FLOAT_MAX:
+            return (0 if column.unsigned else -_FLOAT_MAX[kind]) <= float(str(value)) <= _FLOAT_MAX[kind]
+        number = Decimal(int(value) if isinstance(value, bool) else str(value))
+        if kind == "decimal":
+            largest = Decimal(10) ** ((column.precision or 0) - (column.scale or 0))
+            return (number >= 0 if column.unsigned else -largest < number) and number < largest
+        bits = (column.length or 0) if kind == "bit" else _INTEGERS[kind]
+        low = 0 if column.unsigned or kind == "bit" else -(1 << bits - 1)
+        return low <= number < low + (1 << bits)
+    if kind in ("date", "datetime", "timestamp", "time") and isinstance(value, str):
+        if kind == "time":
+            return not re.match(r"-?838:59:59\.0*[1-9]", value)
+        return not value.strip("0-: .") or bool(datetime.datetime.fromisoformat(value[:19]))
+    if kind in _BINARIES and isinstance(value, bytes):
+        return len(value) <= (column.length or 0)
+    if kind in _TEXTS and isinstance(value, str):
+        known = column.charset == "utf8mb4" or (value.isascii() and column.charset != "swe7")
+        return known and len(value) * (4 if kind.endswith("text") else 1) <= (column.length or 255)
+    return True
 
 
 def _number(column: Column, default: DefaultLiteral) -> Value:
