@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.sources.debezium.messages import ID, Table, column, consumed, mysql, postgresql
+from tests.sources.debezium.receiving import Receiving
 from tests.sources.debezium.topic_log import Logs, TopicLog, changes_of, decoder_of
 
 from penstock._core import Inspector, LogEncoder, transactions_of
@@ -158,6 +159,17 @@ def test_a_log_of_an_earlier_version_is_read(tmp_path: Path) -> None:
         ("delete", 1, 7),
     ]  # fmt: skip
     assert len(messages(log, "json")) == 4
+
+
+def test_a_log_of_an_earlier_version_is_not_continued(tmp_path: Path) -> None:
+    """What it has would be written twice, in another form."""
+    receiving = Receiving("127.0.0.1:1", tmp_path / "one", "shop.orders")
+    shutil.copytree(EARLIER, receiving.log_path)
+    before = {path.name: path.read_bytes() for path in receiving.log_path.iterdir()}
+    command = [sys.executable, "-m", "penstock", "receive", str(receiving.file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "mysql-binlog" in done.stderr and "new `state`" in done.stderr
+    assert {name: (receiving.log_path / name).read_bytes() for name in before} == before
 
 
 def test_a_source_without_sql_loads_no_grammar_of_it() -> None:

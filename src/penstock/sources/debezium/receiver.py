@@ -35,7 +35,7 @@ from penstock.model.offset import Offset
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import DAMAGED_HINT, FORMAT, RELAY_FILE, read_relay
-from penstock.relaylog.segment_format import EARLIEST_FORMAT, ROWS, TransactionSet
+from penstock.relaylog.segment_format import ROWS, TransactionSet, format_of
 from penstock.relaylog.status import StatusFile
 from penstock.relaylog.upkeep import Upkeep
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
@@ -123,11 +123,24 @@ class Receiver:
         """Receives until it is stopped. Raises `LeaseHeld` at once if another receiver writes this log."""
         directory.make(self.folder, "relay_log.path")
         directory.close_to_others(self.folder, "relay_log.path")
+        self._check_format()
         self.writer = RelayLogWriter(self.folder, self.config.relay_log, prepare=self.upkeep.prepare)
         self.status = StatusFile(self.folder, self.writer.lease.generation)
         self.status.facts["source"] = {"bootstrap": self.source.bootstrap}
         with self.upkeep.until_end(self.writer, self.status):
             self._sessions()
+
+    def _check_format(self) -> None:
+        """Raises `ConfigError` if the log is of a version that wrote topics in another format."""
+        if not (self.folder / RELAY_FILE).exists():
+            return
+        found = format_of(read_relay(self.folder))
+        if found != ROWS:
+            raise ConfigError(
+                f"The relay log {self.folder} has segments of the format {found}, in which Penstock does not "
+                "write topics any more.",
+                hint="Begin again with a new `state` and `relay_log.path`. The old log stays readable.",
+            )
 
     # sessions -----------------------------------------------------------------------------------------------
 
@@ -246,13 +259,6 @@ class Receiver:
     def _create(self, cluster: str) -> None:
         path = self.folder / RELAY_FILE
         if path.exists():
-            found = read_relay(self.folder).get("segment_format", EARLIEST_FORMAT)
-            if found != ROWS:
-                raise ConfigError(
-                    f"The relay log {self.folder} has segments of the format {found}, in which Penstock does "
-                    "not write topics any more.",
-                    hint="Begin again with a new `state` and `relay_log.path`. The old log stays readable.",
-                )
             return
         relay = {
             "format": FORMAT,
