@@ -8,7 +8,6 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from tests.scripted import log_bytes
 from tests.scripted.server import FILE, Server
 
 from penstock._core import Framer, GtidSet
@@ -17,7 +16,7 @@ from penstock.disk.replace import replace_file
 from penstock.errors import TransientError
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import FORMAT, RELAY_FILE
-from penstock.relaylog.segment_format import MYSQL_BINLOG
+from penstock.relaylog.segment_format import ROWS
 from penstock.relaylog.writer import RelayLogWriter
 
 
@@ -98,20 +97,19 @@ class ScriptedReceiver:
             position=known.order[-1] if known is not None else 0,
             spool=str(self._writer.spool.folder),
             generation=self._writer.lease.generation,
+            segment_format=ROWS,
         )
         self._receive(self._server.greeting)
         self._commit()
 
     def _create(self) -> None:
-        relay = {"format": FORMAT, "segment_format": MYSQL_BINLOG, "uuid": str(uuid.uuid4()), "created": 0.0,
+        relay = {"format": FORMAT, "segment_format": ROWS, "uuid": str(uuid.uuid4()), "created": 0.0,
                  "mode": "gtid", "start": {}, "source": {"type": "script"}}  # fmt: skip
         replace_file(self._folder / RELAY_FILE, json.dumps(relay).encode(), durable=True)
 
     def _receive(self, events: list[bytes]) -> None:
         assert self._writer is not None and self._framer is not None
-        self._writer.put(self._framer.feed(log_bytes.packets(events)))
-        while self._framer.more:
-            self._writer.put(self._framer.feed(b""))
+        self._writer.put(self._framer.feed(b"".join(events)))
 
     def _commit(self) -> None:
         assert self._writer is not None and self._framer is not None

@@ -43,7 +43,7 @@ class Server:
     uuid: uuid.UUID = field(default_factory=uuid.uuid4)
     rows: dict[TableId, dict[Any, Row]] = field(default_factory=dict)
     committed: list[list[bytes]] = field(default_factory=list)
-    length: int = field(default_factory=lambda: len(log_bytes.head_of_log()))
+    length: int = 4
     """The length of the log in bytes."""
     meanwhile: dict[TableId, list[Transaction | Definition]] = field(default_factory=dict)
     """What happens after the rows of a table's next chunk were read, and before its high watermark is
@@ -78,27 +78,21 @@ class Server:
 
     @property
     def greeting(self) -> list[bytes]:
-        """The events at the beginning of a connection, before the transactions."""
-        head = log_bytes.head_of_log()[len(log_bytes.MAGIC) :]
-        return [log_bytes.rotate(FILE, len(log_bytes.MAGIC)), *log_bytes.events(head)]
+        """What comes at the beginning of a connection, before the transactions."""
+        return [log_bytes.moved(FILE, 4)]
 
     def _transaction(self, changes: list[RowChange]) -> None:
-        bodies = [(log_bytes.QUERY, log_bytes.query("BEGIN"))]
         numbers = {table: 100 + place for place, table in enumerate(self.tables)}
         touched = list(dict.fromkeys(change.table for change in changes))
-        bodies += [
-            (log_bytes.TABLE_MAP, log_bytes.table_map(numbers[table], self.tables[table]))
+        bodies = [
+            (log_bytes.DEFINITION, log_bytes.definition(numbers[table], self.tables[table]))
             for table in touched
         ]
-        for place, change in enumerate(changes, 1):
+        for change in changes:
             schema = self.tables[change.table]
             kind, images = self._apply(change)
-            body = log_bytes.rows(
-                numbers[change.table], schema, images, update=kind == log_bytes.UPDATE,
-                last=place == len(changes),
-            )  # fmt: skip
-            bodies.append((kind, body))
-        self._commit([*bodies, (log_bytes.XID, bytes(8))])
+            bodies.append((log_bytes.ROWS, log_bytes.rows(numbers[change.table], schema, kind, images)))
+        self._commit(bodies)
 
     def _apply(self, change: RowChange) -> tuple[int, list[Row]]:
         held = self.rows[change.table]
@@ -106,7 +100,7 @@ class Server:
             case Insert(row=row):
                 assert row[0] not in held, f"{row} is there already"
                 held[row[0]] = row
-                return log_bytes.WRITE, [row]
+                return log_bytes.INSERT, [row]
             case Update(key=key, row=row):
                 before = held.pop(key)
                 held[row[0]] = row
@@ -131,15 +125,16 @@ class Server:
                 del self.tables[table], self.rows[table]
             case Rewrite(value=value):
                 self.rows[table] = {key: (*row[:-1], value) for key, row in held.items()}
-        self._commit([(log_bytes.QUERY, log_bytes.query(as_text(statement), table.database))])
+        self._commit([(log_bytes.STATEMENT, log_bytes.statement(table.database, as_text(statement)))])
 
     def _commit(self, bodies: list[tuple[int, bytes]]) -> None:
         number = len(self.committed) + 1
-        events = []
-        for kind, body in [(log_bytes.GTID, log_bytes.gtid(self.uuid, number)), *bodies]:
-            events.append(log_bytes.event(kind, body, self.length, second=number))
-            self.length += len(events[-1])
-        self.committed.append(events)
+        begin = log_bytes.begin(number, f"{self.uuid}:{number}")
+        records = []
+        for kind, body in [(log_bytes.BEGIN, begin), *bodies, (log_bytes.COMMIT, b"")]:
+            records.append(log_bytes.record(kind, self.length, body))
+            self.length += len(records[-1])
+        self.committed.append([*records, log_bytes.moved(FILE, self.length)])
 
 
 def _without(values: tuple[Any, ...], place: int) -> tuple[Any, ...]:

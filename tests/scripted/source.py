@@ -1,7 +1,7 @@
 """A source that is a script, behind the same seam as every other (`penstock.sources.base`).
 
-It knows nothing of `penstock.sources.mysql`. Its log has the binlog format, since the core decodes that one
-format (`log_bytes.py`); statements, catalog, chunks, watermarks, receiver and preflight are its own.
+It knows nothing of `penstock.sources.mysql`. Its log has the segment format `rows` (`log_bytes.py`); its
+statements, catalog, chunks, watermarks, receiver and preflight are its own.
 """
 
 from __future__ import annotations

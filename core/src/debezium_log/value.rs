@@ -364,7 +364,7 @@ mod tests {
         assert!(refused(Value::Decimal("1000".into()), Kind::Decimal { precision: 5, scale: 2 }));
         assert!(refused(Value::Decimal("1.001".into()), Kind::Decimal { precision: 5, scale: 2 }));
         assert!(refused(Value::Int(1 << 60), Kind::Double));
-        assert!(refused(Value::Moment(-1), Kind::Timestamp { fsp: 6 }));
+        assert!(refused(Value::Moment(300_000_000_000_000_000), Kind::Timestamp { fsp: 6 }));
         assert!(refused(Value::Bits(8), Kind::Bit { bits: 3 }));
         assert!(refused(Value::Text("1".into()), Kind::Int { width: 4 }));
     }

@@ -49,6 +49,9 @@ impl RowsFramer {
         if record.kind == MOVED {
             let file = String::from_utf8_lossy(record.body).into_owned();
             self.tracker.moved(&Place { file, position: record.place });
+            if self.segment_base.is_none() {
+                self.open_segment(); // readers can open a log as soon as its start is known
+            }
             return Ok(());
         }
         if record.kind == BEGIN {
