@@ -233,8 +233,8 @@ fn append_value(
             }
             _ => decimal::write_image_of_text(values.text(row)?.as_bytes(), *precision, *scale, out)?,
         },
-        ColumnType::Boolean => match values {
-            Values::Bool(array) => out.push(array.value(row).into()),
+        ColumnType::Boolean => match values.integer(row)? {
+            value @ (0 | 1) => out.push(value as u8),
             _ => return None,
         },
         ColumnType::Float => match values {

@@ -51,7 +51,7 @@ TEXTS = SHORT_TEXTS | LONG_TEXTS
 SHORT_TEXT = "varchar"
 """A text of at most `Column.length` characters that is not padded."""
 FITTING = {
-    "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
+    "bool": "tinyint", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
     "uint8": "smallint", "uint16": "int", "uint32": "bigint",
     "halffloat": "float", "float": "float", "double": "double", "date32[day]": "date", "date64[ms]": "date",
     "binary": "longblob", "large_binary": "longblob",

@@ -12,16 +12,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.sources.debezium.messages import ID, Table, column, consumed, mysql, postgresql
 from tests.sources.debezium.receiving import Receiving
 from tests.sources.debezium.topic_log import Logs, TopicLog, changes_of, decoder_of
 
-from penstock._core import Inspector, LogEncoder, transactions_of
+from penstock._core import DecodeError, Inspector, LogEncoder, RowEncoder, transactions_of
 from penstock.config import TablesConfig
 from penstock.errors import RelayLogCorrupt
 from penstock.model.offset import LogRange, Offset
-from penstock.model.schema import DEFAULT_TYPES, TableId
+from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
 from penstock.sources import statements_of
@@ -214,3 +215,16 @@ def test_encode_prints_definitions_and_rows_of_a_log(logs: Logs) -> None:
         found[format] = [json.loads(line) for line in done.stdout.splitlines()]
     assert [one["type"] for one in found["canal"]] == ["CREATE", "INSERT", "TRUNCATE", "INSERT"]
     assert [one["after"]["id"] for one in found["debezium"]] == [1, 2]
+
+
+def test_a_boolean_that_rules_made_is_a_number_on_its_way() -> None:
+    schema = TableSchema(
+        TableId("d", "t"), (Column("id", "bigint", nullable=False), Column("open", "boolean")), ("id",)
+    )
+    rows = {"id": pa.array([1, 2, 3]), "open": pa.array([1, 0, None], pa.int32())}
+    encoder = RowEncoder(schema.to_json(), "json")
+    found = [json.loads(one)["after"] for one in encoder.encode(pa.record_batch(rows), at_us=1).values()]
+    assert [row["open"] for row in found] == [True, False, None]
+    rows["open"] = pa.array([2, 0, 0], pa.int32())
+    with pytest.raises(DecodeError, match="open"):
+        encoder.encode(pa.record_batch(rows), at_us=1)
