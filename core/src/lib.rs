@@ -41,6 +41,7 @@ pub mod network;
 pub mod old_temporal;
 pub mod outline;
 pub mod output;
+pub mod parts;
 pub mod payload;
 pub mod plan;
 pub mod pool;

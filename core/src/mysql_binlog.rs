@@ -2,22 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::batches::Batches;
-use crate::changelog::Changelog;
-use crate::column::Layout;
 use crate::described;
-use crate::error::{DecodeError, Result};
+use crate::error::Result;
 use crate::frame::Framer;
 use crate::framing;
 use crate::gtid::GtidSet;
-use crate::latest::Latest;
 use crate::outline::Outline;
-use crate::output::Options;
-use crate::reduce::KeySet;
 use crate::rescan;
 use crate::scan::RangeScan;
 use crate::schema::TableSchema;
-use crate::seen_keys::SharedKeys;
 use crate::segment_file::SegmentFile;
 use crate::segment_format::SegmentFormat;
 use crate::span::Place;
@@ -32,6 +25,7 @@ impl SegmentFormat for MySqlBinlog {
     type Framer = Framer;
     type Place = Place;
     type Transactions = GtidSet;
+    type Scan = RangeScan;
 
     fn framer(options: framing::Options) -> Framer {
         Framer::new(options)
@@ -65,23 +59,8 @@ impl SegmentFormat for MySqlBinlog {
         rescan::whole_statement(file, base, offset, length_max)
     }
 
-    fn decoder(
-        table: Arc<TableSchema>,
-        split: &Split,
-        exclude: Option<GtidSet>,
-        options: &Options,
-        seen: SharedKeys,
-    ) -> Result<Box<dyn Batches + Send>> {
-        let scan = RangeScan::new(table, split, exclude)?;
-        Ok(match options.layout {
-            Layout::Changelog => Box::new(Changelog::new(scan, options)?),
-            Layout::Latest => Box::new(Latest::new(scan, options, seen)?),
-            Layout::Rows => return Err(DecodeError::new("layout \"rows\" is for result sets", split.start)),
-        })
-    }
-
-    fn add_keys(keys: &mut KeySet, split: &Split, exclude: Option<GtidSet>) -> Result<()> {
-        keys.add(RangeScan::new(keys.table().clone(), split, exclude)?)
+    fn scan(table: Arc<TableSchema>, split: &Split, exclude: Option<GtidSet>) -> Result<RangeScan> {
+        RangeScan::new(table, split, exclude)
     }
 
     fn outline(tables: &[(String, String)], split: &Split) -> Result<Option<Outline>> {

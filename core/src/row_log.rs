@@ -86,12 +86,8 @@ pub trait Definition {
     /// Database and table.
     fn names(&self) -> Result<(&[u8], &[u8])>;
 
-    fn map(&self) -> Result<TableMap>;
-
-    /// The table, if the log says all of it. Then no other definition is needed.
-    fn schema(&self) -> Result<Option<TableSchema>> {
-        Ok(None)
-    }
+    /// How images are written, and the table, if the log says all of it. Then no other definition is needed.
+    fn table(&self) -> Result<(TableMap, Option<TableSchema>)>;
 
     /// Where it is in the log.
     fn offset(&self) -> u64;

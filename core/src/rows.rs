@@ -322,7 +322,7 @@ pub(crate) fn read_value<V: ValueSink>(
         WireType::Timestamp { fsp } => {
             let seconds = image.uint_be(4, "timestamp")?;
             let micros = read_fraction(image, fsp)?;
-            to.timestamp(instant(seconds, micros)?)?
+            to.timestamp(Instant::of_timestamp(seconds, micros)?)?
         }
         WireType::Blob { prefix } | WireType::Geometry { prefix } | WireType::Vector { prefix } => {
             to.bytes(image.take_prefixed(prefix.into(), "blob")?)?
@@ -351,7 +351,7 @@ pub(crate) fn read_value<V: ValueSink>(
         WireType::OldDateTime { fsp } => to.datetime(old_temporal::datetime(image, fsp)?)?,
         WireType::OldTimestamp { fsp } => {
             let (seconds, micros) = old_temporal::timestamp(image, fsp)?;
-            to.timestamp(instant(seconds, micros)?)?
+            to.timestamp(Instant::of_timestamp(seconds, micros)?)?
         }
         WireType::Boolean => to.boolean(image.u8("boolean")? != 0)?,
         WireType::Instant => to.timestamp(match image.u64("moment")? as i64 {
@@ -362,12 +362,6 @@ pub(crate) fn read_value<V: ValueSink>(
         WireType::Null => to.null()?,
     }
     Ok(())
-}
-
-#[inline]
-fn instant(seconds: u64, micros: u32) -> std::result::Result<Instant, ValueError> {
-    Instant::of_timestamp(seconds, micros)
-        .ok_or_else(|| ValueError::new("a timestamp with more than a second of fraction"))
 }
 
 #[inline(always)]

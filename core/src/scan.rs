@@ -21,7 +21,7 @@ use crate::row_log::{Dialect, RowScan};
 use crate::rows::{is_dummy, RowsEvent};
 use crate::schema::TableSchema;
 use crate::segment_file::SegmentFile;
-use crate::split::Split;
+use crate::split::{Split, Visits};
 use crate::table_map::{TableMap, TableMapHead};
 
 /// A row event of the table.
@@ -62,10 +62,7 @@ pub struct RangeScan {
     table: Arc<TableSchema>,
     table_name: String,
     exclude: Option<GtidSet>,
-    position: u64,
-    end: u64,
-    /// Positions of the events to read, if they are known. The next one is the last element.
-    listed: Option<Vec<u64>>,
+    visits: Visits,
     transaction: Transaction,
     maps: Vec<Arc<TableMap>>,
     /// Body of the last table map of this table: most servers repeat it for each statement.
@@ -95,9 +92,8 @@ impl RangeScan {
             table_name: table.name(),
             table,
             exclude: exclude.filter(|set| !set.is_empty()),
-            position: 0,
-            end: 0,
-            listed: split.positions.as_ref().map(|positions| positions.iter().rev().copied().collect()),
+            // Every file begins with the four bytes of its magic number.
+            visits: split.visits(4)?,
             transaction: Transaction::default(),
             maps: Vec::new(),
             last_map: Vec::new(),
@@ -107,17 +103,7 @@ impl RangeScan {
         for (other, base, offset) in &split.preamble {
             scan.read_preamble(other, *base, *offset)?;
         }
-        let at = |offset: u64, what: &str| {
-            offset.checked_sub(split.base).ok_or_else(|| {
-                let reason =
-                    format!("the {what} of the range is before its segment, which begins at {}", split.base);
-                DecodeError::new(reason, offset).in_file(split.file.name())
-            })
-        };
-        // Every file begins with the four bytes of its magic number.
-        scan.position = at(split.start, "start")?.max(4);
-        scan.end = at(split.end, "end")?;
-        scan.file.read_to(scan.end);
+        scan.file.read_to(scan.visits.end);
         Ok(scan)
     }
 
@@ -125,19 +111,10 @@ impl RangeScan {
         self.file.base()
     }
 
-    /// The position of the next event to be read.
-    fn next_position(&mut self) -> Option<u64> {
-        match &mut self.listed {
-            None => Some(self.position),
-            Some(listed) => listed.pop(),
-        }
-        .filter(|position| *position < self.end)
-    }
-
     fn advance(&mut self) -> Result<Option<RowsAt>> {
-        while let Some(position) = self.next_position() {
-            let header = self.file.header(position, self.end)?;
-            self.position = position + u64::from(header.size);
+        while let Some(position) = self.visits.next_position() {
+            let header = self.file.header(position, self.visits.end)?;
+            self.visits.position = position + u64::from(header.size);
             match header.kind {
                 EventKind::TABLE_MAP => {
                     let event = self.file.event(position, header, Direction::Forward)?;
@@ -191,7 +168,7 @@ impl RangeScan {
 
     /// Looks ahead for the end of the open XA transaction.
     fn commits_in_one_phase(&mut self) -> Result<bool> {
-        let mut position = self.position;
+        let mut position = self.visits.position;
         loop {
             let header = self.file.header(position, u64::MAX)?;
             if header.kind == EventKind::XA_PREPARE {

@@ -7,10 +7,14 @@
 use std::sync::Arc;
 
 use crate::batches::Batches;
-use crate::error::Result;
+use crate::changelog::Changelog;
+use crate::column::Layout;
+use crate::error::{DecodeError, Result};
+use crate::latest::Latest;
 use crate::outline::Outline;
 use crate::output::Options;
 use crate::reduce::KeySet;
+use crate::row_log::RowScan;
 use crate::schema::TableSchema;
 use crate::seen_keys::SharedKeys;
 use crate::segment_file::SegmentFile;
@@ -30,6 +34,8 @@ pub trait SegmentFormat {
     type Place;
     /// A set of the source's transactions.
     type Transactions;
+    /// The rows of one table.
+    type Scan: RowScan + 'static;
 
     // The receiver.
 
@@ -63,18 +69,34 @@ pub trait SegmentFormat {
 
     // Decoders.
 
-    /// Decodes the rows of a table in a split, without those of the transactions in `exclude`. Layout
-    /// `latest` returns only rows whose keys are not in `seen`, and adds all keys to it.
+    /// The rows of a table in a split, without those of the transactions in `exclude`.
+    fn scan(
+        table: Arc<TableSchema>,
+        split: &Split,
+        exclude: Option<Self::Transactions>,
+    ) -> Result<Self::Scan>;
+
+    /// Decodes the rows of a scan. Layout `latest` returns only rows whose keys are not in `seen`, and adds
+    /// all keys to it.
     fn decoder(
         table: Arc<TableSchema>,
         split: &Split,
         exclude: Option<Self::Transactions>,
         options: &Options,
         seen: SharedKeys,
-    ) -> Result<Box<dyn Batches + Send>>;
+    ) -> Result<Box<dyn Batches + Send>> {
+        let scan = Self::scan(table, split, exclude)?;
+        Ok(match options.layout {
+            Layout::Changelog => Box::new(Changelog::new(scan, options)?),
+            Layout::Latest => Box::new(Latest::new(scan, options, seen)?),
+            Layout::Rows => return Err(DecodeError::new("layout \"rows\" is for result sets", split.start)),
+        })
+    }
 
     /// Adds the keys that occur in a split.
-    fn add_keys(keys: &mut KeySet, split: &Split, exclude: Option<Self::Transactions>) -> Result<()>;
+    fn add_keys(keys: &mut KeySet, split: &Split, exclude: Option<Self::Transactions>) -> Result<()> {
+        keys.add(Self::scan(keys.table().clone(), split, exclude)?)
+    }
 
     /// The positions of each table's events in a split. Tables are given as database and name. None: there
     /// are too many positions.

@@ -231,11 +231,16 @@ impl Tracker {
         Ok(())
     }
 
-    fn begin(&mut self, header: &EventHeader, offset: u64) {
+    /// Begins with no names, if there are too many and the span needs none.
+    fn forget_many_names(&mut self) {
         if self.names.is_full() && self.span.touched.is_empty() {
             self.names = TableNames::default();
             self.counts.clear();
         }
+    }
+
+    fn begin(&mut self, header: &EventHeader, offset: u64) {
+        self.forget_many_names();
         let mut maps = std::mem::take(&mut self.transaction.maps);
         maps.clear();
         self.transaction = Transaction {

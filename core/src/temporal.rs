@@ -1,6 +1,7 @@
 //! Dates and times as MySQL has them: fields that need not form a date (`2024-00-10`), times beyond a day.
 
 use crate::digits::write_padded;
+use crate::error::ValueError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Date {
@@ -101,13 +102,14 @@ pub enum Instant {
 }
 
 impl Instant {
-    /// Of a TIMESTAMP of MySQL: see `DateTime::from_timestamp`. None: there is no such fraction.
+    /// Of a TIMESTAMP of MySQL: see `DateTime::from_timestamp`.
     #[inline]
-    pub fn of_timestamp(seconds: u64, micros: u32) -> Option<Self> {
-        match (seconds, micros) {
-            (0, 0) => Some(Self::Zero),
-            (_, 1_000_000..) => None,
-            _ => Some(Self::Micros(i64::try_from(seconds).ok()?.checked_mul(1_000_000)? + i64::from(micros))),
+    pub fn of_timestamp(seconds: u64, micros: u32) -> Result<Self, ValueError> {
+        let scaled = i64::try_from(seconds).ok().and_then(|seconds| seconds.checked_mul(1_000_000));
+        match (seconds, micros, scaled) {
+            (0, 0, _) => Ok(Self::Zero),
+            (_, ..1_000_000, Some(scaled)) => Ok(Self::Micros(scaled + i64::from(micros))),
+            _ => Err(ValueError::new("a timestamp with more than a second of fraction")),
         }
     }
 

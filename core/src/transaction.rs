@@ -158,15 +158,6 @@ impl Survey {
             rolls_back: None,
         }
     }
-
-    pub fn part(&self) -> &Arc<Part> {
-        &self.part
-    }
-
-    /// Start and end in the file.
-    pub fn positions(&self) -> (u64, u64) {
-        (self.start, self.end)
-    }
 }
 
 /// A place in the walk over a transaction. The default is its begin.

@@ -151,3 +151,17 @@ proptest! {
         drop(count(&file, None));
     }
 }
+
+#[test]
+fn rows_that_their_transaction_does_not_define_are_an_error() {
+    let mut bytes = Vec::new();
+    image(&(1, None, None, None), &mut bytes);
+    let mut records = Records::default();
+    records.begin(0, 0, "1-1-1");
+    records.definition(0, 1, ("d", "t"), COLUMNS);
+    records.rows(0, 2, RowsKind::Insert, (&[true; 4], &[]), &bytes);
+    records.commit(0);
+    let mut file = segment(&[vec![]]);
+    file.extend_from_slice(&records.bytes);
+    assert!(count(&file, None).unwrap_err().reason().contains("without a definition"));
+}

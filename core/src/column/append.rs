@@ -278,7 +278,7 @@ impl ColumnBuilder {
                 values.push(seconds as i64 * 1_000_000 + i64::from(micros));
                 Ok(())
             }
-            _ => self.append_datetime(DateTime::from_timestamp(seconds, micros)),
+            _ => self.append_instant(Instant::of_timestamp(seconds, micros)?),
         }
     }
 

@@ -25,7 +25,7 @@ pub mod table;
 pub mod tombstone;
 pub mod value;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::typed_rows::write::Records;
 use avro::{Registered, Translated};
@@ -82,6 +82,9 @@ pub struct Translator {
     /// Topics with more than one partition.
     wide: HashSet<String>,
     open: Option<Transaction>,
+    /// Ids of tables in the records, by name. A table keeps its id, so that readers know its definition
+    /// again.
+    ids: HashMap<String, u32>,
     out: Records,
     pub counts: Counts,
 }
@@ -95,6 +98,7 @@ impl Translator {
             state,
             wide: HashSet::new(),
             open: None,
+            ids: HashMap::new(),
             out: Records::default(),
             counts: Counts::default(),
         }
@@ -245,7 +249,7 @@ impl Translator {
         let table = &self.state.tables[&name];
         let open = self.open.get_or_insert_with(|| Transaction::new(place));
         open.place = message.offset;
-        open.add(&name, table, &change)?;
+        open.add(id_of(&mut self.ids, &name), table, &change)?;
         self.counts.rows += 1;
         if let Some((origin, one)) = noted {
             order::note(&mut self.state.partitions[place].seen, origin, one);
@@ -360,7 +364,7 @@ impl Translator {
         };
         let open = self.open.get_or_insert_with(|| Transaction::new(place));
         open.place = message.offset;
-        open.add(table, known, &change)?;
+        open.add(id_of(&mut self.ids, table), known, &change)?;
         self.counts.rows += 1;
         let partition = &mut self.state.partitions[place];
         partition.deleted = Some(change.key_hash);
@@ -391,6 +395,17 @@ fn content<'a>(plain: Option<&'a [u8]>, in_avro: &'a Option<Translated>) -> Opti
     match in_avro {
         Some(found) => Some(Content::Described { payload: &found.payload, schema: &found.schema }),
         None => plain.map(Content::Plain),
+    }
+}
+
+fn id_of(ids: &mut HashMap<String, u32>, name: &str) -> u32 {
+    match ids.get(name) {
+        Some(id) => *id,
+        None => {
+            let id = ids.len() as u32 + 1;
+            ids.insert(name.to_owned(), id);
+            id
+        }
     }
 }
 

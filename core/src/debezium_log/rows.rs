@@ -1,6 +1,6 @@
 //! The rows of one transaction.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use crate::event::RowsKind;
 use crate::typed_rows::write::{put_bits, Records};
@@ -31,23 +31,23 @@ pub struct Transaction {
     /// The offset of the message whose row comes next.
     pub place: u64,
     records: Records,
-    /// Ids of the tables whose definitions were written, by name.
-    ids: HashMap<String, u32>,
+    /// Ids of the tables whose definitions were written.
+    defined: HashSet<u32>,
     run: Option<Run>,
 }
 
 impl Transaction {
     pub fn new(partition: usize) -> Self {
         let records = Records::default();
-        Self { partition, timestamp: 0, place: 0, records, ids: HashMap::new(), run: None }
+        Self { partition, timestamp: 0, place: 0, records, defined: HashSet::new(), run: None }
     }
 
     pub fn bytes(&self) -> usize {
         self.records.bytes.len()
     }
 
-    /// Adds the row, or nothing if it cannot be written.
-    pub fn add(&mut self, name: &str, table: &Table, change: &Change<'_>) -> Result<(), Refused> {
+    /// Adds the row, or nothing if it cannot be written. `id`: the table's.
+    pub fn add(&mut self, id: u32, table: &Table, change: &Change<'_>) -> Result<(), Refused> {
         let (kind, before, after) = images(table, change)?;
         let present = before.as_ref().or(after.as_ref()).map(Image::present).unwrap_or_default();
         let present_after =
@@ -56,17 +56,11 @@ impl Transaction {
         for image in [&before, &after].into_iter().flatten() {
             image.write(table, &mut bytes)?;
         }
-        let id = match self.ids.get(name) {
-            Some(id) => *id,
-            None => {
-                self.end_run();
-                let id = self.ids.len() as u32 + 1;
-                let names = (table.database.as_str(), table.table.as_str());
-                self.records.definition(self.place, id, names, &table.definition().to_string());
-                self.ids.insert(name.to_owned(), id);
-                id
-            }
-        };
+        if self.defined.insert(id) {
+            self.end_run();
+            let names = (table.database.as_str(), table.table.as_str());
+            self.records.definition(self.place, id, names, &table.definition().to_string());
+        }
         let fits = self.run.as_ref().is_some_and(|run| {
             (run.kind, run.table_id) == (kind, id)
                 && run.present == present

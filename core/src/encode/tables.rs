@@ -56,8 +56,8 @@ impl Tables {
             true => {
                 let shown = |bytes| String::from_utf8_lossy(bytes);
                 let of = |error: DecodeError| error.of(&table_name::text(&shown(database), &shown(name)));
-                let map = definition.map().map_err(of)?;
-                let table = self.table(map, definition)?;
+                let (map, schema) = definition.table().map_err(of)?;
+                let table = self.table(map, schema, definition.offset())?;
                 let name = (table.database.clone(), table.name.clone());
                 let (route, chosen) = (self.routes.get(&name), self.chosen.get(&name));
                 let table = table.routed(route).choosing(chosen);
@@ -73,14 +73,13 @@ impl Tables {
         Ok(())
     }
 
-    fn table(&mut self, map: TableMap, definition: &dyn Definition) -> Result<Table> {
-        let offset = definition.offset();
+    fn table(&mut self, map: TableMap, schema: Option<TableSchema>, offset: u64) -> Result<Table> {
         let name = (map.database.clone(), map.table.clone());
         let number = *self.numbers.entry(name.clone()).or_insert_with(|| {
             self.names.push(name.clone());
             self.names.len() as u32 - 1
         });
-        if let Some(schema) = definition.schema()? {
+        if let Some(schema) = schema {
             return Table::fitting(map, Arc::new(schema), number, offset);
         }
         let named = map.columns.iter().all(|column| column.name.is_some());

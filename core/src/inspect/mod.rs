@@ -183,7 +183,8 @@ impl Inspector {
         match record.kind {
             typed_rows::BEGIN => self.transaction.gtid = gtid.map(ToString::to_string),
             typed_rows::DEFINITION => {
-                let map = typed_rows::Definition::parse(record)?.map()?;
+                let definition = typed_rows::Definition::parse(record)?;
+                let map = definition.map_of(&definition.schema()?)?;
                 self.tables.insert(map.table_id, KnownTable::new(map, &self.options.tables));
             }
             typed_rows::ROWS => {

@@ -17,15 +17,14 @@ use std::sync::Arc;
 use crate::error::{DecodeError, Result};
 use crate::event::FormatDescription;
 use crate::log_file::LogFile;
+use crate::parts::Parts;
 use crate::row_log::{Take, Transactions};
 use crate::source_names::SourceNames;
 use crate::transaction::{Part, Selection, Survey, Walked};
 
 /// The transactions of some parts, one after the other.
 pub struct LogOrder {
-    parts: std::vec::IntoIter<Part>,
-    selection: Selection,
-    open: Option<Open>,
+    parts: Parts<Open>,
     /// The prepared XA transactions, by xid.
     prepared: HashMap<String, Survey>,
 }
@@ -41,7 +40,7 @@ struct Open {
 
 impl LogOrder {
     pub fn new(parts: Vec<Part>, selection: Selection) -> Self {
-        Self { parts: parts.into_iter(), selection, open: None, prepared: HashMap::new() }
+        Self { parts: Parts::new(parts, selection), prepared: HashMap::new() }
     }
 
     /// Puts the rows of XA transactions where they are committed.
@@ -68,37 +67,15 @@ impl LogOrder {
 
 impl Transactions for LogOrder {
     fn next_group(&mut self) -> Result<Option<Survey>> {
-        loop {
-            if self.open.is_none() {
-                let Some(part) = self.parts.next() else { return Ok(None) };
-                self.open = Some(Open::new(Arc::new(part))?);
-            }
-            let Some(open) = &mut self.open else { return Ok(None) };
-            let found = open.survey(&self.selection).map_err(|error| error.in_file(open.part.file.name()))?;
-            let Some(survey) = found else {
-                self.open = None;
-                continue;
-            };
+        while let Some(survey) = self.parts.next_group()? {
             if let Some(survey) = self.resolve(survey)? {
                 return Ok(Some(survey));
             }
         }
+        Ok(None)
     }
 
     fn walk(&mut self, survey: &Survey, from: Walked, take: &mut Take<'_>) -> Result<Option<Walked>> {
-        let name = survey.part.file.name();
-        let here = self
-            .open
-            .as_mut()
-            .filter(|open| open.part.base == survey.part.base && open.part.file.name() == name);
-        let walked = match here {
-            Some(open) => survey.walk(&mut open.file, &open.format, from, take),
-            // An XA transaction that was prepared in another file.
-            None => {
-                let mut open = Open::new(survey.part.clone())?;
-                survey.walk(&mut open.file, &open.format, from, take)
-            }
-        };
-        walked.map_err(|error| error.in_file(name))
+        self.parts.walk(survey, from, take)
     }
 }

@@ -12,10 +12,12 @@ use crate::group::{Group, Step};
 use crate::gtid_event::GtidEvent;
 use crate::json::Style;
 use crate::log_file::LogFile;
+use crate::parts::OpenPart;
 use crate::query::Statement;
 use crate::row_log::{Definition, Item, LoggedRows, Take};
 use crate::rows::{is_dummy, RowsEvent};
 use crate::savepoints::{Savepoint, Target};
+use crate::schema::TableSchema;
 use crate::status::Status;
 use crate::table_map::{TableMap, TableMapHead};
 use crate::transaction::{
@@ -59,18 +61,24 @@ fn is_outside(kind: EventKind) -> bool {
     )
 }
 
-impl Open {
-    pub(super) fn new(part: Arc<Part>) -> Result<Self> {
+impl OpenPart for Open {
+    fn open(part: Arc<Part>) -> Result<Self> {
         let mut file = LogFile::open(&part.file, part.base)?;
-        let size = part.file.size().map_err(|error| DecodeError::of_io("cannot be read", error, part.base));
-        let end = part.end.unwrap_or(u64::MAX).min(size.map_err(|error| error.in_file(part.file.name()))?);
+        let end = part.end()?;
         file.read_to(end);
         let (position, names) = (part.start.max(4), part.names.clone());
         Ok(Self { format: file.format().clone(), file, position, end, names, part })
     }
 
-    /// The next transaction of the part; None: at its end.
-    pub(super) fn survey(&mut self, selection: &Selection) -> Result<Option<Survey>> {
+    fn part(&self) -> &Part {
+        &self.part
+    }
+
+    fn walk(&mut self, survey: &Survey, from: Walked, take: &mut Take<'_>) -> Result<Option<Walked>> {
+        survey.walk(&mut self.file, &self.format, from, take)
+    }
+
+    fn survey(&mut self, selection: &Selection) -> Result<Option<Survey>> {
         let (start, end) = (self.position, self.end);
         let mut surveyor = Surveyor::new(self.part.clone(), start, selection, &self.format);
         let found = each(&mut self.file, (start, end), 0, true, &mut |seen| surveyor.take(seen))?;
@@ -282,7 +290,7 @@ impl Survey {
 
     /// Gives events from a place on, until `take` returns false. Returns the place to go on from; None: there
     /// are no more rows.
-    pub(super) fn walk(
+    fn walk(
         &self,
         file: &mut LogFile,
         format: &FormatDescription,
@@ -359,8 +367,8 @@ impl Definition for LoggedMap<'_> {
         TableMapHead::parse(self.event, self.format).map(|head| (head.database, head.table))
     }
 
-    fn map(&self) -> Result<TableMap> {
-        TableMap::parse(self.event, self.format)
+    fn table(&self) -> Result<(TableMap, Option<TableSchema>)> {
+        Ok((TableMap::parse(self.event, self.format)?, None))
     }
 
     fn offset(&self) -> u64 {

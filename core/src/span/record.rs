@@ -16,10 +16,7 @@ impl Tracker {
         match record.kind {
             BEGIN => {
                 let (commit_us, id) = begin_of(record)?;
-                if self.names.is_full() && self.span.touched.is_empty() {
-                    self.names = super::TableNames::default();
-                    self.counts.clear();
-                }
+                self.forget_many_names();
                 self.transaction = Transaction {
                     start: record.offset,
                     source_start: self.source.position,

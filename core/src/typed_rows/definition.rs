@@ -60,9 +60,8 @@ impl<'a> Definition<'a> {
         Ok(schema)
     }
 
-    /// How images are written.
-    pub fn map(&self) -> Result<TableMap> {
-        let schema = self.schema()?;
+    /// How images are written. `schema`: that of the definition.
+    pub fn map_of(&self, schema: &TableSchema) -> Result<TableMap> {
         let fail = |reason: String| DecodeError::of_table(schema.name(), reason, self.offset);
         let columns = schema.columns.iter().map(|column| {
             let kind = column.column_type().map_err(fail)?;
@@ -93,16 +92,16 @@ impl<'a> Definition<'a> {
 
     /// The map, if `known` says the same of the columns. Otherwise the table's rows cannot be read by it.
     pub fn fitted(&self, known: &TableSchema) -> Result<TableMap> {
-        let map = self.map()?;
+        let schema = self.schema()?;
         let names = |columns: &[ColumnSchema]| {
             columns.iter().map(|column| (column.name.clone(), column.column_type())).collect::<Vec<_>>()
         };
-        if names(&self.schema()?.columns) != names(&known.columns) {
+        if names(&schema.columns) != names(&known.columns) {
             let (name, version) = (known.name(), known.version);
             let reason = format!("the log's definition of {name} is not its schema (version {version})");
             return Err(DecodeError::of_table(name, reason, self.offset));
         }
-        Ok(map)
+        self.map_of(&schema)
     }
 
     /// The definition in the form of `described::first_described`.

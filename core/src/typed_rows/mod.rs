@@ -136,7 +136,13 @@ fn text<'a>(body: &mut Cursor<'a>) -> Result<&'a str> {
     std::str::from_utf8(body.take(length.into(), "name")?).map_err(|_| body.fail("a name is no text"))
 }
 
-/// The error for a record that nothing may be where it is.
+/// The error for rows that their transaction has not defined.
+#[cold]
+fn undefined(record: &Record<'_>) -> DecodeError {
+    DecodeError::new("rows without a definition in their transaction", record.offset)
+}
+
+/// The error for a record that cannot be where it is.
 #[cold]
 fn unexpected(record: &Record<'_>) -> DecodeError {
     DecodeError::new(format!("a record of the kind {} where none can be", record.kind), record.offset)

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::{
-    begin_of, id_of, rows_of, statement_of, unexpected, Definition, BEGIN, COMMIT, DEFINITION, NAME, NOTE,
-    ROWS, STATEMENT,
+    begin_of, id_of, rows_of, statement_of, undefined, unexpected, Definition, BEGIN, COMMIT, DEFINITION,
+    NAME, NOTE, ROWS, STATEMENT,
 };
 use crate::error::{DecodeError, Result};
 use crate::json::Style;
+use crate::parts::{OpenPart, Parts};
 use crate::records::{Record, RecordFile};
-use crate::row_log::{self, Item, LoggedRows, Take, Transactions};
+use crate::row_log::{self, Item, LoggedRows, Take};
 use crate::schema::TableSchema;
 use crate::source_names::SourceNames;
 use crate::table_map::TableMap;
@@ -17,13 +18,9 @@ use crate::transaction::{LoggedStatement, Part, Selection, Survey, Transaction, 
 use crate::window::Direction;
 
 /// The transactions of some parts, one after the other.
-pub struct RowsOrder {
-    parts: std::vec::IntoIter<Part>,
-    selection: Selection,
-    open: Option<Open>,
-}
+pub type RowsOrder = Parts<Open>;
 
-struct Open {
+pub struct Open {
     part: Arc<Part>,
     file: RecordFile,
     names: SourceNames,
@@ -31,20 +28,17 @@ struct Open {
     end: u64,
 }
 
-impl RowsOrder {
-    pub fn new(parts: Vec<Part>, selection: Selection) -> Self {
-        Self { parts: parts.into_iter(), selection, open: None }
-    }
-}
-
-impl Open {
-    fn new(part: Arc<Part>) -> Result<Self> {
+impl OpenPart for Open {
+    fn open(part: Arc<Part>) -> Result<Self> {
         let mut file = RecordFile::open(&part.file, part.base, NAME)?;
-        let size = part.file.size().map_err(|error| DecodeError::of_io("cannot be read", error, part.base));
-        let end = part.end.unwrap_or(u64::MAX).min(size.map_err(|error| error.in_file(part.file.name()))?);
+        let end = part.end()?;
         file.read_to(end);
         let names = part.names.clone();
         Ok(Self { position: part.start.max(file.start()), file, names, end, part })
+    }
+
+    fn part(&self) -> &Part {
+        &self.part
     }
 
     fn survey(&mut self, selection: &Selection) -> Result<Option<Survey>> {
@@ -54,7 +48,8 @@ impl Open {
         let (start, base) = (self.position, self.file.base());
         let mut found = Transaction { start: base + start, commit_is_exact: true, ..Transaction::default() };
         let (mut statements, mut last_rows, mut number) = (Vec::new(), None, 0);
-        let mut wanted: Vec<u64> = Vec::new();
+        // The definitions of the transaction, and whether they are wanted.
+        let mut defined: Vec<(u64, bool)> = Vec::new();
         while self.position < self.end {
             let position = self.position;
             let header = self.file.header(position, self.end)?;
@@ -63,8 +58,10 @@ impl Open {
             let record = self.file.record(position, header, Direction::Forward)?;
             if header.kind == ROWS {
                 let id = id_of(record.body, record.offset)?;
-                if wanted.contains(&id) {
-                    last_rows = Some(number);
+                match defined.iter().find(|(known, _)| *known == id) {
+                    Some((_, wanted)) if *wanted => last_rows = Some(number),
+                    Some(_) => {}
+                    None => return Err(undefined(&record)),
                 }
                 continue;
             }
@@ -77,10 +74,9 @@ impl Open {
                 }
                 DEFINITION if number > 1 => {
                     let definition = Definition::parse(&record)?;
-                    wanted.retain(|id| *id != definition.id);
-                    if selection.has(definition.database.as_bytes(), definition.table.as_bytes()) {
-                        wanted.push(definition.id);
-                    }
+                    defined.retain(|(id, _)| *id != definition.id);
+                    let (database, table) = (definition.database.as_bytes(), definition.table.as_bytes());
+                    defined.push((definition.id, selection.has(database, table)));
                 }
                 STATEMENT if number > 1 => statements.push(statement(&record, found.commit_us)?),
                 NOTE => {}
@@ -98,10 +94,9 @@ impl Open {
 
     fn walk(&mut self, survey: &Survey, from: Walked, take: &mut Take<'_>) -> Result<Option<Walked>> {
         let Some(last) = survey.last_rows else { return Ok(None) };
-        let (start, end) = survey.positions();
-        let (mut position, mut number) = (start.max(from.position), from.number);
-        while position < end && number < last {
-            let header = self.file.header(position, end)?;
+        let (mut position, mut number) = (survey.start.max(from.position), from.number);
+        while position < survey.end && number < last {
+            let header = self.file.header(position, survey.end)?;
             number += 1;
             let mut more = true;
             if matches!(header.kind, DEFINITION | ROWS) {
@@ -168,44 +163,12 @@ impl row_log::Definition for Logged<'_> {
         Ok((self.1.database.as_bytes(), self.1.table.as_bytes()))
     }
 
-    fn map(&self) -> Result<TableMap> {
-        self.1.map()
-    }
-
-    fn schema(&self) -> Result<Option<TableSchema>> {
-        self.1.schema().map(Some)
+    fn table(&self) -> Result<(TableMap, Option<TableSchema>)> {
+        let schema = self.1.schema()?;
+        Ok((self.1.map_of(&schema)?, Some(schema)))
     }
 
     fn offset(&self) -> u64 {
         self.0.offset
-    }
-}
-
-impl Transactions for RowsOrder {
-    fn next_group(&mut self) -> Result<Option<Survey>> {
-        loop {
-            if self.open.is_none() {
-                let Some(part) = self.parts.next() else { return Ok(None) };
-                self.open = Some(Open::new(Arc::new(part))?);
-            }
-            let Some(open) = &mut self.open else { return Ok(None) };
-            match open.survey(&self.selection).map_err(|error| error.in_file(open.part.file.name()))? {
-                Some(survey) => return Ok(Some(survey)),
-                None => self.open = None,
-            }
-        }
-    }
-
-    fn walk(&mut self, survey: &Survey, from: Walked, take: &mut Take<'_>) -> Result<Option<Walked>> {
-        let name = survey.part().file.name();
-        let here = self
-            .open
-            .as_mut()
-            .filter(|open| open.part.base == survey.part().base && open.part.file.name() == name);
-        match here {
-            Some(open) => open.walk(survey, from, take),
-            None => Open::new(survey.part().clone())?.walk(survey, from, take),
-        }
-        .map_err(|error| error.in_file(name))
     }
 }

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use super::{begin_of, id_of, rows_of, Definition, BEGIN, COMMIT, DEFINITION, NAME, NOTE, ROWS, STATEMENT};
+use super::{
+    begin_of, id_of, rows_of, undefined, Definition, BEGIN, COMMIT, DEFINITION, NAME, NOTE, ROWS, STATEMENT,
+};
 use crate::error::{DecodeError, Result};
 use crate::gtid::GtidSet;
 use crate::records::{Header, RecordFile};
 use crate::row_log::{Dialect, RowScan};
 use crate::rows::RowsEvent;
 use crate::schema::TableSchema;
-use crate::split::Split;
+use crate::split::{Split, Visits};
 use crate::table_map::TableMap;
 use crate::window::Direction;
 
@@ -28,10 +30,7 @@ pub struct RowsScan {
     table: Arc<TableSchema>,
     table_name: String,
     exclude: Option<GtidSet>,
-    position: u64,
-    end: u64,
-    /// Positions of the records to read, if they are known. The next one is the last element.
-    listed: Option<Vec<u64>>,
+    visits: Visits,
     commit_us: i64,
     excluded: bool,
     maps: Vec<Arc<TableMap>>,
@@ -39,6 +38,8 @@ pub struct RowsScan {
     last: Vec<u8>,
     /// The table's present id, and the index of its present map. None: the transaction has not defined it.
     current: Option<(u64, u32)>,
+    /// Ids of the transaction's definitions of other tables.
+    foreign: Vec<u64>,
 }
 
 impl RowsScan {
@@ -54,39 +55,28 @@ impl RowsScan {
         split: &Split,
         exclude: Option<GtidSet>,
     ) -> Result<Self> {
-        let position = split.start.saturating_sub(split.base).max(file.start());
-        let end = split.end.saturating_sub(split.base);
-        file.read_to(end);
+        let visits = split.visits(file.start())?;
+        file.read_to(visits.end);
         Ok(Self {
             path: file.path().to_owned(),
             file,
             table_name: table.name(),
             table,
             exclude: exclude.filter(|set| !set.is_empty()),
-            position,
-            end,
-            listed: split.positions.as_ref().map(|positions| positions.iter().rev().copied().collect()),
+            visits,
             commit_us: 0,
             excluded: false,
             maps: Vec::new(),
             last: Vec::new(),
             current: None,
+            foreign: Vec::new(),
         })
     }
 
-    /// The position of the next record to be read.
-    fn next_position(&mut self) -> Option<u64> {
-        match &mut self.listed {
-            None => Some(self.position),
-            Some(listed) => listed.pop(),
-        }
-        .filter(|position| *position < self.end)
-    }
-
     fn advance(&mut self) -> Result<Option<RowsAt>> {
-        while let Some(position) = self.next_position() {
-            let header = self.file.header(position, self.end)?;
-            self.position = position + header.size;
+        while let Some(position) = self.visits.next_position() {
+            let header = self.file.header(position, self.visits.end)?;
+            self.visits.position = position + header.size;
             match header.kind {
                 BEGIN => {
                     let record = self.file.record(position, header, Direction::Forward)?;
@@ -97,6 +87,7 @@ impl RowsScan {
                         None => false,
                     };
                     self.current = None;
+                    self.foreign.clear();
                 }
                 DEFINITION => self.note_definition(position, header)?,
                 COMMIT => self.current = None,
@@ -107,6 +98,9 @@ impl RowsScan {
                     let id = id_of(record.body, record.offset)?;
                     if let Some((_, map)) = self.current.filter(|(known, _)| *known == id) {
                         return Ok(Some(RowsAt { position, header, map, commit_us: self.commit_us }));
+                    }
+                    if !self.foreign.contains(&id) {
+                        return Err(undefined(&record));
                     }
                 }
                 NOTE | STATEMENT => {}
@@ -124,6 +118,7 @@ impl RowsScan {
         let definition = Definition::parse(&record)?;
         if !definition.is_of(&self.table) {
             self.current = self.current.filter(|(id, _)| *id != definition.id);
+            self.foreign.push(definition.id);
             return Ok(());
         }
         if record.body != self.last.as_slice() {
@@ -131,6 +126,7 @@ impl RowsScan {
             record.body.clone_into(&mut self.last);
             self.maps.push(Arc::new(map));
         }
+        self.foreign.retain(|id| *id != definition.id);
         self.current = Some((definition.id, self.maps.len() as u32 - 1));
         Ok(())
     }

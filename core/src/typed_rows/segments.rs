@@ -3,20 +3,13 @@
 use std::sync::Arc;
 
 use super::{statement_of, Definition, RowsFramer, RowsScan, BEGIN, DEFINITION, NAME, ROWS, STATEMENT};
-use crate::batches::Batches;
-use crate::changelog::Changelog;
-use crate::column::Layout;
 use crate::error::{DecodeError, Result};
 use crate::framing;
 use crate::gtid::GtidSet;
 use crate::json_text::quoted;
-use crate::latest::Latest;
 use crate::outline::Outline;
-use crate::output::Options;
 use crate::records::RecordFile;
-use crate::reduce::KeySet;
 use crate::schema::TableSchema;
-use crate::seen_keys::SharedKeys;
 use crate::segment_file::SegmentFile;
 use crate::segment_format::SegmentFormat;
 use crate::span::{Place, Tracker};
@@ -36,6 +29,7 @@ impl SegmentFormat for TypedRows {
     type Framer = RowsFramer;
     type Place = Place;
     type Transactions = GtidSet;
+    type Scan = RowsScan;
 
     fn framer(options: framing::Options) -> RowsFramer {
         RowsFramer::new(options)
@@ -83,23 +77,8 @@ impl SegmentFormat for TypedRows {
         read().map_err(|error: DecodeError| error.in_file(file.name()))
     }
 
-    fn decoder(
-        table: Arc<TableSchema>,
-        split: &Split,
-        exclude: Option<GtidSet>,
-        options: &Options,
-        seen: SharedKeys,
-    ) -> Result<Box<dyn Batches + Send>> {
-        let scan = RowsScan::new(table, split, exclude)?;
-        Ok(match options.layout {
-            Layout::Changelog => Box::new(Changelog::new(scan, options)?),
-            Layout::Latest => Box::new(Latest::new(scan, options, seen)?),
-            Layout::Rows => return Err(DecodeError::new("layout \"rows\" is for result sets", split.start)),
-        })
-    }
-
-    fn add_keys(keys: &mut KeySet, split: &Split, exclude: Option<GtidSet>) -> Result<()> {
-        keys.add(RowsScan::new(keys.table().clone(), split, exclude)?)
+    fn scan(table: Arc<TableSchema>, split: &Split, exclude: Option<GtidSet>) -> Result<RowsScan> {
+        RowsScan::new(table, split, exclude)
     }
 
     fn outline(tables: &[(String, String)], split: &Split) -> Result<Option<Outline>> {

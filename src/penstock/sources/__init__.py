@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.relaylog.segment_format import EARLIEST_FORMAT, format_of
 from penstock.sources.registry import DEFAULT, kind
 
 if TYPE_CHECKING:
@@ -27,10 +26,7 @@ def open_source(config: PipelineConfig, *, foreign_keys: bool = False) -> Source
 
 
 def statements_of(log: RelayLog, captured: TableFilter, *, types: TypeOptions) -> Statements:
-    """What the statements of a relay log mean, by the source that `relay.json` names. In logs of the earliest
-    format they are SQL of MySQL, whatever wrote them."""
-    name = (log.facts.get("source") or {}).get("type", DEFAULT)
-    if name == "debezium" and format_of(log.facts) == EARLIEST_FORMAT:
-        name = DEFAULT
-    statements: Statements = kind(name).statements(captured, log, types=types)
+    """What the statements of a relay log mean, by the source that `relay.json` names."""
+    source = log.facts.get("source") or {}
+    statements: Statements = kind(source.get("type", DEFAULT)).statements(captured, log, types=types)
     return statements
