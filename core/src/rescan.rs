@@ -16,7 +16,8 @@ use crate::status::{Status, Updated};
 
 /// Reads the events in `(start, end]` of a segment and returns the entry of that part. `source` is the
 /// source's place at `start`. If `start` is inside a transaction, `open` has the offsets of the events to
-/// read first: the GTID event, then the current table maps, in log order.
+/// read first: the GTID event, then the current table maps, in log order. Savepoints before `start` are not
+/// known, so a ROLLBACK TO one of them is no statement of the entry.
 pub fn index_entry(
     file: &SegmentFile,
     base: u64,

@@ -173,8 +173,10 @@ impl Tracker {
         }
     }
 
-    /// Forgets what came before `start`, but not the state of the open transaction.
+    /// Forgets what came before `start`, but not the state of the open transaction. Its rows before `start`
+    /// may have been rolled back.
     pub fn forget_before(&mut self, start: u64) {
+        self.transaction.undone = !self.group.is_idle();
         self.events = 0;
         self.end = start;
         self.span.statements.clear();

@@ -206,7 +206,8 @@ def scan_span(
 ) -> str:
     """The index entry (JSON) of `(start, end]` of a segment, computed from its events. `file` and `position`:
     the source's position at `start`. `open`: if `start` is inside a transaction, the offsets of the events to
-    read first, in log order: its GTID event, then its current table maps."""
+    read first, in log order: its GTID event, then its current table maps. A ROLLBACK TO a savepoint before
+    `start` is not in its statements."""
 
 # column/: the type mapping, which exists only here ------------------------------------------------------
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import zlib
 from pathlib import Path
 
 import pytest
 from tests.relaylog.conftest import SPAN_SIZE, Received
+from tests.relaylog.fenced import begin_behind
 from tests.relaylog.walking import LogWalk, Transaction, index_entries
 
 from penstock.config import RelayLogConfig
@@ -132,17 +132,12 @@ def assert_only_the_successor_counts(received: Received, copy: Path, transaction
         (copy / gone.file).unlink()
         (copy / gone.index).unlink()
     name, base = names[Offset(last.base)], Offset(transaction.end)
-    head = (copy / name.file).read_bytes()[: last.head_end - last.base]
-    later, end = SegmentName(base, name.generation + 1), base + len(head)
-    (copy / later.file).write_bytes(head)
     file, position = received.source_ends[transaction.number]
     gtids = f"{received.server_uuid}:1-{transaction.number}"
-    entry = {
-        "start": base, "end": end, "committed": end, "file": f"binlog.{file:06d}", "position": position,
-        "head": {"server_uuid": received.server_uuid, "gtids": gtids},
-    }  # fmt: skip
-    line = json.dumps(entry).encode()
-    (copy / later.index).write_bytes(line + b" %08x\n" % zlib.crc32(line))
+    end = begin_behind(
+        copy, name, base, last.head_end - last.base, file=f"binlog.{file:06d}", position=position,
+        head={"server_uuid": received.server_uuid, "gtids": gtids},
+    )  # fmt: skip
 
     log = RelayLog.open(copy)
     assert log.end == end

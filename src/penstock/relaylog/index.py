@@ -158,6 +158,12 @@ class Entry:
         statements = [item for item in self.fields.get("statements", ()) if item["end"] <= end]
         return Entry({**self.fields, "end": end, "committed": end, "statements": statements})
 
+    def recounted(self, end: Offset, counted: Mapping[str, Any]) -> Entry:
+        """The entry for the span cut at `end`, with what `_core.scan_span` has counted there. What statements
+        mean may depend on events before the span (savepoints), so those of the entry stay."""
+        kept = {key: value for key, value in self.fields.items() if key in ("open", "head")}
+        return Entry({**counted, **kept, "statements": self.trimmed(end).fields["statements"]})
+
 
 def format_line(entry: str) -> bytes:
     """The line of an entry, without its newline."""

@@ -469,8 +469,7 @@ class RelayLog:
         at = len(kept) - 1
         if entries[at].end > end:
             # A fenced writer appended more, so this entry also describes bytes after `end`.
-            known_of = {key: entries[at].fields[key] for key in ("open", "head") if key in entries[at].fields}
-            kept[at] = Entry(self._scan_entry(number, kept, at, end).fields | known_of)
+            kept[at] = self._scan_entry(number, kept, at, end)
         return kept
 
     def _scan(self, number: int, at: int, offset: Offset) -> Entry:
@@ -480,7 +479,8 @@ class RelayLog:
     def _scan_entry(self, number: int, entries: list[Entry], at: int, offset: Offset) -> Entry:
         entry = entries[at]
         place = segment_format.scan_from(entry.fields, entries[max(0, at - 1)].fields)
-        return self._scan_events(number, entry.start, offset, entry.open_events, **place)
+        part = self._scan_events(number, entry.start, offset, entry.open_events, **place)
+        return entry.recounted(offset, part.fields)
 
     def _scan_events(
         self, number: int, start: Offset, end: Offset, open_events: Sequence[int] = (), **place: Any

@@ -380,5 +380,6 @@ def _recounted(entry: index.Entry, name: SegmentName, path: Path, end: Offset) -
     if entry.end != end or entry.head is not None or not entry.tables:
         return entry
     counted = json.loads(scan_span(str(path), name.base, entry.start, end, open=entry.open_events))
-    kept = (*segment_format.BESIDE_EVENTS, "open", "last", "prepared")
-    return index.Entry(counted | {key: entry.fields[key] for key in kept if key in entry.fields})
+    kept = (*segment_format.BESIDE_EVENTS, "last", "prepared")
+    known = {key: entry.fields[key] for key in kept if key in entry.fields}
+    return entry.recounted(end, counted | known)

@@ -4,21 +4,28 @@ server's SELECT, and its own binlog files."""
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.relaylog.fenced import begin_behind
 from tests.relaylog.taken_back import statements_of
 from tests.sources.mysql.receiving import Receiving, receiving, source_events
 from tests.sources.mysql.test_preflight import config_for
 
 from penstock.changes import TableChanged, follow
 from penstock.commands.encode import encode
-from penstock.config import TablesConfig
+from penstock.config import RelayLogConfig, TablesConfig
 from penstock.model.offset import LogRange
 from penstock.model.schema import DEFAULT_TYPES, TableId
-from penstock.relaylog.reader import Statement
+from penstock.relaylog import index
+from penstock.relaylog.index import merge, parse_lines
+from penstock.relaylog.reader import RelayLog, Statement
+from penstock.relaylog.segment import list_segments
+from penstock.relaylog.writer import RelayLogWriter
 from penstock.sources.mysql.event_types import QUERY
 from penstock.sources.mysql.savepoints import names_savepoint
 from penstock.sources.mysql.source import MySqlSource
@@ -175,6 +182,43 @@ def test_where_the_index_was_cut_between_two_savepoints_all_tables_are_read_agai
         server.execute(*IN_FUNCTION)
         [doubt] = doubts(receiver)
         assert {*(doubt.tables or ())} == {"d.o", "d.t", "d.u"}
+
+
+def test_a_span_that_begins_inside_the_transaction_is_counted_again_with_its_doubt(
+    server: DatabaseServer, tmp_path: Path
+) -> None:
+    """The events that set the savepoints may be before the span, and then nobody reads them again."""
+    with receiving(server, tmp_path / "log", start="latest", span_size=1) as receiver:
+        receiver.wait_until_level()
+        server.execute(*IN_FUNCTION, "BEGIN", *(f"INSERT INTO d.o VALUES ({n})" for n in (8, 9)), "COMMIT")
+        [doubt] = doubts(receiver)
+        assert receiver.stop() == 0
+        name = list_segments(receiver.log_path)[-1]
+        entries = parse_lines((receiver.log_path / name.index).read_bytes(), receiver.log_path)
+    inside = [at for at, one in enumerate(entries) if one.open and one.start < doubt.end]
+    assert len(inside) > 8, "spans begin at each event of the transaction"
+    behind = next(at for at, one in enumerate(entries) if one.end > doubt.end and one.tables)
+    assert entries[behind].committed == doubt.end, "the next transaction has begun, and not ended"
+    for at in inside:
+        spans = [*entries[:at], reduce(merge, entries[at : behind + 1])]
+        for closed_by in ("a successor", "recovery"):
+            copy = tmp_path / f"{closed_by} at {at}"
+            shutil.copytree(receiver.log_path, copy)
+            (copy / name.index).write_bytes(index.encode(spans))
+            if closed_by == "recovery":
+                RelayLogWriter(copy, RelayLogConfig(disk_free_min=0)).close()
+            else:
+                head = {"server_uuid": receiver.log.source_uuid}
+                begin_behind(
+                    copy, name, doubt.end, entries[0].end - name.base, file=spans[-1].fields["file"],
+                    position=spans[-1].fields["position"], head=head,
+                )  # fmt: skip
+            log = RelayLog.open(copy)
+            assert log.tables(LogRange(doubt.end, log.end)) == {}
+            found = log.statements(LogRange(log.start, log.end))
+            assert [one for one in found if one.event == QUERY] == [doubt], f"{closed_by} at {at}"
+            last = log.last_transaction()
+            assert last is not None and (last["end"], last["sent"]) == (doubt.end, [])
 
 
 def test_names_of_savepoints_are_found_in_texts_however_they_are_spelled() -> None:
