@@ -9,6 +9,7 @@ import yaml
 
 from penstock.commands import cluster
 from penstock.serve.leases.document import Document, key
+from penstock.store.lease import Holder
 
 
 def test_a_server_that_shares_a_store_is_shown_by_its_address_alone(
@@ -17,7 +18,7 @@ def test_a_server_that_shares_a_store_is_shown_by_its_address_alone(
     """A store does not say more of it: neither that it is none of ours, nor how far its log is."""
     place = tmp_path / "positions" / key("shop")
     place.parent.mkdir(parents=True)
-    place.write_bytes(Document(address="10.0.0.1:11111", stopped=False).to_bytes())
+    place.write_bytes(Holder(1, stopped=False, payload=Document("10.0.0.1:11111").to_json()).to_bytes())
     file = tmp_path / "server.yaml"
     document = {
         "relay_log": {"path": str(tmp_path / "relay")},

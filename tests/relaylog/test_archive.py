@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.relaylog.conftest import AT_ONCE, SPAN_SIZE, TABLES, Received
+from tests.relaylog.free_lease import free_lease
 from tests.relaylog.test_reader import ranges
 
 from penstock._core import RangeDecoder
 from penstock.config import RelayLogConfig
-from penstock.errors import ConfigError, LeaseHeld, LogPurged, PenstockError
+from penstock.errors import ConfigError, LeaseHeld, LogPurged, PenstockError, TransientError
 from penstock.model.offset import LogRange, Offset
 from penstock.relaylog import archive_lease
 from penstock.relaylog.archive import CONSUMERS, FOLDER, MANIFEST, Archive
+from penstock.relaylog.archive_lease import LEASE
 from penstock.relaylog.archive_restore import ENDLESS, identity_of, lost_after, prepare, survives
 from penstock.relaylog.archiver import Archiver
 from penstock.relaylog.consumers import Consumer, registered
@@ -24,8 +27,10 @@ from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import list_segments
 from penstock.relaylog.segment_bytes import opened
-from penstock.store.base import Store
+from penstock.store.base import Store, Upload
+from penstock.store.lease import Times
 from penstock.store.opening import open_store
+from penstock.testing.scenario import wait_for
 
 KEPT = RelayLogConfig(span_size=SPAN_SIZE, disk_free_min=0)
 
@@ -188,6 +193,11 @@ def test_a_kill_between_any_two_steps_leaves_an_archive_that_goes_on(
     assert seen == ends - {Offset(0)}
 
 
+@pytest.fixture
+def short_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive_lease, "TIMES", Times(free_s=0.5, valid_s=0.3, renew_s=0.05))
+
+
 def test_a_fenced_receiver_adds_nothing_and_stops(folder: Path, store: Store, tmp_path: Path) -> None:
     """The second one began on an empty disk; the first one lives on, and closes a segment."""
     segments = list_segments(folder)
@@ -202,8 +212,10 @@ def test_a_fenced_receiver_adds_nothing_and_stops(folder: Path, store: Store, tm
     assert archived is not None
     assert [one.name for one in archived.segments] == segments[:3]
 
+    free_lease(store)  # the first one has not noticed yet that somebody else has it
     second = archiver(folder, store, generation=51)
     second.step()
+    assert first.lease.alive()
     for name in segments[4:6]:
         for file in (name.file, name.index):
             shutil.copy(folder / file, old / file)
@@ -217,26 +229,76 @@ def test_a_fenced_receiver_adds_nothing_and_stops(folder: Path, store: Store, tm
 
 
 def test_a_second_receiver_is_refused_while_the_first_one_lives(
-    folder: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, store: Store, tmp_path: Path, short_lease: None
 ) -> None:
-    monkeypatch.setattr(archive_lease, "_LOOK_SECONDS", 0.01)
-    archiver(folder, store).step()
+    """Also while that is busy with one segment for longer than the lease lasts."""
+    slow = Slow(store)
+    first = archiver(folder, slow)
+    first.begin(100)
+    assert slow.begun.wait(60)
     empty = tmp_path / "empty"
     empty.mkdir()
-    looks = 0
+    with pytest.raises(LeaseHeld, match="Another receiver"):
+        prepare(archiver(empty, store))
+    slow.may_end.set()
+    wait_for(lambda: first.end > 0, "the first segment to be archived")
+    with pytest.raises(TransientError, match="interrupted"):
+        prepare(archiver(empty, store), lambda: True)
+    assert list_segments(empty) == []
+    first.stop(clean=False)
+    assert first.failure is None and prepare(archiver(empty, store)) == 100
 
-    def renewed() -> bool:
-        nonlocal looks
-        looks += 1
-        if looks == 3:
-            archive_lease.write(store, archive_lease.owner("other", 100))
-        return False
 
+class Slow:
+    """A store in which uploads do not end before they may."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def upload(self, key: str) -> Upload:
+        self.begun.set()
+        assert self.may_end.wait(60)
+        return self._store.upload(key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def test_a_receiver_that_was_replaced_leaves_the_lease_of_the_next_one_alone(
+    folder: Path, store: Store, tmp_path: Path, short_lease: None
+) -> None:
+    first = archiver(folder, store)
+    first.step(last_too=True)  # it is suspended
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    second = archiver(other, store, generation=101)
+    second.step(last_too=True)
+    written = store.get(LEASE).data
+    with pytest.raises(LeaseHeld, match="Another receiver"):
+        first.step(last_too=True)  # nothing new is to be archived
+    first.lease.keep()
+    first.lease.release()
+    assert store.get(LEASE).data == written
+
+
+def test_of_two_receivers_that_watch_one_lease_one_gets_it(
+    folder: Path, store: Store, tmp_path: Path, short_lease: None
+) -> None:
+    archiver(folder, store).step()  # it was killed, with its disk
+    archivers = []
+    for name in ("one", "two"):
+        shutil.copytree(folder, tmp_path / name)
+        archivers.append(archiver(tmp_path / name, store))
+    assert [prepare(each) for each in archivers] == [100, 100]
+    for each in archivers:
+        each._generation = 101
+        each.lease.keep()
+    archivers[0].step()
     with pytest.raises(LeaseHeld):
-        prepare(empty, store, renewed)
-    monkeypatch.setattr(archive_lease, "WATCH_SECONDS", 0.1)
-    assert prepare(empty, store) == 100
-    assert prepare(folder, store) == 100
+        archivers[1].step()
+    archivers[0].step()
+    archivers[0].lease.release()
 
 
 def test_a_log_of_another_source_or_an_older_copy_is_refused(
@@ -248,26 +310,26 @@ def test_a_log_of_another_source_or_an_older_copy_is_refused(
         (older / name.index).unlink()
         (older / name.file).unlink()
     archiver(folder, store).step()
-    archive_lease.write(store, {}, stopped=True)
+    free_lease(store)
     with pytest.raises(ConfigError, match="does not continue its archive"):
-        prepare(older, store)
+        prepare(archiver(older, store))
     relay = (folder / "relay.json").read_text()
     (folder / "relay.json").write_text(relay.replace(received.log.uuid, "another"))
     with pytest.raises(ConfigError, match="belongs to another relay log"):
-        prepare(folder, store)
+        prepare(archiver(folder, store))
 
 
 def test_a_restore_that_was_killed_is_made_again(
     received: Received, folder: Path, store: Store, tmp_path: Path
 ) -> None:
     archiver(folder, store).step(last_too=True)
-    archive_lease.write(store, {}, stopped=True)
+    free_lease(store)
     empty = tmp_path / "empty"
     empty.mkdir()
     [*_, last] = list_segments(folder)
     shutil.copy(folder / list_segments(folder)[2].file, empty)  # of a restore of an older archive
     (empty / last.file).write_bytes(b"torn")
-    prepare(empty, store)
+    prepare(archiver(empty, store))
     assert list_segments(empty) == [last]
     log = RelayLog.open(LogPlace(empty, store))
     assert (log.uuid, log.end) == (received.log.uuid, received.log.end)
@@ -368,10 +430,10 @@ def test_readers_stay_registered_when_the_disk_is_lost(
     Consumer(folder, "slow", needs=segments[2].base).close()
     Consumer(folder, "level", needs=received.log.end, id="x", kind="pipeline", place="/state").close()
     archiver(folder, store).step()
-    archive_lease.write(store, {}, stopped=True)
+    free_lease(store)
     empty = tmp_path / "empty"
     empty.mkdir()
-    generation = prepare(empty, store)
+    generation = prepare(archiver(empty, store))
     found = {one.name: (one.kind, one.offset, one.alive) for one in registered(empty)}
     # Nobody has read log that is not there.
     assert found == {
@@ -388,9 +450,9 @@ def test_a_damaged_list_of_readers_stops_nothing(
     folder: Path, store: Store, tmp_path: Path, known: bytes
 ) -> None:
     archiver(folder, store).step()
-    archive_lease.write(store, {}, stopped=True)
+    free_lease(store)
     store.put(CONSUMERS, known)
     empty = tmp_path / "empty"
     empty.mkdir()
-    prepare(empty, store)
+    prepare(archiver(empty, store))
     assert registered(empty) == []

@@ -14,6 +14,7 @@ from penstock.runtime import driver_lease
 from penstock.runtime.driver_lease import DriverLease, identity
 from penstock.store.base import Data, Store, Version
 from penstock.store.errors import StoreUnavailable
+from penstock.store.lease import Times
 from penstock.store.opening import open_store
 from penstock.testing.scenario import wait_for
 
@@ -25,10 +26,7 @@ def store(tmp_path: Path) -> Store:
 
 @pytest.fixture(autouse=True)
 def times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_lease, "RENEW_SECONDS", 0.05)
-    monkeypatch.setattr(driver_lease, "VALID_SECONDS", 0.4)
-    monkeypatch.setattr(driver_lease, "WATCH_SECONDS", 0.6)
-    monkeypatch.setattr(driver_lease, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(driver_lease, "TIMES", Times(free_s=0.6, valid_s=0.4, renew_s=0.05))
 
 
 @pytest.fixture
@@ -62,7 +60,7 @@ def suspend(lease: DriverLease) -> None:
 @pytest.fixture
 def long_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that watches another one's lease does so longer than the test may take."""
-    monkeypatch.setattr(driver_lease, "WATCH_SECONDS", 60)
+    monkeypatch.setattr(driver_lease, "TIMES", Times(free_s=60, valid_s=0.4, renew_s=0.05))
 
 
 @pytest.mark.usefixtures("long_watch")
@@ -184,9 +182,9 @@ def test_a_driver_goes_on_however_many_of_its_renewals_reach_the_store_late(stor
     late.down = True
     for _ in range(3):
         with pytest.raises(TransientError):
-            lease._renew()
+            lease.renew()
     late.down = False
-    lease._renew()
+    lease.renew()
     lease.check()
     assert not late.late
     lease.release()

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.relaylog.free_lease import free_lease
 
-from penstock.relaylog import archive_lease
 from penstock.relaylog.archive import Archive
 from penstock.relaylog.segment import list_segments
 from penstock.state import StateStore
@@ -89,8 +89,7 @@ def lose_disk(case: Scenario, database: Database, store: Store, first: int) -> N
         pipeline.close()
     wait_for(lambda: not (relay / "lease").exists() or not is_running(relay), "the receiver to end")
     shutil.rmtree(relay)
-    lease, _ = archive_lease.read(store)
-    archive_lease.write(store, lease, stopped=True)
+    free_lease(store)
 
 
 @pytest.mark.parametrize("sink", ["iceberg", "delta"])

@@ -25,9 +25,9 @@ from typing import Any
 from penstock.disk.replace import replace_by, replace_file
 from penstock.errors import TransientError
 from penstock.model.offset import Offset
-from penstock.relaylog import archive_lease, consumers
+from penstock.relaylog import consumers
 from penstock.relaylog.archive import Archive, Archived, Manifest
-from penstock.relaylog.archiver import check_same_log
+from penstock.relaylog.archiver import Archiver, check_same_log
 from penstock.relaylog.segment import RELAY_FILE, SegmentName, list_segments
 from penstock.relaylog.spool import PREPARED_FOLDER
 from penstock.store.base import Store
@@ -40,23 +40,23 @@ _COPY_BYTES = 8 << 20
 """Bytes in memory while a segment is fetched."""
 
 
-def prepare(folder: Path, store: Store, stopping: Callable[[], bool] = lambda: False) -> int:
-    """Must be called with the lease of the folder, before the log is recovered. Fetches the end of the
+def prepare(archiver: Archiver, stopping: Callable[[], bool] = lambda: False) -> int:
+    """Must be called with the lock of the folder, before the log is recovered. Fetches the end of the
     archive if the folder has no relay log. Returns the generation of the archive's last writer: the caller's
-    must be greater.
+    must be greater. Waits until the archive's lease is free, and leaves it to the archiver to take it.
 
     Raises `LeaseHeld` while another receiver writes the archive, and `ConfigError` if the folder's log does
     not continue it. Without an answer of the store, a folder with a log is used as it is; an empty one raises
     `TransientError`, because a new log must not be begun beside an archive.
     """
-    archive = Archive(store)
+    folder, archive = archiver.folder, archiver.archive
     try:
         if archive.manifest() is None:
             return 0
-        archive_lease.wait_until_free(store, archive_lease.identity(folder), stopping)
+        archiver.lease.wait_until_free(stopping)
         manifest = archive.manifest()
     except TransientError as error:
-        if not (folder / RELAY_FILE).exists():
+        if stopping() or not (folder / RELAY_FILE).exists():
             raise
         log.warning("the relay log's archive cannot be read now: %s", error)
         return 0

@@ -33,6 +33,7 @@ import threading
 import time
 import uuid
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,9 @@ from penstock.config import RelayLogConfig
 from penstock.disk.replace import sync
 from penstock.errors import ConfigError, LeaseHeld, PenstockError, TransientError
 from penstock.model.offset import Offset
-from penstock.relaylog import archive_lease, consumers, index, retention
+from penstock.relaylog import consumers, index, retention
 from penstock.relaylog.archive import CONSUMERS, FOLDER, MANIFEST, Archive, Archived, Manifest
+from penstock.relaylog.archive_lease import ArchiveLease
 from penstock.relaylog.index import Entry
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import CONSUMERS_FOLDER, RELAY_FILE, Listing, SegmentName, read_relay
@@ -80,15 +82,18 @@ class Archiver:
         self.trouble: PenstockError | None = None
         self.end = Offset(0)
         self._generation = 0
-        self._id = ""
         self._manifest: Manifest | None = None
         self._listing = Listing(folder)
         self._consumers: list[dict[str, object]] | None = None
         self._wake = threading.Event()
         self._stopping = False
         self._clean = False
-        self._renewed = self._tidied = float("-inf")
+        self._tidied = float("-inf")
         self._thread = threading.Thread(target=self._run, name="relay-log-archiver", daemon=True)
+
+    @cached_property
+    def lease(self) -> ArchiveLease:
+        return ArchiveLease(self.folder, self.archive.store)
 
     def begin(self, generation: int) -> None:
         self._generation = generation
@@ -116,13 +121,14 @@ class Archiver:
         while True:
             stopping = self._stopping
             try:
+                self.lease.keep()
                 self.step(last_too=stopping and self._clean)
                 self.trouble = None
                 backoff.succeeded()
                 wait = LOOK_SECONDS
             except LeaseHeld as error:
                 self.failure = error
-                return
+                break
             except (PenstockError, OSError) as error:
                 known = error if isinstance(error, PenstockError) else TransientError(str(error))
                 if self.trouble is None or known.message != self.trouble.message:
@@ -130,16 +136,11 @@ class Archiver:
                 self.trouble = known
                 wait = backoff.failed()
             if stopping:
-                self._say_stopped()
-                return
+                break
             self._wake.wait(wait)
             self._wake.clear()
-
-    def _say_stopped(self) -> None:
-        """Records that this receiver has stopped, so that the next one can begin at once."""
-        with contextlib.suppress(PenstockError, OSError):
-            if self._manifest is not None:
-                archive_lease.write(self.archive.store, self._owner(), stopped=True)
+        with contextlib.suppress(OSError):
+            self.lease.release()  # so that the next one can begin at once
 
     # steps --------------------------------------------------------------------------------------------------
 
@@ -147,15 +148,14 @@ class Archiver:
         """Archives all segments that are not archived yet. `last_too`: no writer will change the last one."""
         if not (self.folder / RELAY_FILE).exists():
             return
+        self.lease.hold(self._generation, lambda: self._stopping)
         manifest = self._manifest or self._take_over()
-        self._renew()
         listed = self._listing.names()
         if any(name.base >= manifest.end for name in (listed if last_too else listed[:-1])):
             relay_log = RelayLog.open(self.folder)  # knows which of them are closed
             for name in relay_log.segments() if last_too else relay_log.segments()[:-1]:
                 if name.base >= manifest.end:
                     manifest = self._put(relay_log, name, manifest)
-                    self._renew()
         if last_too:
             self._note_consumers()
         elif time.monotonic() - self._tidied > TIDY_SECONDS:
@@ -164,26 +164,18 @@ class Archiver:
             self._expire()
             self.drop_cached(self.config.cache_size)
 
-    def _owner(self) -> dict[str, Any]:
-        self._id = self._id or archive_lease.identity(self.folder)
-        return archive_lease.owner(self._id, self._generation)
-
-    def _renew(self) -> None:
-        if time.monotonic() - self._renewed > archive_lease.RENEW_SECONDS:
-            archive_lease.write(self.archive.store, self._owner())
-            self._renewed = time.monotonic()
-
     def _take_over(self) -> Manifest:
         """Puts this receiver's generation into the manifest. From then on, predecessors are fenced."""
         relay, found = read_relay(self.folder), self.archive.manifest()
+        owner = self.lease.owner(self._generation)
         if found is None:
-            manifest = Manifest(relay, self._generation, self._owner())
+            manifest = Manifest(relay, self._generation, owner)
         else:
-            if found.generation >= self._generation and found.owner.get("id") != self._owner()["id"]:
-                raise archive_lease.held(self.archive.store, found.owner)
+            if found.generation >= self._generation and found.owner.get("id") != owner["id"]:
+                raise self.lease.held(found.owner)
             check_same_log(self.folder, found, self.archive)
             generation = max(self._generation, found.generation)
-            manifest = replace(found, relay=relay, generation=generation, owner=self._owner())
+            manifest = replace(found, relay=relay, generation=generation, owner=owner)
         self._store(manifest)
         self._sweep()
         return self._current
@@ -205,8 +197,8 @@ class Archiver:
         except (ObjectChanged, ObjectExists):
             self._manifest = None
             found = self.archive.manifest()
-            if found is not None and found.owner.get("id") != self._owner()["id"]:
-                raise archive_lease.held(store, found.owner) from None
+            if found is not None and found.owner.get("id") != manifest.owner["id"]:
+                raise self.lease.held(found.owner) from None
             raise TransientError("The archive's manifest has changed; it is read again.") from None
         except PenstockError:
             self._manifest = None  # it may have been stored nevertheless

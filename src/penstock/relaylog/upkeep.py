@@ -33,17 +33,16 @@ class Upkeep:
         if place.folder is None:
             raise InternalError("a receiver needs a folder")
         self._folder = place.folder
-        self._store = place.archive
         self._config = config
         self._stopping = stopping
-        self._archiver = None if self._store is None else Archiver(self._folder, self._store, config)
+        self._archiver = None if place.archive is None else Archiver(self._folder, place.archive, config)
         self._applied = 0.0
 
     def prepare(self) -> int:
         """For `RelayLogWriter`: see `archive_restore.prepare`."""
-        if self._store is None:
+        if self._archiver is None:
             return 0
-        return archive_restore.prepare(self._folder, self._store, self._stopping)
+        return archive_restore.prepare(self._archiver, self._stopping)
 
     def begin(self, generation: int) -> None:
         if self._archiver is not None:

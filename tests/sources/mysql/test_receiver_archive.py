@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.relaylog.free_lease import free_lease
 from tests.sources.mysql.receiving import Receiving, events_of, source_events
 
 from penstock.model.offset import LogRange
-from penstock.relaylog import archive_lease
 from penstock.relaylog.archive import Archive, Manifest
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
@@ -86,9 +86,7 @@ def log_events(receiver: Receiving, store: Store, folder: Path) -> list[bytes]:
 def lose_disk(receiver: Receiving, store: Store) -> None:
     """Also says that the lease is free, so that the test need not wait for its end."""
     shutil.rmtree(receiver.log_path)
-    lease, _ = archive_lease.read(store)
-    if not lease["stopped"]:
-        archive_lease.write(store, lease, stopped=True)
+    free_lease(store)
 
 
 @pytest.mark.parametrize("ending", ["kill", "stop"])

@@ -1,19 +1,24 @@
 """The object of a destination in a store: who serves it, and what its clients have acknowledged. Pure.
 
-Both are in one object, `destinations/NAME.json`, and each write names the version that it replaces. So who
-has taken the destination over has changed the object, and no position of an earlier server can be written.
+Both are in one object, `destinations/NAME.json`, which is a lease (`store/lease.py`). Each write names the
+version that it replaces. So who has taken the destination over has changed the object, and no position of an
+earlier server can be written.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from penstock.errors import ConfigError
 from penstock.serve.source_places import SourcePlace
+from penstock.store.base import Store
+from penstock.store.lease import Holder
+from penstock.store.lease import read as read_lease
 
 FORMAT = 1
+DAMAGED = "Remove it. The clients of this destination then begin at its `start`."
 
 
 def key(destination: str) -> str:
@@ -38,40 +43,31 @@ class StoredClient:
 
 @dataclass(frozen=True)
 class Document:
-    """The lease of a destination and its positions, as one object of the store. `generation`: grows with each
-    server that begins to serve. `nonce`: differs in each version, so that a server recognises what it has
-    written. `stopped`: the server has given the destination up in order."""
+    """What a server writes into the lease of its destination."""
 
-    generation: int = 0
     address: str = ""
-    stopped: bool = True
-    nonce: str = ""
     clients: Mapping[str, StoredClient] = field(default_factory=dict)
 
-    def to_bytes(self) -> bytes:
-        document = {
-            "format": FORMAT,
-            "generation": self.generation,
-            "address": self.address,
-            "stopped": self.stopped,
-            "nonce": self.nonce,
-            "clients": {name: one.to_json() for name, one in self.clients.items()},
-        }
-        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    def to_json(self) -> dict[str, Any]:
+        clients = {name: one.to_json() for name, one in self.clients.items()}
+        return {"format": FORMAT, "address": self.address, "clients": clients}
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Document:
-        """The document in these bytes. Raises `ValueError` if they are something else."""
+    def of(cls, lease: Holder, url: str) -> Document:
+        """What the lease says; an empty document if there is none. Raises `ConfigError` if it is something
+        else."""
         try:
-            document = json.loads(data)
-            if document["format"] != FORMAT:
-                raise ValueError(f"its format is {document['format']}, and not {FORMAT}")
-            return cls(
-                int(document["generation"]),
-                str(document["address"]),
-                bool(document["stopped"]),
-                str(document["nonce"]),
-                {str(name): StoredClient.from_json(one) for name, one in document["clients"].items()},
-            )
-        except (KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise ValueError(f"it cannot be read: {error!r}") from None
+            fields = lease.payload or cls().to_json()
+            if fields["format"] != FORMAT:
+                raise ValueError(f"its format is {fields['format']}, and not {FORMAT}")
+            clients = {str(name): StoredClient.from_json(one) for name, one in fields["clients"].items()}
+            return cls(str(fields["address"]), clients)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(f"{url} is not an object of this server: {error!r}.", hint=DAMAGED) from None
+
+
+def read(store: Store, destination: str) -> tuple[Holder, Document]:
+    """The lease of a destination and what it says. Raises `PenstockError`."""
+    name = key(destination)
+    lease, _ = read_lease(store, name, DAMAGED)
+    return lease, Document.of(lease, store.location.url(name))

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
-from penstock.errors import ConfigError
 from penstock.model.offset import Offset
 from penstock.serve.destination import Destinations
-from penstock.serve.leases.document import Document, key
+from penstock.serve.leases.document import Document, read
 from penstock.serve.leases.keeper import Keeper
-from penstock.serve.leases.lease import Lease
+from penstock.serve.leases.lease import DestinationLease
 from penstock.serve.log.origin import Origin
 from penstock.serve.log.served_log import ServedLog, mark_of
 from penstock.serve.loop_host import Elsewhere, LoopHost
 from penstock.serve.positions import Clients, Subscribed
 from penstock.serve.settings import ServerConfig
-from penstock.store.errors import ObjectMissing
 from penstock.store.probe import check_conditions
 
 
@@ -54,14 +51,7 @@ class StoreFailover:
     def open(self) -> None:
         """Checks the store. Raises `PenstockError`."""
         check_conditions(self._store)
-        for name in self._config.destinations:
-            with suppress(ObjectMissing):
-                data = self._store.get(key(name)).data
-                try:
-                    self._documents[name] = Document.from_bytes(data)
-                except ValueError as error:
-                    place = self._store.location.url(key(name))
-                    raise ConfigError(f"{place} is not an object of this server: {error}.") from None
+        self._documents = {name: read(self._store, name)[1] for name in self._config.destinations}
 
     def close(self) -> None:
         pass
@@ -103,8 +93,8 @@ class StoreFailover:
         timeout_s = positions.lease_timeout / 1000
         for name in self._config.destinations:
             self._positions.keepers[name] = Keeper(
-                name, Lease(self._store, name, self.address, timeout_s), self._logs_of(name), origin(name),
-                host, timeout_s=timeout_s, interval_s=positions.interval / 1000,
+                name, DestinationLease(self._store, name, self.address, timeout_s), self._logs_of(name),
+                origin(name), host, timeout_s=timeout_s, interval_s=positions.interval / 1000,
             )  # fmt: skip
         destinations.shared = True
         destinations.mark = mark_of(logs)

@@ -18,7 +18,7 @@ from penstock.errors import PenstockError, TransientError
 from penstock.model.offset import Offset
 from penstock.serve.batches import AnyPlace, Place
 from penstock.serve.leases.document import Document, StoredClient
-from penstock.serve.leases.lease import Lease
+from penstock.serve.leases.lease import DestinationLease
 from penstock.serve.log.origin import Origin
 from penstock.serve.log.served_log import ServedLog
 from penstock.serve.positions import Replaced, Subscribed
@@ -66,7 +66,7 @@ class Keeper:
     def __init__(
         self,
         name: str,
-        lease: Lease,
+        lease: DestinationLease,
         logs: Mapping[str, ServedLog],
         origin: Origin,
         host: Host,
@@ -190,10 +190,10 @@ class Keeper:
         return self._written < self._asked and time.monotonic() - self._wrote >= self._interval_s
 
     def _watch(self) -> None:
-        found = self._lease.look()
+        found = self._lease.read()
         placed, unplaced = self._place_all(found)
         self.needs = self._needed(placed)
-        free = self._lease.is_free(found)
+        free = self._lease.is_free
         self.address = "" if free else found.address
         if self._host.stopped(self.name) or not free:
             self._free_since = None
@@ -256,7 +256,7 @@ class Keeper:
                 known = self._encoded[name] = client, StoredClient(self._source_places(client), client.filter)
             stored[name] = known[1]
         self._encoded = {name: one for name, one in self._encoded.items() if name in clients}
-        self._lease.write(stored, stopped=stopped)
+        self._lease.store_clients(stored, stopped=stopped)
         self._written, self._wrote = number, time.monotonic()
         self._settle()
 

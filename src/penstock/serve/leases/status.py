@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.errors import ConfigError
 from penstock.model.offset import SourcePosition
-from penstock.serve.leases.document import Document, StoredClient, key
+from penstock.serve.leases.document import StoredClient, read
 from penstock.serve.settings import ServerConfig
 from penstock.serve.source_places import behind_end
-from penstock.store.errors import ObjectMissing
 
 
 def status_of(config: ServerConfig, end: SourcePosition | None) -> dict[str, Any]:
@@ -21,14 +19,9 @@ def status_of(config: ServerConfig, end: SourcePosition | None) -> dict[str, Any
     store = config.store.open(url)
     found: dict[str, dict[str, Any]] = {}
     for name in config.destinations:
-        try:
-            document = Document.from_bytes(store.get(key(name)).data)
-        except ObjectMissing:
-            document = Document()
-        except ValueError as error:
-            raise ConfigError(f"{store.location.url(key(name))} cannot be read: {error}.") from None
+        lease, document = read(store, name)
         found[name] = {
-            "server": None if document.stopped else document.address,
+            "server": None if lease.stopped else document.address,
             "ready": [],
             "reported_seconds_ago": None,
             "clients": {client_id: _client(one, end) for client_id, one in document.clients.items()},
