@@ -9,8 +9,8 @@ import pyspark
 
 from penstock.artifacts.maven import cache_directory, java
 from penstock.commands.prepare import prepare, sink_options
+from penstock.sinks.jars import jars
 from penstock.spark.classes import archive
-from penstock.spark.jars import jars
 
 SINKS = ("iceberg", "delta")
 _PIECE_BYTES = 1024**2

@@ -31,7 +31,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "sinks": ("sinks",),
     "lakes": ("sinks/lake",),
     # What runs in Spark: epochs, transforms, views, and the data source `mysql_cdc`.
-    "spark": ("datasource", "spark"),
+    "spark": ("datasource", "epochs", "spark"),
     # All that again for lakes in object storage and other catalogs.
     "stores": (
         "sinks/lake/delta/test_on_s3.py",

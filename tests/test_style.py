@@ -47,6 +47,7 @@ LAYERS: list[set[str]] = [
     {"sources"},
     {"snapshot", "state", "verify"},
     {"encode"},
+    {"epochs"},
     {"spark"},
     {"planning"},
     {"changes", "serve", "signals"},
@@ -177,13 +178,28 @@ def test_a_limit_has_its_unit_and_its_reason_beside_it() -> None:
     assert found == set()
 
 
-def test_pyspark_is_imported_only_in_spark_and_sinks() -> None:
+SPARKS = {"pyspark", "py4j"}
+
+
+def test_pyspark_is_imported_only_where_spark_is_needed() -> None:
     allowed = {"spark", "sinks", "datasource", "testing"}
     found = [
         name_of(path)
         for path in package_files()
         if path.relative_to(PACKAGE).parts[0] not in allowed
-        and any(module.split(".")[0] == "pyspark" for module in imports(path))
+        and any(module.split(".")[0] in SPARKS for module in imports(path))
+    ]
+    assert found == []
+
+
+def test_every_module_of_spark_names_pyspark() -> None:
+    """By an import or an option. What needs no Spark is in the room of what it does."""
+    found = [
+        name_of(path)
+        for path in (PACKAGE / "spark").glob("*.py")
+        if path.name != "__init__.py"
+        and not any(module.split(".")[0] in SPARKS for module in imports(path))
+        and not any(name in text.lower() for text in texts_in(path) for name in SPARKS)
     ]
     assert found == []
 

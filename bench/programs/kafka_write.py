@@ -16,6 +16,7 @@ from typing import Any, cast
 import psutil
 from pyspark.sql import SparkSession
 
+from penstock.epochs.log_epochs import LogEpochs
 from penstock.model.offset import LogRange
 from penstock.model.plan import ApplyEvents, EpochPlan, TablePlan
 from penstock.model.schema import EXACT_TYPES, TableSchema
@@ -25,7 +26,6 @@ from penstock.relaylog.reader import RelayLog
 from penstock.secret import Secret
 from penstock.sinks.kafka.options import KafkaOptions
 from penstock.sinks.kafka.sink import KafkaSink
-from penstock.spark.log_epochs import LogEpochs
 from penstock.spark.transformed_log import TransformedLog
 
 EPOCH_BYTES = 64 * 1024**2

@@ -71,6 +71,11 @@ class SourceBehind(SourceUnreachable):
     """A replica answers, but has not yet applied all transactions that the relay log contains."""
 
 
+class ChunkOutdated(TransientError):
+    """The table's definition is not the one that the chunk was planned with. The caller reads the catalog,
+    and plans and reads the chunk again."""
+
+
 class TableError(PenstockError):
     """One table cannot continue. Details: `table` (str) and, if known, `offset` (int)."""
 
@@ -117,6 +122,10 @@ class RelayLogCorrupt(SourceError):
     """A segment or index of the relay log is damaged. Details: `path` and `offset`."""
 
 
+class ChunkCorrupt(RelayLogCorrupt):
+    """A staged chunk is damaged or missing. Details: `path`."""
+
+
 class SparkFailed(PenstockError):
     """Spark, or something that it uses (catalog, class path, store, cluster), failed. The message is one
     sentence. The hint names the file with the stack trace."""
@@ -129,10 +138,10 @@ class InternalError(PenstockError):
 CLASSES: dict[str, type[PenstockError]] = {
     one.__name__: one
     for one in (
-        PenstockError, TransientError, SourceUnreachable, LoginRefused, SourceBehind, TableError,
-        TablesParked, ConfigError, TargetRefused, GrantMissing,
+        PenstockError, TransientError, SourceUnreachable, LoginRefused, SourceBehind, ChunkOutdated,
+        TableError, TablesParked, ConfigError, TargetRefused, GrantMissing,
         SourceError, LogPurged, LogDiverged, LeaseHeld, DriverReplaced, RelayLogCorrupt,
-        SparkFailed, InternalError,
+        ChunkCorrupt, SparkFailed, InternalError,
     )
 }  # fmt: skip
 """The error classes by name, for `rebuilt`."""

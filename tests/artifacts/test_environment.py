@@ -47,7 +47,7 @@ def test_a_python_without_packages_imports_what_tasks_need_from_the_archive(tmp_
         )
     spark = sorted((Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip"))
     code = (
-        "import penstock.spark.tasks as tasks; list(tasks.first_imports(()));"
+        "import penstock.epochs.tasks as tasks; list(tasks.first_imports(()));"
         "import penstock.spark.stage_chunk,"
         "penstock.sinks.lake.lookup, penstock.sources.mysql.source, penstock.store.objects, obstore.store,"
         "cryptography.x509, pymysql, sys; print(tasks.__file__, 'pandas' in sys.modules)"
@@ -60,7 +60,7 @@ def test_a_python_without_packages_imports_what_tasks_need_from_the_archive(tmp_
         text=True,
         check=False,
     )
-    assert done.stdout.split() == [str(tmp_path / "penstock/spark/tasks.py"), "False"], done.stderr
+    assert done.stdout.split() == [str(tmp_path / "penstock/epochs/tasks.py"), "False"], done.stderr
 
 
 def test_the_archive_is_made_once_and_has_the_same_bytes_on_every_machine(

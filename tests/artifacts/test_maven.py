@@ -14,9 +14,9 @@ from penstock.artifacts import maven
 from penstock.artifacts.maven import cache_directory, fetch
 from penstock.artifacts.pinned import SHA256
 from penstock.errors import ConfigError
+from penstock.sinks.jars import LOCAL_FILES
 from penstock.sinks.lake.iceberg import registration
 from penstock.sinks.registry import OWN
-from penstock.spark.jars import LOCAL_FILES
 from penstock.testing import servers
 
 SMALL = LOCAL_FILES

@@ -8,13 +8,13 @@ import pytest
 from tests.phases import behind
 from tests.planning.test_planner import A, B, Log, done, live, make, schema
 
+from penstock.epochs.record import record
+from penstock.epochs.table_outcome import TableOutcome
 from penstock.model.offset import Offset
 from penstock.model.plan import DropTarget
 from penstock.model.schema_change import TableEffect
 from penstock.model.table import Dropped, ResnapshotPending, TableState
 from penstock.planning.planner import DROPPED_BEHIND
-from penstock.spark.record_epoch import record
-from penstock.spark.table_outcome import TableOutcome
 
 DROP = TableEffect(A, dropped=True, what="dropped", voids="DROP TABLE")
 AGAIN = TableEffect(A, created=schema(A, "k", "x"), voids="CREATE TABLE")

@@ -18,6 +18,7 @@ from tests.core.test_decode import without_zero_dates
 from tests.properties import tables
 
 from penstock import _core
+from penstock.epochs.tasks import DecodeTask, decode
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset, Split
 from penstock.model.schema import TableId, TableSchema, TypeOptions
@@ -25,7 +26,6 @@ from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.generated_columns import computation
 from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
-from penstock.spark.tasks import DecodeTask, decode
 from penstock.testing import servers
 
 SESSION = ("SET NAMES utf8mb4", "SET time_zone = '+00:00'", "SET sql_mode = ''")

@@ -20,7 +20,8 @@ from tests.snapshot.history_target import Target
 
 from penstock.config import PipelineConfig
 from penstock.config import parse as parse_config
-from penstock.errors import TransientError
+from penstock.epochs.record import record
+from penstock.errors import ChunkOutdated, TransientError
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import TableState, is_reading, is_resnapshot_pending, is_splitting
@@ -34,9 +35,7 @@ from penstock.sinks.base import Sink
 from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.placement import PlacementLimits
 from penstock.snapshot.staging import Stager, Staging
-from penstock.sources.chunks import ChunkOutdated
 from penstock.sources.table_filter import TableFilter
-from penstock.spark.record_epoch import record
 from penstock.state import StateStore
 from penstock.store.opening import open_store
 

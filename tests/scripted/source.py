@@ -32,7 +32,7 @@ from tests.scripted.windows import ScriptedWindow, ScriptedWindows
 from penstock import _core
 from penstock.cascades.comparison import Comparison
 from penstock.config import PipelineConfig
-from penstock.errors import ConfigError, InternalError, TransientError
+from penstock.errors import ChunkOutdated, ConfigError, InternalError, TransientError
 from penstock.model import plan
 from penstock.model.buckets import Buckets, BucketSum, KeyExtent, RangeBuckets
 from penstock.model.chunk import Chunk
@@ -41,7 +41,7 @@ from penstock.model.partial_snapshot import Part
 from penstock.model.schema import Column, TableId, TableSchema, TypeOptions
 from penstock.model.schema_change import TableEffect
 from penstock.relaylog.reader import RelayLog, Statement
-from penstock.sources.chunks import ALL_ROWS, ChunkOutdated, ReadResult, ViewChoice
+from penstock.sources.chunks import ALL_ROWS, ReadResult, ViewChoice
 from penstock.sources.hosts import UsableHosts
 from penstock.sources.preflight import Finding
 from penstock.sources.table_filter import TableFilter

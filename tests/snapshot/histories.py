@@ -25,7 +25,8 @@ from tests.sources.mysql.receiving import Receiving
 
 from penstock.config import PipelineConfig
 from penstock.config import parse as parse_config
-from penstock.errors import ConfigError, TransientError
+from penstock.epochs.record import record
+from penstock.errors import ChunkOutdated, ConfigError, TransientError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import PartialSnapshot
@@ -46,11 +47,10 @@ from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.placement import PlacementLimits
 from penstock.snapshot.staging import Staging, stage_chunk
 from penstock.sources import open_source
-from penstock.sources.chunks import ALL_ROWS, ChunkOutdated
+from penstock.sources.chunks import ALL_ROWS
 from penstock.sources.mysql.identifiers import quoted
 from penstock.sources.mysql.omitted_columns import omitted_values
 from penstock.sources.table_filter import TableFilter
-from penstock.spark.record_epoch import record
 from penstock.state import StateStore
 from penstock.store.opening import open_store
 from penstock.testing.servers import Database

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.epochs import tasks
+from penstock.epochs.table_outcome import TableOutcome
 from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE
 from penstock.model.plan import (
     ApplyEvents,
@@ -25,8 +27,6 @@ from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptio
 from penstock.sinks.base import Missing, Ours
 from penstock.snapshot.placement import PlacementLimits
 from penstock.snapshot.staging import Staging
-from penstock.spark import tasks
-from penstock.spark.table_outcome import TableOutcome
 
 Key = tuple[Any, ...]
 Row = tuple[Any, ...]

@@ -18,18 +18,11 @@ import pytest
 
 from penstock import _core
 from penstock.backoff import Schedule
-from penstock.errors import TableError, TransientError
+from penstock.errors import ChunkCorrupt, TableError, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.relaylog import segment_format
-from penstock.snapshot.staging import (
-    ChunkCorrupt,
-    Stager,
-    Staging,
-    snapshot_of,
-    stage_chunk,
-    table_folder,
-)
+from penstock.snapshot.staging import Stager, Staging, snapshot_of, stage_chunk, table_folder
 from penstock.sources.chunks import ReadResult
 from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.catalog import read_table

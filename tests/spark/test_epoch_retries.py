@@ -12,6 +12,7 @@ from pyspark.accumulators import Accumulator
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
 
 from penstock.config import EpochConfig, RetriesConfig
+from penstock.epochs.incomplete_images import IncompleteImages
 from penstock.errors import ConfigError, DriverReplaced, GrantMissing, TargetRefused, TransientError
 from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.plan import (
@@ -28,8 +29,7 @@ from penstock.relaylog.outline import Outlines
 from penstock.relaylog.split_sources import SplitSources
 from penstock.sinks.base import Commit, Missing
 from penstock.spark.epochs import EpochRunner, EpochSettings
-from penstock.spark.incomplete_images import IncompleteImages
-from penstock.spark.step_rows import StepRows
+from penstock.spark.steps import StepRows
 from penstock.state import StateStore
 from penstock.store.opening import open_store
 

@@ -16,14 +16,15 @@ from pyspark.sql import SparkSession
 from tests.core.logs import log_of, schema_of
 
 from penstock import _core
+from penstock.epochs import ruled_log
 from penstock.errors import TableError
 from penstock.model.chunk import Chunk
 from penstock.model.schema import EXACT_TYPES, TableId, TableSchema
 from penstock.model.transforms import TransformRule
 from penstock.secret import Secret
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader
-from penstock.spark import ruled_log
-from penstock.spark.message_rules import Letters, MessageRules
+from penstock.spark.message_rules import MessageRules
+from penstock.state.dead_letters import Letters
 from penstock.testing import servers
 
 KEY = "k" * 16

@@ -12,8 +12,9 @@ from penstock.model.schema import TableId
 from penstock.model.transforms import TransformRule
 from penstock.secret import Secret
 from penstock.spark import sql_stages
-from penstock.spark.dead_letters import Letter, sift
+from penstock.spark.row_failures import sift
 from penstock.spark.transform_chain import Chain
+from penstock.state.dead_letters import Letter
 
 TABLE = TableId("shop", "orders")
 INVALID, BY_ZERO = "CAST_INVALID_INPUT", "DIVIDE_BY_ZERO"

@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from penstock.errors import InternalError
+from penstock.failures.crossing import returned
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
 from penstock.model.transforms import TransformRule
 from penstock.secret import Secret
 from penstock.sinks.rows import AnyOrder, Computed, Consume, Rows
-from penstock.spark.errors import returned
 from penstock.spark.sql_stages import row_failure
-from penstock.spark.step_rows import StepRows
+from penstock.spark.steps import StepRows
 from penstock.spark.transform_chain import Chain
 
 TABLE = TableId("shop", "orders")

@@ -24,8 +24,7 @@ from penstock.model.views import ViewRule, view_table
 from penstock.sinks.base import Commit
 from penstock.spark.dimensions import Dimensions
 from penstock.spark.view_plans import ByKeys, Whole, way_of
-from penstock.spark.view_sql import tables_in
-from penstock.spark.views import Views
+from penstock.spark.views import Views, tables_in
 from penstock.state import StateStore
 
 pytestmark = pytest.mark.timeout(1800)  # all queries after random changes, on a busy machine

@@ -6,7 +6,7 @@ To use a new version of a jar, fetch it on a trusted network and add the output 
 from __future__ import annotations
 
 SHA256: dict[str, str] = {
-    # Spark's connectors (`spark/jars.py`)
+    # Spark's connectors (`sinks/jars.py`)
     "hadoop-bare-naked-local-fs-0.1.0.jar": (
         "e0cc30fb0531eb0b59468dc0abf5b257533d2365b5e9f45e795edd707aa78c62"
     ),

@@ -17,9 +17,9 @@ from penstock.errors import PenstockError
 from penstock.failures.advice import advise
 from penstock.failures.error_log import keep_text
 from penstock.sinks import registry
+from penstock.sinks.jars import jars
 from penstock.sinks.kind import SinkOptions
 from penstock.spark import classes
-from penstock.spark.jars import jars
 
 _PREPARE_CODE = """
 import sys

@@ -116,9 +116,8 @@ def verified(
     from penstock.sinks.base import Scannable, readable
     from penstock.spark.opened_sink import open_sink
     from penstock.spark.session import build_session
-    from penstock.spark.transformed_view import transformed_rows, transformed_views
-    from penstock.spark.verify import SparkTarget
-    from penstock.spark.verify_present import PresentTargets
+    from penstock.spark.verify import SparkTarget, transformed_rows, transformed_views
+    from penstock.verify.present import PresentTargets
 
     folder = config.state / "verify"
     with contextlib.ExitStack() as closing:

@@ -11,7 +11,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from penstock.changes.reader import explained
+from penstock.epochs import tasks
+from penstock.epochs.tasks import DecodeTask, PlaceTask
 from penstock.errors import InternalError
+from penstock.failures.crossing import core_error
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE, own_name
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableSchema, TypeOptions
@@ -19,9 +22,6 @@ from penstock.relaylog.files import LogPlace
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment_bytes import opened
-from penstock.spark import tasks
-from penstock.spark.errors import core_error
-from penstock.spark.tasks import DecodeTask, PlaceTask
 
 GTID = "_gtid"
 SOURCE_FILE = "_source_file"

@@ -36,6 +36,10 @@ from penstock.datasource.partitions import (
 from penstock.datasource.plans import Plans
 from penstock.datasource.turn import Turn
 from penstock.disk import directory
+from penstock.epochs.incomplete_images import IncompleteImages
+from penstock.epochs.record import record
+from penstock.epochs.table_outcome import outcome_of
+from penstock.epochs.tasks import DecodeTask, PlaceTask
 from penstock.errors import ConfigError, TableError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset, SourcePosition
@@ -60,16 +64,12 @@ from penstock.sinks.base import Ours, Sink
 from penstock.snapshot.chunk_jobs import InProcess
 from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.gate import Gate
+from penstock.snapshot.reader import SnapshotReader
 from penstock.snapshot.single_view import single_view_of
 from penstock.snapshot.staging import Staging, snapshot_of
 from penstock.sources import open_source
 from penstock.sources.preflight import refuse
 from penstock.sources.table_filter import TableFilter
-from penstock.spark.incomplete_images import IncompleteImages
-from penstock.spark.record_epoch import record
-from penstock.spark.snapshots import SnapshotReader
-from penstock.spark.table_outcome import outcome_of
-from penstock.spark.tasks import DecodeTask, PlaceTask
 from penstock.state import StateStore
 
 LIMIT = "mysql_cdc last epoch"

@@ -135,6 +135,12 @@ def parked_for(error: PenstockError, table: str) -> TableError:
     return TableError(error.message, hint=f"{error.hint} {again}".strip(), table=table)
 
 
+def as_table_error(error: PenstockError, table: str) -> TableError:
+    if isinstance(error, TableError):
+        return error
+    return TableError(error.message, hint=error.hint, table=table)
+
+
 _OF_VALUES = (ValueError, TypeError, LookupError, AttributeError, AssertionError, ArithmeticError,
               NotImplementedError, RecursionError)  # fmt: skip
 """Errors of Python that depend on what was computed, and not on where."""

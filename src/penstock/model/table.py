@@ -29,7 +29,7 @@ class Reading:
 
     Entered when a table is found (`planning/discovery.py`), when a resnapshot begins (`restart_table` there),
     and at a statement that creates a table with rows in it (`planning/policy.py`). Left for `Streaming` when
-    the epoch with the last chunk is recorded (`spark/record_epoch.py`). Stored.
+    the epoch with the last chunk is recorded (`epochs/record.py`). Stored.
 
     splitting: chunks are still being found.
     """

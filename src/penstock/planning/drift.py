@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from penstock.epochs.table_outcome import resnapshot_reason
 from penstock.errors import TableError
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId
@@ -17,7 +18,6 @@ from penstock.model.table import TableState
 from penstock.planning.source_end import HasEnd, SourceEnd
 from penstock.printable import argument
 from penstock.relaylog.reader import RelayLog
-from penstock.spark.table_outcome import resnapshot_reason
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)

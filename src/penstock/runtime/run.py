@@ -253,9 +253,9 @@ class Run:
     def _make_workers(self, lacks_columns: bool) -> None:
         """Creates the parts that apply epochs and read chunks. `lacks_columns`: the source writes row
         images without some columns."""
+        from penstock.epochs.incomplete_images import IncompleteImages
+        from penstock.snapshot.reader import SnapshotReader
         from penstock.spark.epochs import EpochRunner, EpochSettings
-        from penstock.spark.incomplete_images import IncompleteImages
-        from penstock.spark.snapshots import SnapshotReader
         from penstock.spark.stage_chunk import SparkJobs
 
         config = self.config

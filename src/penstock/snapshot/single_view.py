@@ -16,7 +16,7 @@ opened, not around the SELECT. So only some milliseconds of log lie between them
 another one is opened.
 
 **Who reads it.** The newest milliseconds of the log are only on the driver's machine. So where tasks run on
-other machines, a thread of the driver reads the table (`spark/snapshots.py`). One session has to read all of
+other machines, a thread of the driver reads the table (`snapshot/reader.py`). One session has to read all of
 it in any case.
 """
 

@@ -44,7 +44,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock import _core
-from penstock.errors import PenstockError, RelayLogCorrupt, TransientError
+from penstock.errors import ChunkCorrupt, PenstockError, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
 from penstock.sources.chunks import ChunkReader, Host, ViewChoice
@@ -70,10 +70,6 @@ _PUBLISH_ATTEMPTS = 5
 """How often a manifest is put or read if others remove it in between."""
 _MANIFESTS_AT_ONCE = 8
 """Manifests that are read side by side: most of the time is waiting for the store."""
-
-
-class ChunkCorrupt(RelayLogCorrupt):
-    """A staged chunk is damaged or missing. `path=` is required."""
 
 
 # Names

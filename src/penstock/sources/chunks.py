@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.errors import TransientError
 from penstock.model.chunk import Chunk, Watermarks
 from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import Part
@@ -21,11 +20,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ALL_ROWS = Part()
-
-
-class ChunkOutdated(TransientError):
-    """The table's definition is not the one that the chunk was planned with. The caller reads the catalog,
-    and plans and reads the chunk again."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,9 @@ from penstock.cascades.comparison import Comparisons
 from penstock.cascades.keys import parents_first, refers_to_itself
 from penstock.cascades.parent_changes import Watched, change_schema
 from penstock.config import EpochConfig
+from penstock.epochs import tasks
 from penstock.errors import TableError, TransientError
+from penstock.failures.crossing import crossing, returned
 from penstock.model.change import DELETED, PRESENT, SEQUENCE
 from penstock.model.offset import Offset
 from penstock.model.plan import ApplyCascades, ApplyEvents, EpochPlan, PlaceChunks, TablePlan
@@ -59,8 +61,6 @@ from penstock.sinks.base import Sink, readable
 from penstock.sinks.files import WRITTEN, FileWriter, written
 from penstock.sinks.rows import Incomplete, Rows
 from penstock.sinks.spark_sql import quoted, spark_type
-from penstock.spark import tasks
-from penstock.spark.errors import crossing, returned
 from penstock.spark.row_versions import LargeCascades, ParentChanges, Result, places_of
 from penstock.spark.scratch import FrameFiles, Scratch, save
 from penstock.spark.self_referencing import SelfReferencing

@@ -80,7 +80,7 @@ def main() -> None:
     import pyspark.sql.pandas.serializers  # noqa: F401
     from pyspark.daemon import manager
 
-    from penstock.spark.tasks import first_imports
+    from penstock.epochs.tasks import first_imports
 
     list(first_imports(()))
     gc.freeze()

@@ -35,7 +35,12 @@ from pyspark.sql import SparkSession
 from penstock.backoff import Backoff
 from penstock.cascades.comparison import Comparisons
 from penstock.config import EpochConfig, PipelineConfig, RetriesConfig
+from penstock.epochs.incomplete_images import IncompleteImages
+from penstock.epochs.log_epochs import LogEpochs
+from penstock.epochs.record import record
+from penstock.epochs.table_outcome import TableOutcome, written_by_another
 from penstock.errors import GrantMissing, PenstockError, TableError, TransientError
+from penstock.failures.crossing import returned
 from penstock.failures.messages import of_one_table, one_sentence, parked_for
 from penstock.failures.outages import passes, refuses
 from penstock.model.plan import (
@@ -65,13 +70,7 @@ from penstock.sinks.base import (
 from penstock.snapshot.retries import Retries
 from penstock.snapshot.staging import Staging
 from penstock.spark.cascades import Cascades
-from penstock.spark.errors import returned
-from penstock.spark.incomplete_images import IncompleteImages
-from penstock.spark.log_epochs import LogEpochs
-from penstock.spark.record_epoch import record
-from penstock.spark.step_rows import StepRows
-from penstock.spark.steps import Epoch, Steps
-from penstock.spark.table_outcome import TableOutcome, written_by_another
+from penstock.spark.steps import Epoch, StepRows, Steps
 from penstock.state import StateStore
 from penstock.store.base import Store
 

@@ -10,34 +10,29 @@ Rows have the types that targets with tables have: a date is a date, and a zero 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from penstock._core import arrow_schema, collected_rows
+from penstock.epochs.ruled_log import Argument, Rules
 from penstock.model.change import ROW, SEQUENCE, hidden, own_name
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema
 from penstock.model.transforms import TransformRule
 from penstock.secret import Secret
-from penstock.sinks.base import Commit
 from penstock.sinks.names import source_columns
-from penstock.spark import dead_letters, sql_stages
+from penstock.spark import sql_stages
+from penstock.spark.row_failures import sift
 from penstock.spark.sql_stages import row_failure
 from penstock.spark.transform_chain import Chain, incomplete
+from penstock.state.dead_letters import Letter
 from penstock.transforms.lineage import Line, Lineage, NoSuchType, definition, for_message
 from penstock.transforms.stages import SqlStage, unfit
 
-Argument = tuple[str, list[tuple[str | None, bool]], list[str], str, bool]
-"""The argument `rules` of `_core.LogEncoder`, for one table."""
 
-
-class MessageRules:
-    """The rules of one table, for messages. `schema`: the table's, at the source. `shown`: the table as its
-    messages show it. Raises `TableError` if the rules cannot be applied to the table."""
+class MessageRules(Rules):
+    """Applies rules with Spark. Raises `TableError` if the rules cannot be applied to the table."""
 
     def __init__(
         self,
@@ -88,15 +83,11 @@ class MessageRules:
         drops = self._chain.lists_failures or any(rule.where is not None for rule in self._chain.rules)
         return self.shown.to_json(), self._origins, self._needed, self._types, drops
 
-    def apply(
-        self, rows: pa.RecordBatch, *, lacks_columns: bool
-    ) -> tuple[pa.RecordBatch, list[dict[str, Any]]]:
-        """The columns that the rules make of collected rows, with the numbers of the rows that are left, and
-        the rows that are listed because they failed. `lacks_columns`: the log has only parts of some rows."""
+    def apply(self, rows: pa.RecordBatch, *, lacks_columns: bool) -> tuple[pa.RecordBatch, list[Letter]]:
         if lacks_columns and any(rule.needs_whole_rows for rule in self._chain.rules):
             raise incomplete(self.schema.table)
         whole = self._whole(rows)
-        letters: list[dict[str, Any]] = []
+        letters: list[Letter] = []
         try:
             found = list(self._chain.in_driver([whole]))
         except Exception as error:
@@ -105,7 +96,7 @@ class MessageRules:
                 raise
             if not self._chain.lists_failures or lacks_columns:
                 raise failure from error
-            found = list(dead_letters.sift(self._chain, [whole], self.schema.key, letters.append))
+            found = list(sift(self._chain, [whole], self.schema.key, letters.append))
         return self._columns(found), letters
 
     def _whole(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -130,9 +121,7 @@ class MessageRules:
         arrays = [for_message(one) for one in columns]
         return pa.RecordBatch.from_arrays([*arrays, numbers], [*names, ROW])
 
-    def of_snapshot(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[dict[str, Any]]]:
-        """Rows that a snapshot has read, as `_core.RowEncoder` takes those of `shown`, and those that are
-        listed because they failed."""
+    def of_snapshot(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Letter]]:
         collected = collected_rows(self.schema.to_json(), rows, self._needed, self._types)
         made, letters = self.apply(collected, lacks_columns=False)
         left = rows.take(made.column(ROW))
@@ -152,29 +141,3 @@ def _is_made(line: Line) -> bool:
 def _joined(column: pa.ChunkedArray) -> pa.Array:
     found = column.combine_chunks()
     return found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
-
-
-class Letters:
-    """The rows of an epoch that failed, by table. A row of the log that is transformed twice, because its
-    transaction is large, is listed once."""
-
-    def __init__(self) -> None:
-        self._rows: dict[TableId, dict[tuple[Any, ...], dict[str, Any]]] = {}
-
-    def of_log(self, table: TableId, letters: Sequence[dict[str, Any]]) -> None:
-        # Rows of one compressed transaction have one offset. They are transformed together.
-        seen: Counter[tuple[Any, ...]] = Counter()
-        for one in letters:
-            place = (one["offset"], one.get("change"))
-            seen[place] += 1
-            self._rows.setdefault(table, {})[(place, seen[place])] = one
-
-    def of_snapshot(self, table: TableId, letters: Sequence[dict[str, Any]]) -> None:
-        for one in letters:
-            of_table = self._rows.setdefault(table, {})
-            of_table[("snapshot", len(of_table))] = one
-
-    def write(self, folder: Path, commit: Commit) -> None:
-        """Makes the list durable. Called before the epoch is durable."""
-        for table, rows in self._rows.items():
-            dead_letters.write(folder, table, commit, rows.values())

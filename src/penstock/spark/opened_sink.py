@@ -12,13 +12,13 @@ from penstock.sinks import registry
 from penstock.sinks.base import LogSink, Sink, lasting
 from penstock.sinks.lake.history import HistorySink
 from penstock.sinks.lake.sink import LakeSink
-from penstock.spark.dead_letters import FOLDER
 from penstock.spark.dimensions import FOLDER as COPIES
 from penstock.spark.dimensions import Dimensions
 from penstock.spark.transformed_log import TransformedLog
 from penstock.spark.transformed_sink import transformed
 from penstock.spark.views import Views
 from penstock.state import StateStore
+from penstock.state.dead_letters import FOLDER
 from penstock.store.folder import StoreFolder
 
 

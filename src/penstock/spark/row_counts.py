@@ -13,8 +13,8 @@ from typing import Any
 from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql import SparkSession
 
+from penstock.epochs import tasks
 from penstock.model.schema import TableId
-from penstock.spark import tasks
 
 Counts = dict[tuple[Any, ...], int]
 

@@ -1,4 +1,11 @@
-"""Finds the rows of a batch that a chain of rules cannot transform.
+"""Finds the rows that a chain of rules cannot transform, and transforms the others.
+
+After a write has failed because of a row, the rows are transformed once more, in the driver, some at a time.
+Those that fail are listed (`state/dead_letters.py`) before the others are written to the target.
+
+A target must not keep an earlier version of such a row, so the row counts as deleted there. In a change log,
+an update is left out if the row after it fails. If only the row before it does, readers do not have it: the
+row after it is an `insert`.
 
 A batch of 65,536 rows may have thousands of them, when a rule meets data that it was not written for. So all
 rows are evaluated at once: Spark's `TryEval` is NULL where its expression fails, and a struct with all
@@ -7,7 +14,8 @@ results is never NULL otherwise. Only rows that fail are then evaluated one by o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,14 +28,131 @@ from pyspark.sql import functions as f
 from pyspark.sql.classic.column import Column
 
 from penstock.errors import TableError
-from penstock.model.change import CHANGE_TYPE, ROW, own_name
+from penstock.model.change import CHANGE_TYPE, DELETED, ROW, SEQUENCE, own_columns, own_name
 from penstock.spark import sql_stages
+from penstock.spark.sql_stages import row_failure
 from penstock.spark.transform_chain import Chain
-from penstock.transforms.stages import ArrowStage, SqlStage, Stage, parts_of
+from penstock.state.dead_letters import Letter
+from penstock.transforms.stages import AFTER, BEFORE, ArrowStage, SqlStage, Stage, last_before, parts_of
+
+ROWS_AT_ONCE = 65_536
+"""Rows that are transformed together, so that the driver does not keep all of them in memory."""
 
 Failures = dict[int, TableError]
 """The error of each row that fails, by its place in the batch."""
 Evaluate = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+def sift(
+    chain: Chain,
+    batches: Iterable[pa.RecordBatch],
+    key: tuple[str, ...],
+    add: Callable[[Letter], None],
+) -> Iterator[pa.RecordBatch]:
+    """The rows after the chain, without those that fail. These are passed to `add`. `key`: the columns that
+    say at the source which row it is."""
+    for batch in _whole_pairs(batches):
+        for start in parts_of(batch, ROWS_AT_ONCE):
+            yield from _sift(chain, batch.slice(*start), key, add)
+
+
+def _sift(
+    chain: Chain, batch: pa.RecordBatch, key: tuple[str, ...], add: Callable[[Letter], None]
+) -> Iterator[pa.RecordBatch]:
+    left, letters = _Left.all_of(batch), dict[int, Letter]()
+    while isinstance(found := _transformed(chain, left.rows), TableError):
+        failing = left.not_deleted(failures(chain, left.rows))
+        if not failing:
+            raise found
+        for place, error in failing.items():
+            origin = left.places[place]
+            letters[origin] = _letter(chain, batch, origin, key, error.message)
+        left = left.without(failing)
+    for _, letter in sorted(letters.items()):
+        add(letter)
+    yield from found
+
+
+def _transformed(chain: Chain, rows: pa.RecordBatch) -> list[pa.RecordBatch] | TableError:
+    """The error: a row fails."""
+    try:
+        return list(chain.in_driver([rows])) if rows.num_rows else []
+    except Exception as error:
+        failure = row_failure(chain.table, error)
+        if failure is None:
+            raise
+        return failure
+
+
+@dataclass(frozen=True)
+class _Left:
+    """What is left of a batch without the rows that fail. `places`: those of the rows in the batch."""
+
+    rows: pa.RecordBatch
+    places: Sequence[int]
+
+    @classmethod
+    def all_of(cls, batch: pa.RecordBatch) -> _Left:
+        return cls(batch, range(batch.num_rows))
+
+    def not_deleted(self, failing: Failures) -> Failures:
+        """Those that can still be left out."""
+        if DELETED not in self.rows.schema.names:
+            return failing
+        deleted = self.rows.column(DELETED)
+        return {place: error for place, error in failing.items() if not deleted[place].as_py()}
+
+    def without(self, failing: Collection[int]) -> _Left:
+        rows = self.rows
+        if DELETED in rows.schema.names:
+            gone = [one or place in failing for place, one in enumerate(rows.column(DELETED).to_pylist())]
+            return _Left(_replaced(rows, DELETED, pa.array(gone, pa.bool_())), self.places)
+        kept = [place not in failing for place in range(rows.num_rows)]
+        name = own_name(CHANGE_TYPE, rows.schema.names)
+        if name in rows.schema.names:
+            kinds = rows.column(name).to_pylist()
+            for place in range(len(kinds) - 1):
+                if (kinds[place], kinds[place + 1]) != (BEFORE, AFTER):
+                    continue
+                if place + 1 in failing:
+                    kept[place] = False  # without the row after it, it says nothing
+                elif place in failing:
+                    kinds[place + 1] = "insert"
+            rows = _replaced(rows, name, pa.array(kinds, pa.string()))
+        return _Left(
+            rows.filter(pa.array(kept, pa.bool_())),
+            [origin for origin, one in zip(self.places, kept, strict=True) if one],
+        )
+
+
+def _replaced(batch: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
+    place = batch.schema.get_field_index(name)
+    return batch.set_column(place, batch.schema.field(place), values)
+
+
+def _letter(chain: Chain, batch: pa.RecordBatch, place: int, key: tuple[str, ...], reason: str) -> Letter:
+    own = own_columns(batch.schema.names)
+    names = [name for name in batch.schema.names if name in key or name in own]
+    [row] = batch.select(names).slice(place, 1).to_pylist()
+    kind = own_name(CHANGE_TYPE, names)
+    return {
+        "table": str(chain.table),
+        "key": {name: row[name] for name in key if name in row},
+        "reason": reason,
+        "offset": row.get(own_name(SEQUENCE, names)),
+        **({"change": row[kind]} if kind in own else {}),
+    }
+
+
+def _whole_pairs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, none of which ends between the two rows of an update."""
+    held: pa.RecordBatch | None = None
+    for batch in batches:
+        held, whole = last_before(batch if held is None else pa.concat_batches([held, batch]))
+        if whole.num_rows:
+            yield whole
+    if held is not None:
+        yield held
 
 
 def failures(chain: Chain, batch: pa.RecordBatch) -> Failures:
@@ -69,7 +194,7 @@ def _in_sql(spark: SparkSession, rows: pa.RecordBatch, stage: SqlStage, names: l
         mask = frame.select(fails).toArrow().column("fails").to_pylist()
     except Exception as error:
         # What several expressions have in common, Spark may evaluate before them.
-        if sql_stages.row_failure(stage.table, error) is None:
+        if row_failure(stage.table, error) is None:
             raise
         return _halved(stage, rows, lambda part: sql_stages.evaluated(spark, part, stage, names))
     places = [place for place, one in enumerate(mask) if one]
@@ -123,7 +248,7 @@ def _interpreted(stage: SqlStage, interpreter: Any, row: Any) -> TableError | No
     try:
         protocol.get_return_value(answer, method.gateway_client, method.target_id, method.name)
     except Py4JError as error:
-        return sql_stages.row_failure(stage.table, error)
+        return row_failure(stage.table, error)
     return None
 
 
@@ -151,7 +276,7 @@ def _error_of(stage: Stage, evaluate: Callable[[], Any]) -> TableError | None:
     try:
         evaluate()
     except Exception as error:
-        failure = sql_stages.row_failure(stage.table, error)
+        failure = row_failure(stage.table, error)
         if failure is None:
             raise
         return failure

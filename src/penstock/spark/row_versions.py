@@ -17,12 +17,12 @@ from penstock.cascades import reread_reasons
 from penstock.cascades.comparison import Comparisons
 from penstock.cascades.keys import moves_rows
 from penstock.cascades.parent_changes import Watched
+from penstock.epochs import tasks
 from penstock.model.change import CHANGE_TYPE, SEQUENCE
 from penstock.model.offset import Offset
 from penstock.model.plan import ApplyEvents, TablePlan
 from penstock.model.schema import CascadingKey, TableId, TableSchema, TypeOptions
 from penstock.sinks.spark_sql import quoted, spark_type
-from penstock.spark import tasks
 from penstock.spark.consequences import Child, Edge, any_of, compared, follow, outcome
 from penstock.spark.scratch import FrameFiles, Scratch
 from penstock.store.folder import StoreFolder

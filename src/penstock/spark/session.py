@@ -24,9 +24,9 @@ from penstock.errors import ConfigError, PenstockError
 from penstock.failures.messages import spark_failed, tail
 from penstock.secret import Secret
 from penstock.sinks import registry
+from penstock.sinks.jars import jars
 from penstock.spark import cluster, environment, jvm
 from penstock.spark.classes import java_options
-from penstock.spark.jars import jars
 from penstock.steps import step
 
 _LOG4J = """\
@@ -176,7 +176,7 @@ def _keep_from_tasks(context: SparkContext) -> None:
 def warm_up(spark: SparkSession) -> None:
     """Starts the Python workers and runs a first small job, in its own thread. This only saves time, while
     the rest of the start waits for the network and the source. Its failure is ignored."""
-    from penstock.spark.tasks import first_imports
+    from penstock.epochs.tasks import first_imports
 
     slots = spark.sparkContext.defaultParallelism
 

@@ -30,13 +30,13 @@ from penstock.cascades.in_memory import (
 )
 from penstock.cascades.parent_changes import Watched
 from penstock.cascades.replay import replay
+from penstock.epochs import tasks
+from penstock.failures.crossing import crossing
 from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import TablePlan
 from penstock.model.schema import CascadingKey, TableId, TypeOptions
-from penstock.spark import tasks
 from penstock.spark.consequences import any_of, compared
-from penstock.spark.errors import crossing
 from penstock.spark.row_versions import ParentChanges, Relation, Result
 
 ROWS_MAX = 20_000

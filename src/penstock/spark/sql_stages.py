@@ -19,11 +19,11 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import BooleanType
 
 from penstock.errors import TableError
+from penstock.failures.crossing import returned
 from penstock.failures.messages import first_line
 from penstock.model.change import DELETED
 from penstock.model.schema import TableId
 from penstock.sinks.spark_sql import quoted
-from penstock.spark.errors import returned
 from penstock.transforms.stages import MATCHES, SqlStage, failed, unfit
 
 _DATA_ERROR = re.compile(r"\[([A-Z][A-Z0-9_.]+)\](?s:.{0,4000}?)SQLSTATE: (?:22|2[13])")

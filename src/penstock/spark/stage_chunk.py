@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
+from penstock.failures.crossing import crossing
 from penstock.model.chunk import StagedChunk
 from penstock.snapshot.chunk_jobs import StageTask
-from penstock.spark.errors import crossing
 
 TAG = "penstock-chunks"
 """Tag of the Spark jobs that read chunks, by which they are cancelled."""

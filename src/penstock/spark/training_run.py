@@ -17,8 +17,8 @@ from penstock.config import SinkOptions, SparkConfig
 from penstock.errors import PenstockError
 from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE
 from penstock.sinks import registry
+from penstock.sinks.jars import jars
 from penstock.spark import classes
-from penstock.spark.jars import jars
 from penstock.spark.session import session_options, start
 
 if TYPE_CHECKING:

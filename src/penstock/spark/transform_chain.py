@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from penstock.errors import TableError
+from penstock.failures.crossing import Crossing, crossing
 from penstock.model.change import DELETED, SEQUENCE, free_name, own_name
 from penstock.model.schema import TableId
 from penstock.model.transforms import TransformRule, renamed
@@ -22,7 +23,6 @@ from penstock.sinks.names import source_columns
 from penstock.sinks.rows import Batches, Computed, Consume, Rows, changed_kind, map_batches
 from penstock.sinks.spark_sql import quoted
 from penstock.spark import sql_stages
-from penstock.spark.errors import Crossing, crossing
 from penstock.transforms.stages import ArrowStage, SqlStage, Stage, stages_of
 
 

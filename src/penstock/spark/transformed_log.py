@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from penstock.epochs.ruled_log import RuledSink
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.transforms import Transforms
 from penstock.secret import Secret
@@ -34,7 +35,7 @@ KNOWN_MAX = 1000
 """Definitions whose compiled rules are remembered. Compiling takes some milliseconds, with SQL some more."""
 
 
-class TransformedLog(TransformedSink):
+class TransformedLog(TransformedSink, RuledSink):
     """Stands in front of a `LogSink`. `letters`: the folder for rows that fail."""
 
     def __init__(
@@ -52,8 +53,6 @@ class TransformedLog(TransformedSink):
         self.letters = letters
 
     def rules(self, schema: TableSchema) -> MessageRules | None:
-        """The rules of the table. None: it has none, and messages show it as it is. Raises `TableError` if
-        its rules cannot be applied to it."""
         if not self._rules(schema.table):
             return None
         name = schema.to_json()

@@ -55,10 +55,11 @@ from penstock.sinks.base import (
     version_sink,
 )
 from penstock.sinks.rows import Batches, Newer, Rows
-from penstock.spark import dead_letters
+from penstock.spark.row_failures import sift
 from penstock.spark.scratch import Scratch
 from penstock.spark.sql_stages import row_failure
 from penstock.spark.transform_chain import Chain
+from penstock.state.dead_letters import listing
 from penstock.store.folder import StoreFolder
 from penstock.transforms.stages import BEFORE
 
@@ -209,9 +210,9 @@ class TransformedSink:
                 raise failure from error
         key = chain.key or self._keys.get(chain.table, ())
         with contextlib.ExitStack() as stack:
-            with dead_letters.listing(self._letters, chain.table, commit) as add:
+            with listing(self._letters, chain.table, commit) as add:
                 if rows.driver_side is not None:
-                    good = list(dead_letters.sift(chain, rows.driver_side(), key, add))
+                    good = list(sift(chain, rows.driver_side(), key, add))
                     made = self._few(chain, rows, good)
                 elif self._scratch is None:
                     raise InternalError("Rows were written through a sink that was opened without `scratch`.")
@@ -219,7 +220,7 @@ class TransformedSink:
                     scratch = Scratch(self._spark, self._scratch)
                     stack.callback(scratch.remove)
                     batches = scratch.batches(rows.frame)
-                    made = self._many(chain, rows, dead_letters.sift(chain, batches, key, add), scratch)
+                    made = self._many(chain, rows, sift(chain, batches, key, add), scratch)
             return write(finish(made))
 
     def _few(self, chain: Chain, rows: Rows, good: list[pa.RecordBatch]) -> Rows:

@@ -1,9 +1,12 @@
-"""The target's part of a verification: Spark computes the same hashes and sums from the target table."""
+"""What Spark does in a verification. The target's part: hashes and sums of its rows, as the source computes
+them of its own. And of targets with `transforms`, the source's part: its rows are read, transformed as in a
+pipeline, and hashed as the target's rows are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from functools import reduce
 from typing import Any
 
@@ -16,24 +19,32 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, NumericType, StructField
 
+from penstock._core import arrow_schema
 from penstock.errors import PenstockError, TableError
+from penstock.failures.crossing import returned
 from penstock.failures.messages import one_sentence
-from penstock.model.buckets import Buckets, BucketSum, HashBuckets, RangeBuckets
+from penstock.model.buckets import Buckets, BucketSum, KeyExtent
+from penstock.model.change import DELETED, SEQUENCE, free_name
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.printable import argument
+from penstock.sinks.base import Sink
+from penstock.sinks.names import source_columns
 from penstock.sinks.rows import map_batches
 from penstock.sinks.spark_sql import quoted
-from penstock.spark.errors import returned
+from penstock.sources.read_view import ReadView
+from penstock.sources.windows import Window
+from penstock.spark.row_failures import sift
+from penstock.spark.transform_chain import Chain
+from penstock.spark.transformed_sink import TransformedSink
+from penstock.state.dead_letters import Letter
 from penstock.transforms.comparison import TransformedRows
 from penstock.verify.check import Compared
+from penstock.verify.sums import LOSSY, LOW_BITS, bucket_sums, rows_of_buckets, share_of, sums_of
 
-LOW_BITS = 30
-"""Bits of the lower half of a 60-bit hash."""
 OPENED_AT_ONCE = 4
 """Targets that are opened in parallel: most of that time is spent waiting for the JVM and for files."""
-LOSSY = "_penstock_lossy "
-"""A column beside those of a target: whether a value of the row does not fit the source's type, so that the
-row differs, whatever the source has. No column of MySQL has a name that ends with a space."""
+ROWS_AT_ONCE = 100_000
+"""Rows that are transformed together: each time may cost a Spark job."""
 _SUMS = "number int, bucket bigint, rows bigint, high bigint, low bigint"
 _ROWS = "key string, hash bigint"
 
@@ -132,7 +143,7 @@ class SparkTarget:
     def _columns(self, schema: TableSchema, version: str | None, types: TypeOptions) -> DataFrame:
         frame = self._read(schema.table, version)
         made = self._transformed(schema)
-        expected = _core_schema(schema, types) if made is None else made.fields
+        expected = arrow_schema(schema.to_json(), "rows", types.to_json()) if made is None else made.fields
         missing = [name for name in expected.names if name not in frame.columns]
         if missing:
             raise TableError(
@@ -184,21 +195,6 @@ def _is_lossy(field: StructField, present: DataType) -> Column:
     return ~fitted.try_cast(present).eqNullSafe(column)
 
 
-def _core_schema(schema: TableSchema, types: TypeOptions) -> pa.Schema:
-    from penstock import _core
-
-    return _core.arrow_schema(schema.to_json(), "rows", types.to_json())
-
-
-def share_of(buckets: Buckets) -> dict[str, Any]:
-    """How a task computes the bucket of a row: arguments of `_core.row_buckets`."""
-    match buckets:
-        case RangeBuckets(width=width):
-            return {"width": width}
-        case HashBuckets(count=count):
-            return {"count": count}
-
-
 def _partial_sums(
     batches: Iterable[pa.RecordBatch],
     number: int,
@@ -214,77 +210,111 @@ def _partial_sums(
         yield pa.RecordBatch.from_arrays(arrays, ["number", "bucket", "rows", "high", "low"])
 
 
-def sums_of(
-    batches: Iterable[pa.RecordBatch],
-    table: str,
-    share: dict[str, Any],
-    types: TypeOptions,
-    made: TransformedRows | None,
-) -> dict[int, list[int]]:
-    """Rows, and sums of the halves of their hashes, by bucket. `made`: the rows are transformed."""
-    sums: dict[int, list[int]] = {}
-    for _, bucket, hashes in _hashed(batches, table, share, types, made):
-        part = pa.table(
-            {
-                "bucket": bucket,
-                "high": pc.shift_right(hashes, pa.scalar(LOW_BITS, pa.uint64())),
-                "low": pc.bit_wise_and(hashes, pa.scalar((1 << LOW_BITS) - 1, pa.uint64())),
-            }
-        )
-        grouped = part.group_by("bucket").aggregate([("high", "count"), ("high", "sum"), ("low", "sum")])
-        columns = [
-            grouped.column(name).to_pylist() for name in ("bucket", "high_count", "high_sum", "low_sum")
-        ]
-        for bucket_number, rows, high, low in zip(*columns, strict=True):
-            total = sums.setdefault(bucket_number, [0, 0, 0])
-            total[0] += rows
-            total[1] += high
-            total[2] += low
-    return sums
+def transformed_rows(sink: Sink, types: TypeOptions) -> Callable[[TableSchema], TransformedRows | None]:
+    """For a table, what rows of its target are like. None: as those of the source."""
+
+    def describe(schema: TableSchema) -> TransformedRows | None:
+        chain = sink.chain(schema) if isinstance(sink, TransformedSink) else None
+        if chain is None:
+            return None
+        table, options = schema.to_json(), types.to_json()
+        fields = chain.columns(arrow_schema(table, "latest", options))
+        own = [fields.field(name) for name in source_columns(tuple(fields.names))]
+        return TransformedRows(table, options, pa.schema(own), chain.key_after)
+
+    return describe
 
 
-def rows_of_buckets(
-    batches: Iterable[pa.RecordBatch],
-    table: str,
-    share: dict[str, Any],
-    wanted: list[int],
-    types: TypeOptions,
-    made: TransformedRows | None,
-) -> Iterator[pa.RecordBatch]:
-    """Texts of keys and hashes of the rows in some buckets."""
-    from penstock import _core
+def transformed_views(
+    views: Callable[[], AbstractContextManager[ReadView]], sink: Sink
+) -> Callable[[], AbstractContextManager[ReadView]]:
+    """The source's views, whose sums and rows are those that its targets should have."""
+    if not isinstance(sink, TransformedSink):
+        return views
 
-    key = TableSchema.from_json(table).key
-    for batch, bucket, hashes in _hashed(batches, table, share, types, made):
-        chosen = pc.is_in(bucket, value_set=pa.array(wanted, pa.int64()))
-        texts = _core.row_texts(table, batch, key, types.to_json())
-        rows = pa.RecordBatch.from_arrays([texts, hashes.cast(pa.int64())], ["key", "hash"])
-        yield rows.filter(chosen)
+    @contextmanager
+    def opened() -> Iterator[ReadView]:
+        with views() as view:
+            yield TransformedView(view, sink)
+
+    return opened
 
 
-def _hashed(
-    batches: Iterable[pa.RecordBatch],
-    table: str,
-    share: dict[str, Any],
-    types: TypeOptions,
-    made: TransformedRows | None,
-) -> Iterator[tuple[pa.RecordBatch, pa.Array, pa.Array]]:
-    """Each batch, or at least its keys, with the buckets and the hashes of its rows. The hash of a row that
-    is `LOSSY` is none of any row of the source."""
-    from penstock import _core  # in the task: the module must not be pickled with the function
+class TransformedView:
+    """A `ReadView`. Tables without rules are summed up by the source."""
 
-    schema = TableSchema.from_json(table)
-    names = [column.name for column in schema.columns]
-    for whole in batches:
-        batch, lossy = whole, None
-        if whole.schema.names[-1] == LOSSY:
-            batch, lossy = whole.select(whole.schema.names[:-1]), whole.column(LOSSY)
-        keys = batch if made is None else made.keys(batch)
-        bucket = _core.row_buckets(table, keys, schema.key, **share, types=types.to_json())
+    def __init__(self, view: ReadView, sink: TransformedSink) -> None:
+        self._view = view
+        self._sink = sink
+
+    @property
+    def window(self) -> Window:
+        return self._view.window
+
+    def extent(self, schema: TableSchema) -> KeyExtent:
+        return self._view.extent(schema)
+
+    def batches(self, schema: TableSchema, types: TypeOptions) -> Iterator[pa.RecordBatch]:
+        """The rows that the target should have."""
+        chain = self._sink.chain(schema)
+        assert chain is not None, "only tables with rules are read"
+        # The view's session is read to its end, so that a row that fails leaves it usable.
+        failure: Exception | None = None
+        for table in _together(self._view.batches(schema, types)):
+            if failure is None:
+                try:
+                    yield from _live(chain, table)
+                except Exception as error:
+                    failure = error
+        if failure is not None:
+            raise failure
+
+    def sums(self, schema: TableSchema, buckets: Buckets, types: TypeOptions) -> dict[int, BucketSum]:
+        made = transformed_rows(self._sink, types)(schema)
         if made is None:
-            hashes = _core.row_hashes(table, batch, names, types.to_json())
-        else:
-            hashes = made.hashes(batch)
-        if lossy is not None:
-            hashes = pc.bit_wise_xor(hashes, lossy.cast(pa.uint8()).cast(pa.uint64()))
-        yield keys, bucket, hashes
+            return self._view.sums(schema, buckets, types)
+        return bucket_sums(self.batches(schema, types), schema, buckets, types, made)
+
+    def rows(
+        self, schema: TableSchema, buckets: Buckets, numbers: Collection[int], types: TypeOptions
+    ) -> dict[str, int]:
+        made = transformed_rows(self._sink, types)(schema)
+        if made is None:
+            return self._view.rows(schema, buckets, numbers, types)
+        found: dict[str, int] = {}
+        batches = self.batches(schema, types)
+        share = share_of(buckets)
+        for batch in rows_of_buckets(batches, schema.to_json(), share, sorted(numbers), types, made):
+            found.update(zip(*[column.to_pylist() for column in batch.columns], strict=True))
+        return found
+
+
+def _together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(one.num_rows for one in waiting) >= ROWS_AT_ONCE:
+            yield pa.concat_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+def _live(chain: Chain, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows as a pipeline would write them, without those that it would leave out."""
+    count = batch.num_rows
+    whole = pa.RecordBatch.from_arrays(
+        [
+            *batch.columns,
+            pa.repeat(pa.scalar(False), count),
+            pa.repeat(pa.scalar(0, pa.int64()), count),
+        ],
+        [*batch.schema.names, DELETED, free_name(SEQUENCE, batch.schema.names)],
+    )
+    made = sift(chain, [whole], chain.key, _ignore) if chain.lists_failures else chain.in_driver([whole])
+    for one in made:
+        yield one.filter(pc.invert(one.column(DELETED)))
+
+
+def _ignore(letter: Letter) -> None:
+    """A comparison lists no row: the pipeline has."""

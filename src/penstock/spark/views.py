@@ -21,6 +21,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -47,7 +48,6 @@ from penstock.sinks.spark_sessions import shared_view
 from penstock.sinks.spark_sql import quoted
 from penstock.spark.dimensions import Dimensions
 from penstock.spark.view_plans import ByKeys, rows_before_having, way_of
-from penstock.spark.view_sql import tables_in
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,12 @@ VIEW = "view."
 _PRESENT = "_penstock_present"
 _COMMANDS = [f"org.apache.spark.sql.catalyst.plans.logical.{name}" for name in ("Command", "ParsedStatement")]
 _SAME_KEY = "two rows have one key"
+_WORD = r"`(?:[^`]|``)+`|\w+"
+_NAME = re.compile(
+    r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|--[^\n]*|/\*.*?\*/"  # in which nothing is a name
+    rf"|(?P<database>{_WORD})\s*\.\s*(?P<table>{_WORD})",
+    re.DOTALL,
+)
 
 Versions = dict[str, str | None]
 
@@ -388,3 +394,25 @@ def _only_in(rows: DataFrame, others: DataFrame, key: Iterable[str]) -> DataFram
 def _is_whole(state: TableState) -> bool:
     """Whether the target has the rows of its table at the place that the pipeline has applied."""
     return isinstance(state.phase, Streaming) and state.complete and state.last_epoch > 0
+
+
+def tables_in(sql: str, known: Iterable[TableId]) -> tuple[str, list[TableId]]:
+    """The query with the bare names of the known tables that it reads, and these tables in order. Names are
+    compared as Spark compares them, without letter case."""
+    by_name = {(one.database.lower(), one.table.lower()): one for one in known}
+    found: dict[TableId, None] = {}
+
+    def bare(match: re.Match[str]) -> str:
+        if match["table"] is None:
+            return match[0]
+        table = by_name.get((_plain(match["database"]), _plain(match["table"])))
+        if table is None:
+            return match[0]
+        found[table] = None
+        return quoted(table.table)
+
+    return _NAME.sub(bare, sql), list(found)
+
+
+def _plain(word: str) -> str:
+    return (word[1:-1].replace("``", "`") if word.startswith("`") else word).lower()

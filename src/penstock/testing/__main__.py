@@ -15,8 +15,8 @@ import yaml
 
 from penstock.errors import PenstockError
 from penstock.sinks import registry
+from penstock.sinks.jars import jars
 from penstock.sinks.kind import SinkOptions
-from penstock.spark.jars import jars
 from penstock.testing import servers
 from penstock.testing.lake import lake
 

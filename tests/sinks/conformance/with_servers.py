@@ -21,11 +21,11 @@ from pyspark.sql import SparkSession
 from penstock.secret import Secret
 from penstock.sinks.clickhouse.options import ClickHouseOptions
 from penstock.sinks.hbase.options import HBaseOptions
+from penstock.sinks.jars import jars
 from penstock.sinks.kind import SinkOptions
 from penstock.sinks.opensearch.options import OpenSearchOptions
 from penstock.sinks.redis.options import RedisOptions
 from penstock.sinks.sql.options import JdbcOptions
-from penstock.spark.jars import jars
 from penstock.testing import servers
 from penstock.testing.servers.process import free_port
 

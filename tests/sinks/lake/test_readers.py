@@ -20,9 +20,9 @@ from tests.sinks.conftest import Place
 from tests.sinks.lake.iceberg.test_small_commit import few
 from tests.sinks.lake.test_file_merge import newer
 
+from penstock.sinks.jars import jars
 from penstock.sinks.lake.delta.options import DeltaOptions
 from penstock.sinks.lake.iceberg.options import IcebergOptions
-from penstock.spark.jars import jars
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

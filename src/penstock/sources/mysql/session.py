@@ -17,14 +17,14 @@ from typing import Any, TypeVar
 
 import pymysql
 
-from penstock.errors import ConfigError, TableError, TransientError
+from penstock.errors import ChunkOutdated, ConfigError, TableError, TransientError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import SourcePosition
 from penstock.model.partial_snapshot import Part
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.relaylog.reader import Statement
 from penstock.sources.catalog import Reason
-from penstock.sources.chunks import ALL_ROWS, ChunkOutdated
+from penstock.sources.chunks import ALL_ROWS
 from penstock.sources.mysql import catalog, followed_host, savepoints, statements
 from penstock.sources.mysql.broken_tables import broken_reason, broken_tables, is_broken
 from penstock.sources.mysql.condition import check_plain

@@ -15,9 +15,9 @@ from tests.sinks.conftest import Place
 from tests.sinks.lake.iceberg.test_small_commit import few
 from tests.sinks.lake.test_file_merge import newer
 
+from penstock.sinks.jars import jars
 from penstock.sinks.lake.delta.options import DeltaOptions
 from penstock.sinks.lake.delta.registration import DELTA
-from penstock.spark.jars import jars
 from penstock.testing.scenario import wait_for
 
 EPOCHS = 20

@@ -11,10 +11,9 @@ import pytest
 from tests.core import alltypes
 
 from penstock import _core
-from penstock.errors import InternalError, TableError, TransientError
+from penstock.errors import ChunkOutdated, InternalError, TableError, TransientError
 from penstock.model.chunk import Chunk
 from penstock.model.schema import TableId, TableSchema, TypeOptions
-from penstock.sources.chunks import ChunkOutdated
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.snapshot.reader import MySqlChunkReader, execute, prepare_session, select_sql
 from penstock.sources.mysql.snapshot.split import MySqlChunkPlanner

@@ -23,12 +23,12 @@ import pymysql
 from pymysql.connections import Connection
 
 from penstock import _core
-from penstock.errors import InternalError, PenstockError, TableError, TransientError
+from penstock.errors import ChunkOutdated, InternalError, PenstockError, TableError, TransientError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import Offset
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema, TypeOptions
 from penstock.printable import argument
-from penstock.sources.chunks import ChunkOutdated, ReadResult, ViewChoice
+from penstock.sources.chunks import ReadResult, ViewChoice
 from penstock.sources.mysql.broken_tables import OPENING, broken_hint
 from penstock.sources.mysql.connection import address, hang_up
 from penstock.sources.mysql.faults import NOT_AN_ANSWER

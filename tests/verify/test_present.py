@@ -15,9 +15,8 @@ from penstock.model.buckets import RangeBuckets
 from penstock.model.offset import Offset
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
 from penstock.relaylog import segment_format
-from penstock.spark import verify_present
-from penstock.spark.verify_present import PresentTargets
 from penstock.verify.check import Compared, TargetMoved
+from penstock.verify.present import PresentTargets
 from penstock.verify.subject import ComparedVersion
 
 TABLE = TableId("shop", "orders")
@@ -80,7 +79,7 @@ def targets(sink: Sink, pipeline: Pipeline) -> PresentTargets:
 
 
 def test_a_pipeline_waits_until_the_comparison_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_present, "STAY_SECONDS", 0.01)
+    monkeypatch.setattr("penstock.verify.present.STAY_SECONDS", 0.01)
     sink, pipeline = Sink(), Pipeline()
     found = targets(sink, pipeline)
     found.hold([TABLE])

@@ -3,7 +3,7 @@
 Each function takes values that can be pickled, and yields Arrow batches. Nothing in this module knows
 plans, sinks or the state. The native module is imported inside the functions, so a worker that never
 decodes does not load it. Errors of the core become `TableError`s in a form that survives the way through
-the JVM, which carries only text: see `penstock.spark.errors`.
+the JVM, which carries only text: see `penstock.failures.crossing`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from penstock.cascades.parent_changes import Watched, change_schema, changes_of
 from penstock.errors import InternalError, TableError
+from penstock.failures.crossing import crossing
 from penstock.model.change import PRESENT, SEQUENCE, own_name
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import Offset, Split
 from penstock.model.plan import Scan
 from penstock.model.schema import TableSchema, TypeOptions
 from penstock.printable import argument
-from penstock.spark.errors import crossing
 
 if TYPE_CHECKING:
     from penstock._core import KeySet
@@ -193,10 +193,10 @@ def reduce_latest(table: str, types: TypeOptions, batches: Iterable[pa.RecordBat
 def place(task: PlaceTask) -> Batches:
     """The rows of staged chunks, without those that are newer in the log."""
     from penstock._core import KeySet
+    from penstock.errors import ChunkCorrupt
     from penstock.relaylog.segment_bytes import opened
     from penstock.relaylog.segment_format import without
     from penstock.snapshot.placement import place_named, place_rows
-    from penstock.snapshot.staging import ChunkCorrupt
 
     schema = TableSchema.from_json(task.table)
     keys = None

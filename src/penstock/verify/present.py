@@ -23,10 +23,10 @@ from penstock.model.buckets import Buckets, BucketSum
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.sinks.base import Scan, Scannable
-from penstock.spark.verify import LOW_BITS, rows_of_buckets, share_of, sums_of
 from penstock.transforms.comparison import TransformedRows
 from penstock.verify.check import Compared, TargetMoved
 from penstock.verify.subject import NotCompared, Subject
+from penstock.verify.sums import bucket_sums, rows_of_buckets, share_of
 from penstock.verify.target_versions import PipelineVersions
 
 STAY_SECONDS = 4.0
@@ -110,20 +110,11 @@ class PresentTargets:
         for one in tables:
             schema = one.schema
             try:
-                sums = sums_of(
-                    self._batches(schema, types),
-                    schema.to_json(),
-                    share_of(one.buckets),
-                    types,
-                    self._transformed(schema),
+                found[schema.table] = bucket_sums(
+                    self._batches(schema, types), schema, one.buckets, types, self._transformed(schema)
                 )
             except TableError as error:
                 found[schema.table] = error
-            else:
-                found[schema.table] = {
-                    number: BucketSum(rows, (high << LOW_BITS) + low)
-                    for number, (rows, high, low) in sums.items()
-                }
         return found
 
     def rows(

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from penstock.encode.statements import definition_messages
+from penstock.epochs.log_definitions import messages, shown
 from penstock.model.plan import DefinitionChange
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.transforms import TransformRule
 from penstock.secret import Secret
-from penstock.spark.log_definitions import messages, shown
 from penstock.spark.message_rules import MessageRules
 
 BEFORE = TableSchema(

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from penstock.errors import InternalError, PenstockError, TableError, TransientError
+from penstock.errors import ChunkOutdated, InternalError, PenstockError, TableError, TransientError
+from penstock.failures.crossing import _KEY, CrossedError, Crossing, _packed, _tag, crossing, returned
 from penstock.relaylog.status import rebuild_error
-from penstock.sources.chunks import ChunkOutdated
-from penstock.spark.errors import CrossedError, Crossing, _packed, crossing, returned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,19 +116,17 @@ def test_the_last_carrier_of_ours_counts() -> None:
     ],
 )
 def test_a_malformed_carrier_gives_the_error_that_came(payload: bytes, monkeypatch: Any) -> None:
-    from penstock.spark import errors
 
     text = base64.b64encode(payload).decode()
-    error = RuntimeError(f"penstock-error<{errors._tag(text, errors._KEY)}:{text}>")
+    error = RuntimeError(f"penstock-error<{_tag(text, _KEY)}:{text}>")
     assert returned(error) is error
 
 
 def test_an_unknown_class_in_a_carrier_is_our_bug(monkeypatch: Any) -> None:
-    from penstock.spark import errors
 
     facts = {"error": "Popen", "message": "It says so.", "hint": "", "details": {"self": 1, "message": 2}}
     text = base64.b64encode(json.dumps(facts).encode()).decode()
-    found = returned(RuntimeError(f"penstock-error<{errors._tag(text, errors._KEY)}:{text}>"))
+    found = returned(RuntimeError(f"penstock-error<{_tag(text, _KEY)}:{text}>"))
     assert type(found) is InternalError and found.message == "It says so."
 
 
@@ -159,7 +156,7 @@ def test_a_report_of_another_process_never_fails_to_be_read(fields: Any) -> None
 def test_a_worker_s_error_crosses_spark_and_a_hostile_name_beside_it_does_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from penstock.spark.tasks import run_tasks
+    from penstock.epochs.tasks import run_tasks
 
     canary = tmp_path / "canary"
     name = f"shop.{pickled(canary)}"

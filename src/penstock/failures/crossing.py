@@ -4,7 +4,7 @@ Spark passes on a worker's exception as text. That text also contains text of ot
 columns, and messages of servers. So it cannot be trusted. `crossing()` adds a *carrier*: the error's class,
 message, hint and details as JSON in base64, and a tag, computed from them with a key of this process. The
 key reaches the workers inside the function that they run, never beside data, and appears in no text. Only a
-carrier with the right tag is read. It names one of the classes below; no code is ever read from it.
+carrier with the right tag is read. It names one of the classes of `errors.py`; no code is ever read from it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from typing import Any
 
 from penstock.errors import CLASSES, InternalError, PenstockError, TableError, rebuilt
 from penstock.printable import argument
-from penstock.snapshot.staging import ChunkCorrupt
-from penstock.sources.chunks import ChunkOutdated
 
 TEXT_CHARACTERS_MAX = 16_000
 """Limit of an error's message and of its hint, so that the JVM's texts stay short. The rest is cut off."""
@@ -33,7 +31,6 @@ CARRIERS_MAX = 100
 """Carriers that are checked in a text, from its end. So a text full of false ones costs no more time."""
 
 _CARRIER = re.compile(r"penstock-error<([0-9a-f]{64}):([A-Za-z0-9+/=]{1,400000})>")
-_CLASSES = CLASSES | {one.__name__: one for one in (ChunkOutdated, ChunkCorrupt)}
 _KEY = secrets.token_bytes(32)
 
 
@@ -105,7 +102,7 @@ def returned(error: BaseException) -> BaseException:
 
 def _packed(error: PenstockError, key: bytes) -> str:
     facts = {
-        "error": next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _CLASSES),
+        "error": next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in CLASSES),
         "message": error.message[:TEXT_CHARACTERS_MAX],
         "hint": error.hint[:TEXT_CHARACTERS_MAX],
         "details": _bounded(error.details),
@@ -131,7 +128,7 @@ def _unpacked(payload: str) -> PenstockError | None:
         fields = {**facts["details"], **{name: facts[name] for name in ("error", "message", "hint")}}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return rebuilt(fields, _CLASSES, unknown=InternalError)
+    return rebuilt(fields, CLASSES, unknown=InternalError)
 
 
 def _tag(payload: str, key: bytes) -> str:

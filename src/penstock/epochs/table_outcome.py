@@ -6,8 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.errors import PenstockError, TableError
-from penstock.failures.messages import of_one_table
+from penstock.errors import TableError
 from penstock.model.plan import (
     AdoptTarget,
     ApplyCascades,
@@ -94,19 +93,6 @@ def outcome_of(plan: TablePlan) -> TableOutcome:
                 )
                 return outcome
     return outcome
-
-
-def one_of(error: BaseException, table: TableId, state: StateStore, *, is_last: bool) -> TableError | None:
-    """The error as one of this table. None: it may concern more than the table, or pass. `is_last`: no other
-    attempt comes."""
-    known = is_last or isinstance(error, TableError)
-    return of_one_table(error, str(table), state.path.parent) if known else None
-
-
-def as_table_error(error: PenstockError, table: TableId) -> TableError:
-    if isinstance(error, TableError):
-        return error
-    return TableError(error.message, hint=error.hint, table=str(table))
 
 
 def resnapshot_reason(state: StateStore, error: TableError, rereads_max: int) -> str:

@@ -26,7 +26,9 @@ from typing import Any
 
 from penstock.backoff import Backoff
 from penstock.config import RetriesConfig
-from penstock.errors import PenstockError, TableError, TransientError
+from penstock.errors import ChunkOutdated, PenstockError, TableError, TransientError
+from penstock.failures.crossing import returned
+from penstock.failures.messages import as_table_error, of_one_table
 from penstock.failures.outages import passes
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
@@ -39,9 +41,7 @@ from penstock.snapshot.gate import Gate, Permit
 from penstock.snapshot.retries import Retries
 from penstock.snapshot.staged_folders import StagedFolders
 from penstock.snapshot.staging import Stager, Staging
-from penstock.sources.chunks import ChunkOutdated, ViewChoice
-from penstock.spark.errors import returned
-from penstock.spark.table_outcome import as_table_error, one_of
+from penstock.sources.chunks import ViewChoice
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -281,8 +281,8 @@ class SnapshotReader:
                 self._note_misfit(state, error)
             self._stopping.wait(CATCH_UP_SECONDS)
         except Exception as error:
-            own = as_table_error(error, state.table) if isinstance(error, PenstockError) else error
-            if (found := one_of(own, state.table, self._state, is_last=True)) is None:
+            own = as_table_error(error, str(state.table)) if isinstance(error, PenstockError) else error
+            if (found := of_one_table(own, str(state.table), self._state.path.parent)) is None:
                 raise
             self._give_up(state, partial.number if partial else 0, found)
         else:
@@ -425,15 +425,16 @@ class SnapshotReader:
                 if self._stopping.is_set():
                     return
                 found = returned(error)
-                is_last = backoff.failures + 1 >= self._attempts_max
-                if (own := one_of(found, state.table, self._state, is_last=is_last)) is not None:
+                of_table = isinstance(found, TableError) or backoff.failures + 1 >= self._attempts_max
+                table, folder = str(state.table), self._state.path.parent
+                if of_table and (own := of_one_table(found, table, folder)) is not None:
                     self._give_up(state, chunk.snapshot, own)
                     return
                 if isinstance(found, ChunkOutdated):
                     self.retries.failed(state.table, found)
                     self._outdated[chunk.snapshot] += bool(chunk.snapshot)
                     if self._outdated[chunk.snapshot] > OUTDATED_MAX:
-                        self._give_up(state, chunk.snapshot, as_table_error(found, state.table))
+                        self._give_up(state, chunk.snapshot, as_table_error(found, table))
                         return
                     # A later statement in the log explains this. The chunk waits for it. If there is none,
                     # `planning/drift.py` has the table read again.

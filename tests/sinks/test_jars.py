@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.artifacts.pinned import SHA256
-from penstock.sinks import registry
-from penstock.spark import jars
+from penstock.sinks import jars, registry
 
 
 def test_a_package_gives_the_sha256_of_its_own_jars_and_cannot_replace_ours(

@@ -35,7 +35,7 @@ from penstock.testing.servers import Database
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-from penstock.spark.snapshots import SnapshotReader
+from penstock.snapshot.reader import SnapshotReader
 from penstock.spark.stage_chunk import SparkJobs
 
 CHUNKS = 12
@@ -59,7 +59,7 @@ class CountingGate(Gate):
 class Case:
     def __init__(self, spark: SparkSession, mysql: Database, folder: Path, **options: Any) -> None:
         """`options`: of the source."""
-        from penstock.spark.snapshots import SnapshotReader
+        from penstock.snapshot.reader import SnapshotReader
 
         mysql.execute(
             "CREATE TABLE t (k INT PRIMARY KEY)",
@@ -263,7 +263,7 @@ class Many:
     """Tables of one row, each one chunk. `limits` are the server's for the account that reads."""
 
     def __init__(self, spark: SparkSession, mysql: Database, folder: Path, count: int, limits: str) -> None:
-        from penstock.spark.snapshots import SnapshotReader
+        from penstock.snapshot.reader import SnapshotReader
 
         self.mysql, self.spark, self.count = mysql, spark, count
         self.account = f"many{mysql.name[-8:]}"

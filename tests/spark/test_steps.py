@@ -12,15 +12,15 @@ import pytest
 from tests.sources.mysql.receiving import receiving
 
 from penstock.config import EpochConfig
+from penstock.epochs import strategy
+from penstock.epochs.incomplete_images import IncompleteImages
+from penstock.epochs.strategy import SharesOfRange, ShuffleByKey
 from penstock.model.offset import LogRange
 from penstock.model.plan import ApplyEvents
 from penstock.model.schema import DEFAULT_TYPES, TableId
 from penstock.relaylog.outline import Outlines
 from penstock.sources.mysql.catalog import read_table
-from penstock.spark import strategy
-from penstock.spark.incomplete_images import IncompleteImages
-from penstock.spark.step_rows import StepRows, ahead
-from penstock.spark.strategy import SharesOfRange, ShuffleByKey
+from penstock.spark.steps import StepRows, ahead
 from penstock.state import StateStore
 from penstock.testing.servers import DatabaseServer, MySqlServer
 

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from penstock.epochs.table_outcome import TableOutcome, only_makes, resnapshot_reason
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import Offset
 from penstock.model.plan import EpochPlan, Move, Park
 from penstock.model.table import CatchingUp, Phase, Reading, Streaming, TableState
-from penstock.spark.table_outcome import TableOutcome, only_makes, resnapshot_reason
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)

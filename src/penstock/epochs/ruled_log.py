@@ -1,15 +1,17 @@
-"""Encodes a part of the log in which rules change rows: piece by piece, in log order."""
+"""Encodes a part of the log in which rules change rows: piece by piece, in log order. Spark applies the rules
+(`spark/message_rules.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from penstock._core import EncodedMessages, LogEncoder
-from penstock.model.schema import TableId
-from penstock.spark.message_rules import Argument, Letters, MessageRules
+from penstock.model.schema import TableId, TableSchema
+from penstock.state.dead_letters import Letter, Letters
 
 PIECE_BYTES = 4 * 1024**2
 """Bytes of row events whose rows are in memory as Arrow at once, in each thread."""
@@ -20,18 +22,53 @@ SNAPSHOT_ROWS = 50_000
 """Rows of a snapshot that are transformed together, for the same reason."""
 
 
-def arguments(rules: Mapping[TableId, MessageRules]) -> list[tuple[str, str, Argument]]:
+Argument = tuple[str, list[tuple[str | None, bool]], list[str], str, bool]
+"""The argument `rules` of `_core.LogEncoder`, for one table."""
+
+
+class Rules(Protocol):
+    """The rules of one table, for messages. `schema`: the table's, at the source. `shown`: the table as its
+    messages show it."""
+
+    schema: TableSchema
+    shown: TableSchema
+    uses_sql: bool
+
+    @property
+    def for_core(self) -> Argument: ...
+
+    def apply(self, rows: pa.RecordBatch, *, lacks_columns: bool) -> tuple[pa.RecordBatch, list[Letter]]:
+        """The columns that the rules make of collected rows, with the numbers of the rows that are left, and
+        the rows that are listed because they failed. `lacks_columns`: the log has only parts of some rows."""
+
+    def of_snapshot(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[Letter]]:
+        """Rows that a snapshot has read, as `_core.RowEncoder` takes those of `shown`, and those that are
+        listed because they failed."""
+
+
+@runtime_checkable
+class RuledSink(Protocol):
+    """A `LogSink` in front of which rules change rows. `letters`: the folder for rows that fail."""
+
+    letters: Path
+
+    def rules(self, schema: TableSchema) -> Rules | None:
+        """The rules of the table. None: it has none, and messages show it as it is. Raises `TableError` if
+        its rules cannot be applied to it."""
+
+
+def arguments(rules: Mapping[TableId, Rules]) -> list[tuple[str, str, Argument]]:
     """The argument `rules` of `_core.LogEncoder`."""
     return [(table.database, table.table, one.for_core) for table, one in rules.items()]
 
 
-def part_bytes(rules: Iterable[MessageRules | None], least: int) -> int:
+def part_bytes(rules: Iterable[Rules | None], least: int) -> int:
     """Bytes of log that one thread encodes at once."""
     return SQL_BYTES if any(one is not None and one.uses_sql for one in rules) else least
 
 
 def steps(
-    encoder: LogEncoder, rules: Mapping[TableId, MessageRules], letters: Letters, read_bytes: int
+    encoder: LogEncoder, rules: Mapping[TableId, Rules], letters: Letters, read_bytes: int
 ) -> Iterator[EncodedMessages | list[dict[str, Any]]]:
     """Yields what an encoder reads from its part of the log: messages, and the statements between them.
     `letters`: gets the rows that could not be transformed."""
@@ -53,9 +90,7 @@ def _read(encoder: LogEncoder, read_bytes: int) -> Iterator[EncodedMessages | li
         yield step
 
 
-def placed(
-    batches: Iterable[pa.RecordBatch], rules: MessageRules, letters: Letters
-) -> Iterator[pa.RecordBatch]:
+def placed(batches: Iterable[pa.RecordBatch], rules: Rules, letters: Letters) -> Iterator[pa.RecordBatch]:
     """The rows of a snapshot, as `_core.RowEncoder` takes them. Small batches are put together: each is a job
     of Spark, if there is SQL."""
     for rows in gathered(batches, SNAPSHOT_ROWS):

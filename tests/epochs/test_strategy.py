@@ -8,15 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.model.chunk import Chunk, StagedChunk
-from penstock.model.offset import Offset
-from penstock.model.plan import ApplyEvents, PlaceChunks
-from penstock.model.schema import TableId
-from penstock.sinks.rows import AnyOrder, Incomplete, Newer
-from penstock.sources.mysql.binlog_position import BinlogPosition
-from penstock.sources.mysql.snapshot.window import MySqlWindow
-from penstock.spark import strategy
-from penstock.spark.strategy import (
+from penstock.epochs import strategy
+from penstock.epochs.strategy import (
     KEYS_BYTES_MAX,
     REMOTE_SHARES_MAX,
     SHARE_BYTES,
@@ -29,6 +22,13 @@ from penstock.spark.strategy import (
     kind_of,
     mode_of,
 )
+from penstock.model.chunk import Chunk, StagedChunk
+from penstock.model.offset import Offset
+from penstock.model.plan import ApplyEvents, PlaceChunks
+from penstock.model.schema import TableId
+from penstock.sinks.rows import AnyOrder, Incomplete, Newer
+from penstock.sources.mysql.binlog_position import BinlogPosition
+from penstock.sources.mysql.snapshot.window import MySqlWindow
 
 CORES = 4
 DRIVER_BYTES_MAX = 16 * 1024**2

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.epochs.table_outcome import resnapshot_reason
 from penstock.errors import TableError
 from penstock.model.offset import Offset
 from penstock.model.schema import TableId
 from penstock.model.table import Change
-from penstock.spark.table_outcome import resnapshot_reason
 from penstock.state import StateStore
 
 ORDERS, OTHERS = TableId("shop", "orders"), TableId("shop", "others")

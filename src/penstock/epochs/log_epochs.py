@@ -32,7 +32,14 @@ import pyarrow.compute as pc
 
 from penstock._core import DecodeError, EncodedMessages, LogEncoder, RowEncoder, arrow_schema
 from penstock.encode.bootstrap import Phase, bootstrap_message
+from penstock.encode.truncation import At, truncated
+from penstock.epochs import log_definitions, ruled_log, tasks
+from penstock.epochs.incomplete_images import IncompleteImages
+from penstock.epochs.log_definitions import ShownChange
+from penstock.epochs.ruled_log import RuledSink, Rules
+from penstock.epochs.table_outcome import TableOutcome, outcome_of, written_by_another
 from penstock.errors import RelayLogCorrupt, TableError, rebuilt
+from penstock.failures.crossing import core_error
 from penstock.failures.messages import at_source
 from penstock.model.change import CHANGE_TYPE, own_name
 from penstock.model.offset import LogRange, Offset
@@ -52,15 +59,8 @@ from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import Commit, EncodedBatch, LogMessage, LogSink, name_at_target
 from penstock.snapshot.staging import Staging
-from penstock.spark import log_definitions, log_statements, ruled_log, tasks
-from penstock.spark.errors import core_error
-from penstock.spark.incomplete_images import IncompleteImages
-from penstock.spark.log_definitions import ShownChange
-from penstock.spark.log_statements import At
-from penstock.spark.message_rules import Letters, MessageRules
-from penstock.spark.table_outcome import TableOutcome, outcome_of, written_by_another
-from penstock.spark.transformed_log import TransformedLog
 from penstock.state import StateStore
+from penstock.state.dead_letters import Letters
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class _Wanted:
 
     schema: TableSchema
     start: Offset
-    rules: MessageRules | None
+    rules: Rules | None
 
 
 @dataclass(frozen=True)
@@ -187,13 +187,13 @@ class LogEpochs:
             yield from self._statements(table, table.steps[len(_before_rows(table)) :], at)
         changes = attempt.changes
         yield from log_definitions.messages(changes, self._sink, self._opened(plan.range.end), plan.range)
-        if isinstance(self._sink, TransformedLog):
+        if isinstance(self._sink, RuledSink):
             attempt.letters.write(self._sink.letters, commit)
 
     # tables as messages show them
 
-    def _rules_of(self, schema: TableSchema) -> MessageRules | None:
-        return self._sink.rules(schema) if isinstance(self._sink, TransformedLog) else None
+    def _rules_of(self, schema: TableSchema) -> Rules | None:
+        return self._sink.rules(schema) if isinstance(self._sink, RuledSink) else None
 
     def _shown(self, schema: TableSchema) -> TableSchema:
         """The table as its messages show it."""
@@ -248,7 +248,7 @@ class LogEpochs:
                 offset = at.offset if step.sequence is None else int(step.sequence)
                 place = At(offset, step.timestamp_us or at.commit_us, at.file, at.position)
                 name = self._name(table.table)
-                value = log_statements.truncated(self._sink.format, prefix, name, place)
+                value = truncated(self._sink.format, prefix, name, place)
                 if value is not None and self._sink.format == "debezium" and options.get("schemas"):
                     value = b'{"schema":%s,"payload":%s}' % (self._envelope(table.schema), value)
                 if value is not None:

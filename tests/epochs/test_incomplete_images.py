@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.epochs.incomplete_images import IncompleteImages
 from penstock.errors import TableError, TransientError
 from penstock.model.plan import ApplyEvents, CreateTarget
 from penstock.model.schema import DEFAULT_TYPES, CascadingKey, Column, TableId, TableSchema, TypeOptions
-from penstock.spark.incomplete_images import IncompleteImages
 
 T = TableId("shop", "t")
 SCHEMA = TableSchema(T, (Column("id", "int"),), ("id",))

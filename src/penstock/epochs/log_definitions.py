@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock._core import LogEncoder
+from penstock.epochs.ruled_log import Rules
 from penstock.errors import TableError
 from penstock.model.offset import LogRange
 from penstock.model.plan import DefinitionChange, EpochPlan
@@ -19,7 +20,6 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import LogMessage, LogSink
-from penstock.spark.message_rules import MessageRules
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class ShownChange:
 
 
 def shown(
-    changes: Sequence[DefinitionChange], rules_of: Callable[[TableSchema], MessageRules | None]
+    changes: Sequence[DefinitionChange], rules_of: Callable[[TableSchema], Rules | None]
 ) -> list[ShownChange]:
     """The changes of tables as their messages show them. A change is left out if the rules do not fit its
     table any more. That table is parked at its next change."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock import __version__
+from penstock.model.name import quote_part
 from penstock.model.schema import TableId
 
 
@@ -38,7 +39,6 @@ def truncated(format: str, prefix: str, table: TableId, at: At) -> bytes | None:
         case "maxwell":
             return _json({**named, "type": "table-truncate", "ts": at.commit_us // 1_000_000, "data": {}})
         case "canal":
-            name = table.table.replace("`", "``")
             ms = at.commit_us // 1000
             values: dict[str, Any] = {
                 "data": None,
@@ -47,7 +47,12 @@ def truncated(format: str, prefix: str, table: TableId, at: At) -> bytes | None:
                 "isDdl": True,
                 "mysqlType": None,
             }
-            values |= {"old": None, "pkNames": None, "sql": f"TRUNCATE TABLE `{name}`", "sqlType": None}
+            values |= {
+                "old": None,
+                "pkNames": None,
+                "sql": f"TRUNCATE TABLE {quote_part(table.table)}",
+                "sqlType": None,
+            }
             return _json({**values, **named, "ts": ms, "type": "TRUNCATE"})
         case "debezium":
             return _json({"before": None, "after": None, "source": _source(prefix, table, at)}

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from penstock._core import KeySet, RowEncoder
+from penstock.encode.truncation import At
+from penstock.epochs.log_epochs import LogEpochs, Messages, _Attempt
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import ApplyEvents, EpochPlan, PlaceChunks, Step, TablePlan, TruncateTarget
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
 from penstock.snapshot.placement import place_named
-from penstock.spark.log_epochs import LogEpochs, Messages, _Attempt
-from penstock.spark.log_statements import At
-from penstock.spark.message_rules import Letters
+from penstock.state.dead_letters import Letters
 
 T = TableSchema(TableId("shop", "t"), (Column("id", "int", nullable=False),), key=("id",))
 ROWS = ApplyEvents((), "merge", 0)
@@ -77,7 +77,7 @@ def test_a_key_that_a_partial_snapshot_has_not_found_has_no_message(monkeypatch:
     fields = pa.schema([pa.field("id", pa.int32(), nullable=False)])
     read = pa.RecordBatch.from_pydict({"id": [1]}, fields)
     monkeypatch.setattr(
-        "penstock.spark.tasks.place",
+        "penstock.epochs.tasks.place",
         lambda task: place_named([read], [(1,), (2,)], keys, task.sequence, T, layout=task.layout),
     )
     sink = SimpleNamespace(format="json", format_options="{}", route_of=lambda table: None)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from tests.planning.test_planner import A, Log, live, make, steps
 
+from penstock.epochs.record import record
+from penstock.epochs.table_outcome import TableOutcome
 from penstock.errors import TableError
 from penstock.model.offset import Offset
 from penstock.model.table import DEFINITION_DOES_NOT_FIT
-from penstock.spark.record_epoch import record
-from penstock.spark.table_outcome import TableOutcome
 
 
 @pytest.mark.parametrize("differs", [True, False])
