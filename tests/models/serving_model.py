@@ -24,6 +24,7 @@ from tests.models.zookeeper_model import Client, Ensemble, State
 
 from penstock import clock
 from penstock.errors import PenstockError
+from penstock.serve import destination
 from penstock.serve.destination import Destination
 from penstock.serve.positions import Subscribed
 from penstock.serve.settings import DestinationSection
@@ -44,7 +45,13 @@ PATIENCE_S = 4.0
 
 
 class Loop:
-    """What `InZooKeeper.settled` uses of `asyncio`: work of other threads is waited for."""
+    """What `InZooKeeper.settled` and `Destination.served` use of `asyncio`: other tasks are waited for."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def sleep(self, seconds: float) -> None:
+        self._world.wait(lambda: False, seconds)
 
     def get_running_loop(self) -> Loop:
         return self
@@ -184,7 +191,9 @@ class Connection:
     def _destination(self) -> Destination:
         if self.server.serving is None:
             raise Refused("not served here")
-        return self.server.serving
+        found = self.server.serving
+        done(found.served())
+        return found
 
     def _subscribe(self) -> str:
         found = self._destination()
@@ -335,8 +344,8 @@ class History(World):
         patches: list[Any] = [
             mock.patch.object(clock, "seconds", self.clock),
             *(mock.patch.object(one, "threading", threads) for one in (cluster, positions)),
-            mock.patch.object(cluster, "time", times),
-            mock.patch.object(positions, "asyncio", Loop()),
+            *(mock.patch.object(one, "time", times) for one in (cluster, destination)),
+            *(mock.patch.object(one, "asyncio", Loop(self)) for one in (positions, destination)),
         ]
         if self.broken in PATCHES:
             owner, name, weaker = PATCHES[self.broken]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,6 +29,11 @@ OF_ARROW = "arrow:"
 OF_FLIGHT = "flight:"
 """Prefix of the ids of clients that get rows as JSON. They are not those of Canal's clients: a place inside
 of a transaction counts other entries."""
+CERTAIN_S = 3.0
+"""How long a request waits until it is certain again that no other server has taken over. A machine that is
+busy for a second makes it uncertain. A session of the default time has ended by then."""
+CERTAIN_POLL_S = 0.02
+"""Seconds between two looks in that time. A look costs nothing but a switch of tasks."""
 _CLIENT_ID = re.compile(r"^(?!running$|cluster$|parser?$|\.+$)[A-Za-z0-9._-]{1,64}$")
 """Ids of clients. Names that mean something else in the same folder of ZooKeeper are excluded."""
 
@@ -111,14 +118,14 @@ class Destination:
         unplaced: Mapping[str, str] | None = None,
         generation: int = 0,
     ) -> None:
-        """`alive`: whether this server still serves it. `unplaced`: clients that cannot go on yet, and why.
-        `generation`: how often another server has begun to serve it; a batch of one has no number of another.
-        Raises `ConfigError` if the stored positions cannot be used."""
+        """`alive`: whether it is certain that this server serves it. `unplaced`: clients that cannot go on
+        yet, and why. `generation`: how often another server has begun to serve it; a batch of one has no
+        number of another. Raises `ConfigError` if the stored positions cannot be used."""
         self.name = name
         self.options = options
         self.origin = origin
         self._positions = positions
-        self._alive = alive
+        self._alive: Callable[[], bool] | None = alive
         self._unplaced = dict(unplaced or {})
         self._given = generation * BATCHES_MAX
         self.takeover_seconds = takeover_seconds
@@ -137,14 +144,20 @@ class Destination:
     def _subscription(self, client_id: str, client: Subscribed) -> Subscription:
         return Subscription(
             self.origin, self.options, client, stored=self.store,
-            format=_format_of(client_id), check=self.check,
+            format=_format_of(client_id), served=self.served,
             given=self._given,
         )  # fmt: skip
 
-    def check(self) -> None:
-        """Raises `NotYet` if another server may serve it by now."""
-        if not self._alive():
-            raise NotYet(f"{self.name} is not served here any more: another server may have taken it over")
+    async def served(self) -> None:
+        """Returns when it is certain that no other server serves it. Raises `NotYet` if that takes too
+        long, or one does. To be awaited before each request."""
+        deadline = time.monotonic() + CERTAIN_S
+        while self._alive is None or not self._alive():
+            if self._alive is None or time.monotonic() > deadline:
+                raise NotYet(
+                    f"{self.name} is not served here any more: another server may have taken it over"
+                )
+            await asyncio.sleep(CERTAIN_POLL_S)
 
     def place(self, client_id: str, client: Subscribed) -> None:
         """Gives a place to a client that could not go on, and can do so now."""
@@ -153,7 +166,7 @@ class Destination:
 
     def close(self) -> None:
         """Ends the connections of the destination's clients: another server serves it from now on."""
-        self._alive = lambda: False
+        self._alive = None
         for one in self.subscriptions.values():
             if one.owner is not None:
                 one.owner.dismiss()
@@ -169,7 +182,6 @@ class Destination:
     def reader(self, filter: str, start: AnyPlace | StartAt, format: FeedFormat) -> AnyReader:
         """A reader for a client that remembers its own place. Raises `BadFilter`, `ConfigError` and
         `Refused`."""
-        self.check()
         tables = self.options.tables.narrowed(filter)
         if isinstance(start, StartAt):
             place = self.origin.begin(start)
@@ -181,7 +193,6 @@ class Destination:
 
     def existing(self, client_id: str) -> Subscription:
         """The subscription of a client that has one. Raises `Refused`."""
-        self.check()
         found = self.subscriptions.get(client_id)
         if found is None:
             self._refuse_unplaced(client_id)
@@ -191,7 +202,6 @@ class Destination:
     def subscribed(self, client_id: str) -> Subscription:
         """The subscription of a client, which begins now if there is none. Raises `Refused` and
         `ConfigError`."""
-        self.check()
         found = self.subscriptions.get(client_id)
         if found is None:
             self._refuse_unplaced(client_id)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -77,7 +77,7 @@ class Owner(Protocol):
 
 class Subscription:
     """What a client has been given and has acknowledged. `stored` is called when `client` has changed, so
-    that it can be stored. `check` raises `NotYet` if another server may serve the destination by now."""
+    that it can be stored. `served`: see `Destination.served`."""
 
     def __init__(
         self,
@@ -87,13 +87,13 @@ class Subscription:
         *,
         stored: Callable[[], None],
         format: FeedFormat = "canal-entry",
-        check: Callable[[], None] = lambda: None,
+        served: Callable[[], Awaitable[None]],
         given: int = 0,
     ) -> None:
         self._origin = origin
         self._options = options
         self._stored = stored
-        self._check_served = check
+        self._served = served
         self._format: FeedFormat = format
         self.tables: Filter = options.tables.narrowed(client.filter)
         client = self.client = client.counted_by(self._view.digest)
@@ -163,7 +163,7 @@ class Subscription:
         deadline = None if not timeout else time.monotonic() + timeout
         full = self._options.faithful and timeout is not None
         while not gone.is_set():
-            self._check_served()
+            await self._served()
             self._take_ready(limit)
             at_end = self._reading is None and (self._reader.level or self._failed is not None)
             expired = timeout is None or (deadline is not None and time.monotonic() >= deadline)
@@ -194,7 +194,6 @@ class Subscription:
 
     def acknowledge(self, batch_id: int) -> None:
         """Acknowledges the oldest batch. Raises `Refused`."""
-        self._check_served()
         try:
             place = self.outstanding.acknowledge(batch_id)
         except ValueError as error:

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
 import pytest
@@ -76,6 +78,31 @@ def given_by(group: Group, client: RawClient | JavaClient, number: int, *servers
         if found is not None and batch // BATCHES_MAX == term:
             return found
         client.roll_back()  # another server serves since
+
+
+@pytest.mark.slow
+def test_a_client_waits_while_it_is_not_certain_that_its_server_still_serves(group: Group) -> None:
+    """As on a machine that is busy for a moment. The session has not ended, so nothing is refused."""
+    [zookeeper] = group.ensemble.servers
+    with Proxy(zookeeper.host, zookeeper.port) as proxy, ThreadPoolExecutor() as pool:
+        through = {"zookeeper": [f"127.0.0.1:{proxy.port}"], "zookeeper_timeout": "12s"}
+        one = group.server(1, **through)
+        one.start()
+        group.wait_for(one)
+        client, term = group.connect(one), group.term()
+        proxy.stall()
+        stalled = time.monotonic()
+        while True:
+            asked = pool.submit(client.get, 1, 1)
+            try:
+                assert asked.result(0.3)[0] == -1
+            except FutureTimeout:  # it waits
+                break
+            assert time.monotonic() < stalled + TAKEOVER_S
+        proxy.pass_on()
+        assert asked.result()[0] == -1
+        group.insert(1)
+        assert read(client, 1) == [1] and group.term() == term
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import functools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol
 
 from starlette.types import Receive, Scope, Send
@@ -59,13 +59,15 @@ class Feeds:
 
 class Feed:
     """An answer (ASGI application) that sends changes until the client ends the connection, or the log fails.
-    `check` raises `Refused` when they are not served any more."""
+    `served` raises `Refused` when they are not served any more."""
 
-    def __init__(self, feeds: Feeds, changes: AnyReader, mark: str, check: Callable[[], None]) -> None:
+    def __init__(
+        self, feeds: Feeds, changes: AnyReader, mark: str, served: Callable[[], Awaitable[None]]
+    ) -> None:
         self._tasks = feeds.tasks
         self._changes = changes
         self._mark = mark
-        self._check = check
+        self._served = served
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection: Connection = scope["state"][STATE]
@@ -90,7 +92,7 @@ class Feed:
         ended = asyncio.get_running_loop().create_task(stream.ended())
         try:
             while not ended.done():
-                self._check()
+                await self._served()
                 blocks = changes.ready()
                 if blocks is None and not changes.level:
                     block = await changes.read(READ_BYTES)

@@ -216,7 +216,7 @@ class FlightService:
         rights.take()
         return rights
 
-    def _destination(self, rights: Rights, asked: Mapping[str, Any]) -> Destination:
+    async def _destination(self, rights: Rights, asked: Mapping[str, Any]) -> Destination:
         name = str(asked.get("destination", ""))
         if name in rights and name not in self._destinations and (absent := self._destinations.absent(name)):
             raise NotYet(absent)
@@ -225,7 +225,9 @@ class FlightService:
                 grpc.StatusCode.PERMISSION_DENIED,
                 f"There is no destination {name[:100]!r} for this client.",
             )
-        return self._destinations[name]
+        found = self._destinations[name]
+        await found.served()
+        return found
 
     async def _act(self, context: Any, rights: Rights, message: bytes) -> None:
         kind, body = messages.action(message)
@@ -235,11 +237,12 @@ class FlightService:
         if kind == "destinations":
             document = {name: self._destinations[name].report() for name in rights.of(self._destinations)}
         else:
-            work = self._note(self._destination(rights, asked), kind, asked)
+            work = self._note(rights, kind, asked)
             document = await _within(CALL_S, work, "The server is too busy.")
         await context.write(messages.result(document))
 
-    async def _note(self, destination: Destination, what: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _note(self, rights: Rights, what: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        destination = await self._destination(rights, asked)
         client = _client(asked)
         subscription = destination.existing(client)
         if what == "unsubscribe":
@@ -264,7 +267,7 @@ class FlightService:
     async def _get(self, context: Any, rights: Rights, message: bytes) -> None:
         known = {"destination", "filter", "start", "client", "size", "table"}
         asked = messages.request(messages.ticket(message), known)
-        destination = self._destination(rights, asked)
+        destination = await self._destination(rights, asked)
         if len(self._streams) >= STREAMS_MAX:
             raise NotYet("The server has too many streams.")
         give = self._typed if asked.get("table") else self._given if "client" in asked else self._read
@@ -371,7 +374,7 @@ class FlightService:
 
     async def _next(self, destination: Destination, changes: AnyReader) -> list[Block]:
         """The next entries. Empty: none came within a second."""
-        destination.check()
+        await destination.served()
         blocks = changes.ready()
         if blocks is None and not changes.level:
             block = await changes.read(READ_BYTES)

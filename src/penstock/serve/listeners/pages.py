@@ -74,8 +74,10 @@ class Pages:
     async def _events(self, asked: HTTPConnection, rights: Rights) -> Feed:
         name = self._name(asked, rights)
         with _refused():
+            served = self._destinations[name].served
+            await served()
             changes = self._changes(name, asked)
-        return Feed(self._feeds, changes, self._destinations.mark, self._destinations[name].check)
+        return Feed(self._feeds, changes, self._destinations.mark, served)
 
     def _changes(self, name: str, asked: HTTPConnection) -> AnyReader:
         query = asked.query_params

@@ -278,7 +278,7 @@ class Session:
             self._late = f"positions cannot be stored: {error.strerror}"
 
     async def _subscribe(self, asked: packets.Subscribe) -> list[bytes]:
-        destination = self._destination(asked.destination, asked.client_id)
+        destination = await self._destination(asked.destination, asked.client_id)
         destination.options.tables.narrowed(asked.filter)  # a filter that cannot be used begins nothing
         subscription = destination.subscribed(asked.client_id)
         await self._take(destination, subscription)
@@ -288,7 +288,7 @@ class Session:
         return [packets.acknowledged()]
 
     async def _unsubscribe(self, asked: packets.Subscribe) -> list[bytes]:
-        destination = self._destination(asked.destination, asked.client_id)
+        destination = await self._destination(asked.destination, asked.client_id)
         if asked.client_id in destination.subscriptions:
             subscription = await self._claim(asked.destination, asked.client_id)
             self._claimed.discard(subscription)
@@ -305,7 +305,7 @@ class Session:
         return packets.messages(batch_id, blocks)
 
     async def _claim(self, destination: str, client_id: str) -> Subscription:
-        found = self._destination(destination, client_id)
+        found = await self._destination(destination, client_id)
         subscription = found.existing(client_id)
         await self._take(found, subscription)
         return subscription
@@ -314,7 +314,7 @@ class Session:
         await subscription.claim(self, destination.takeover_seconds)
         self._claimed.add(subscription)
 
-    def _destination(self, name: str, client_id: str) -> Destination:
+    async def _destination(self, name: str, client_id: str) -> Destination:
         if not name or not client_id:
             raise Refused("destination or clientId is null")
         found = self._destinations.get(name)
@@ -322,4 +322,5 @@ class Session:
             raise Refused(absent)
         if found is None or name not in self._rights:
             raise Refused(f"there is no destination {name[:100]!r} for this user")
+        await found.served()
         return found
