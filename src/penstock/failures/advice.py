@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.failures.catalog_rules import DATABASE_RULES, HIVE_RULES, REST_RULES, S3_RULES
+from penstock.failures.catalog_rules import DATABASE_RULES, GLUE_RULES, HIVE_RULES, REST_RULES, S3_RULES
 from penstock.failures.rule import rule
 from penstock.failures.trace import Cause, causes, decisive
 
@@ -208,6 +208,7 @@ RULES = (
     ),
     # catalogs and their stores
     *REST_RULES,
+    *GLUE_RULES,
     *S3_RULES,
     *DATABASE_RULES,
     # services

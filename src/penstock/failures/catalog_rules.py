@@ -1,4 +1,4 @@
-"""Rules for failures of catalogs (REST, JDBC, Hive) and of S3."""
+"""Rules for failures of catalogs (REST, Glue, JDBC, Hive) and of S3."""
 
 from __future__ import annotations
 
@@ -76,6 +76,27 @@ REST_RULES: tuple[Rule, ...] = (
     ),
 )
 
+GLUE_RULES: tuple[Rule, ...] = (
+    rule(
+        r"not authorized to perform: (glue:\w+)",
+        "The account may not do {1}.",
+        "Grant it what `penstock docs catalogs` lists: to create, read, change and drop tables.",
+    ),
+    rule(
+        r"GlueException: The (?:security token included in the request|request signature we calculated)",
+        "Glue does not accept the credentials, or they have expired.",
+        "Glue takes credentials as AWS's tools do: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile, a "
+        f"role. s3.access-key-id is for files only. {_NOT_LOST}",
+    ),
+    rule(
+        r"GlueException: Service returned HTTP status code (\d+)|"
+        r"(?:GlueException|InternalServiceException): .*Status Code: (5\d\d)|(ThrottlingException)",
+        "Glue, or a proxy before it, answered with an error ({1}{2}{3}).",
+        f"Check glue.endpoint in the catalog's properties, and proxies. {_NOT_LOST}",
+        lasting=False,
+    ),
+)
+
 S3_RULES: tuple[Rule, ...] = (
     rule(
         "ExpiredToken|(?:token|credentials)[^.]* expired",
@@ -132,7 +153,7 @@ S3_RULES: tuple[Rule, ...] = (
         "There are no credentials for S3.",
         "Give s3.access-key-id and s3.secret-access-key in the catalog's properties, or credentials as AWS "
         "has them: AWS_ACCESS_KEY_ID, a profile, a role. If a REST catalog should hand them out, its account "
-        "needs that right.",
+        "needs that right. Glue itself takes only credentials as AWS has them.",
     ),
     rule(
         r"(?:S3Exception|AwsServiceException): .*Status Code: (429|500|502|503|504)|SlowDown",

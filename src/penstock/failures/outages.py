@@ -22,6 +22,10 @@ _OUTAGE = re.compile(
     r"SdkClientException: (?:Unable to execute HTTP request|Unable to unmarshall|Data read has a different|"
     r"Acquire operation took longer)|RetryableException: |ApiCall(?:Attempt)?TimeoutException: |"
     r"(?:S3Exception|AwsServiceException): [^\n]{0,400}Status Code: (?:408|429|5\d\d)|"
+    # Glue: https://docs.aws.amazon.com/glue/latest/webapi/CommonErrors.html, and answers that are not Glue's
+    r"(?:GlueException|InternalServiceException): [^\n]{0,400}Status Code: (?:408|429|5\d\d)|"
+    r"GlueException: Service returned HTTP status code (?!40[013])\d|ThrottlingException: |"
+    r"OperationTimeoutException: |ResourceNotReadyException: |FederationSourceRetryableException: |"
     # databases and Hive
     r"(?:CommunicationsException|SQLTransientConnectionException|SQLNonTransientConnectionException|"
     r"SQLRecoverableException|TTransportException|TProtocolException): |"
@@ -42,6 +46,8 @@ _NOT_THE_NETWORK = re.compile(
 _REFUSAL = re.compile(
     r"NotAuthorizedException: |ForbiddenException: |AccessDeniedException: |"
     r"(?:S3Exception|AwsServiceException|GlueException): [^\n]{0,400}Status Code: (?:401|403)|"
+    r"(?:S3Exception|GlueException): The (?:provided token has expired|request signature we calculated|"
+    r"security token included in the request)|"
     r"SSLHandshakeException: |SSLPeerUnverifiedException: |SQLInvalidAuthorizationSpecException: ",
     re.IGNORECASE,
 )

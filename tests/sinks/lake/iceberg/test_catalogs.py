@@ -28,6 +28,10 @@ def test_every_mistake_is_told_with_the_cure() -> None:
     run_in(JDBC_S3, str(Path(__file__).with_name("catalog_mistakes.py")), seconds=900)
 
 
+def test_a_glue_that_answers_something_else_is_waited_for() -> None:
+    assert "2 passed" in run_in(JDBC_S3, str(Path(__file__).with_name("glue_faults.py")), seconds=900)
+
+
 def test_kills_and_faults_of_the_store_together_lose_and_double_nothing() -> None:
     """A hundred kills and more, each at another moment, while one request in twenty-five fails."""
     run_in(FAULTY_S3, f"{CONFORMANCE}/test_kills.py", "-k", "iceberg", seconds=3000)
