@@ -14,6 +14,7 @@ from tests.phases import LOG_ONLY, PARKED, READ, READING, SPLITTING
 from penstock.errors import ConfigError, DriverReplaced, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import LogRange, Offset
+from penstock.model.partial_snapshot import Part
 from penstock.model.plan import ColumnOrigin, DeleteOlder, EpochPlan, Evolve, KeptColumns, TablePlan
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.table import Change, Parked, ResnapshotPending, TableState, is_reading, new_table
@@ -451,3 +452,19 @@ def test_every_table_that_is_to_be_read_again_is_said_once(
         state.park(ORDERS, offset=Offset(9), reason="It does not fit.", hint="", resnapshot="again")
     said = [one.getMessage() for one in caplog.records]
     assert said == [*["shop.orders is read again: its key changed"] * 2, "shop.orders is read again: again"]
+
+
+def test_a_partial_snapshot_that_is_stopped_by_parking_tells_what_was_placed_before(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    state.put_table(TableState(SCHEMA, Offset(4), READ))
+    number = state.begin_partial("signal", ORDERS, Offset(4), Part(("0",)))
+    [partial] = state.partials()
+    state.set_partial_chunks(partial, [replace(one, snapshot=number) for one in chunks(2)])
+    first = replace(staged(0, "a"), chunk=replace(chunk(0), snapshot=number))
+    state.chunk_staged(first)
+    state.chunks_placed([first])
+    state.park(ORDERS, offset=Offset(9), reason="why", hint="")
+    [ended] = state.partials(signal="signal")
+    assert (ended.status, ended.reason) == ("stopped", "the table was parked: why")
+    assert (ended.chunks, ended.rows) == (1, 10)
+    assert state.chunks(ORDERS, snapshot=number) == []

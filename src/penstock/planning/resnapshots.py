@@ -113,8 +113,11 @@ class Resnapshots:
             self._renew()
         except TableGone as error:
             at = self._state.position or table.start
-            self._state.put_table(replace(table, phase=Dropped(at, error.message)))
-            self._state.add_change(Change(table.table, table.schema.version, at, "dropped", "target kept"))
+            with self._state.transaction():
+                self._state.put_table(replace(table, phase=Dropped(at, error.message)))
+                self._state.add_change(
+                    Change(table.table, table.schema.version, at, "dropped", "target kept")
+                )
 
     def wait_shortly(self, condition: Callable[[], Any], what: str, *, seconds: float = WAIT_SECONDS) -> None:
         """Waits, but at most `WAIT_SECONDS`."""

@@ -1,6 +1,9 @@
 """The state of a pipeline: one SQLite file, `state.sqlite`. The running pipeline writes it. Commands only
 add signals, requests and results of `verify`.
 
+A durable step is one list of changes (`changes.py`), and every write is `commit(changes)`: the methods with
+names of their own only make the list. `transaction` joins what several calls commit to one step.
+
 Why SQLite: a plan, the tables it changes and the chunks it places become durable in one transaction, and a
 kill -9 at any point leaves the state as it was before or after that transaction. `synchronous=FULL` makes a
 commit survive a power loss. Other processes (`penstock status`, `verify`) can read the file while it is

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
-from penstock.model.partial_snapshot import Part, PartialSnapshot
+from penstock.model.partial_snapshot import Part, PartialSnapshot, PartStatus
 from penstock.model.schema import TableId
-from penstock.model.table import ChunkState, ChunkStatus, Reading, TableState, is_splitting
+from penstock.model.table import Change, ChunkState, ChunkStatus, Reading, TableState, is_splitting
+from penstock.state.changes import (
+    ChunksAdded,
+    ChunksForgotten,
+    ChunksPlaced,
+    ChunkStaged,
+    ChunkVoided,
+    PartialBegun,
+    PartialEnded,
+    PartialSplit,
+    StateChange,
+)
 from penstock.state.tables import Tables
 
 _OPEN = "status IN ('splitting', 'reading')"
+_THIS = "WHERE name = ? AND snapshot = ? AND number = ?"
+"""A chunk, see `_place`."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +101,90 @@ class Chunks(Tables):
             last = self.last_chunk(of.table)
             if chunks[0].number != (last.number + 1 if last else 0) or state.schema != of.schema:
                 return False
-            self._insert(chunks)
+            self.commit([ChunksAdded(chunks)])
             found = replace(state, rows_guess=state.rows_guess if rows_guess is None else rows_guess)
             if chunks[-1].upper is None:
                 found = replace(found, phase=Reading(splitting=False))
             if found != state:
                 self.put_table(found)
             return True
+
+    def park(
+        self,
+        table: TableId,
+        *,
+        offset: Offset,
+        reason: str,
+        hint: str,
+        resnapshot: str = "",
+        resumes: Offset | None = None,
+    ) -> None:
+        """Parks a table: deletes its chunks, stops its partial snapshots, and adds an entry to its history.
+        Does nothing if the table is unknown, parked, dropped or removed. `resnapshot`: if it is not empty, a
+        new snapshot of the table becomes pending, for this reason. `resumes`: see `Parked`."""
+        with self.transaction():
+            state = self.table(table)
+            if state is not None and state.parked is None and not state.gone:
+                parked = state.park(offset, reason, hint, resumes)
+                self.put_table(parked.read_again(resnapshot) if resnapshot else parked)
+                self.end_partials(table, f"the table was parked: {reason}")
+                self.forget_chunks(table)
+                version = state.schema.version
+                self.add_change(
+                    Change(table, version, offset, reason, "read again" if resnapshot else "parked")
+                )
+
+    # writing ------------------------------------------------------------------------------------------------
+
+    def _apply(self, change: StateChange) -> None:
+        match change:
+            case ChunksAdded(chunks):
+                self._insert(chunks)
+            case ChunkStaged(staged):
+                self._stage(staged)
+            case ChunkVoided(chunk):
+                self._db.execute(
+                    f"UPDATE chunks SET status = 'planned', manifest = NULL, rows = 0 {_THIS}", _place(chunk)
+                )
+            case ChunksPlaced(chunks):
+                sql = f"UPDATE chunks SET status = 'placed', manifest = NULL {_THIS}"
+                self._db.executemany(sql, map(_place, chunks))
+            case ChunksForgotten(table):
+                name = (str(table),)
+                self._db.execute("DELETE FROM chunks WHERE name = ?", name)
+                self._db.execute(
+                    f"UPDATE snapshots SET status = 'splitting' WHERE name = ? AND {_OPEN}", name
+                )
+            case PartialBegun(number, signal, table, since, part):
+                self._db.execute(
+                    "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?, 'splitting', '', 0, 0)",
+                    (number, signal, str(table), since, json.dumps(part.to_json())),
+                )
+            case PartialSplit(number, chunks):
+                self._db.execute("DELETE FROM chunks WHERE snapshot = ?", (number,))
+                self._insert(chunks)
+                self._db.execute("UPDATE snapshots SET status = 'reading' WHERE number = ?", (number,))
+            case PartialEnded(number, status, reason):
+                placed = "FROM chunks WHERE snapshot = ?1 AND status = 'placed'"
+                self._db.execute(
+                    f"UPDATE snapshots SET status = ?2, reason = ?3, chunks = (SELECT count(*) {placed}), "
+                    f"rows = (SELECT coalesce(sum(rows), 0) {placed}) WHERE number = ?1 AND {_OPEN}",
+                    (number, status, reason),
+                )
+                self._db.execute("DELETE FROM chunks WHERE snapshot = ?", (number,))
+            case _:
+                super()._apply(change)
+
+    def _stage(self, staged: StagedChunk) -> None:
+        chunk = staged.chunk
+        self._db.execute(
+            f"UPDATE chunks SET status = 'staged', manifest = ?, rows = ?, reads = reads + 1 {_THIS} "
+            "AND lower = ? AND upper = ? AND part = ? AND status = 'planned'",
+            (
+                json.dumps(staged.to_json()), staged.rows, *_place(chunk),
+                json.dumps(chunk.lower), json.dumps(chunk.upper), json.dumps(chunk.part()),
+            ),
+        )  # fmt: skip
 
     def _insert(self, chunks: Iterable[Chunk]) -> None:
         self._db.executemany(
@@ -128,45 +218,21 @@ class Chunks(Tables):
     def chunk_staged(self, staged: StagedChunk) -> None:
         """Records a chunk as staged, with its manifest. Does nothing if the chunk is not planned with the
         same bounds: of several attempts to read a chunk, the first recorded one counts."""
-        chunk = staged.chunk
-        with self.transaction():
-            self._db.execute(
-                "UPDATE chunks SET status = 'staged', manifest = ?, rows = ?, reads = reads + 1 "
-                "WHERE name = ? AND snapshot = ? AND number = ? AND lower = ? AND upper = ? AND part = ? "
-                "AND status = 'planned'",
-                (
-                    json.dumps(staged.to_json()), staged.rows, str(chunk.table), chunk.snapshot, chunk.number,
-                    json.dumps(chunk.lower), json.dumps(chunk.upper), json.dumps(chunk.part()),
-                ),
-            )  # fmt: skip
+        self.commit([ChunkStaged(staged)])
 
     def chunk_void(self, chunk: Chunk) -> None:
         """Discards the staged rows of a chunk. The chunk is planned again, so it will be read again."""
-        with self.transaction():
-            self._db.execute(
-                "UPDATE chunks SET status = 'planned', manifest = NULL, rows = 0 "
-                "WHERE name = ? AND snapshot = ? AND number = ?",
-                (str(chunk.table), chunk.snapshot, chunk.number),
-            )
+        self.commit([ChunkVoided(chunk)])
 
     def forget_chunks(self, table: TableId) -> None:
         """Deletes all chunks of a table. Its open partial snapshots are split again."""
-        with self.transaction():
-            self._db.execute("DELETE FROM chunks WHERE name = ?", (str(table),))
-            self._db.execute(
-                f"UPDATE snapshots SET status = 'splitting' WHERE name = ? AND {_OPEN}", (str(table),)
-            )
+        self.commit([ChunksForgotten(table)])
 
-    def chunks_placed(self, chunks: Iterable[StagedChunk]) -> None:
+    def chunks_placed(self, chunks: Collection[StagedChunk]) -> None:
         """Records chunks as placed, and deletes their manifests, which are not needed any more. Ends a
         partial snapshot whose last chunk is placed."""
         with self.transaction():
-            for staged in chunks:
-                self._db.execute(
-                    "UPDATE chunks SET status = 'placed', manifest = NULL "
-                    "WHERE name = ? AND snapshot = ? AND number = ?",
-                    (str(staged.chunk.table), staged.chunk.snapshot, staged.chunk.number),
-                )
+            self.commit([ChunksPlaced([staged.chunk for staged in chunks])])
             for number in {staged.chunk.snapshot for staged in chunks} - {0}:
                 left = "SELECT 1 FROM chunks WHERE snapshot = ? AND status <> 'placed'"
                 if not self._rows(left, number):
@@ -177,11 +243,9 @@ class Chunks(Tables):
     def begin_partial(self, signal: str, table: TableId, since: Offset, part: Part) -> int:
         """Stores a new partial snapshot. Returns its number."""
         with self.transaction():
-            cursor = self._db.execute(
-                "INSERT INTO snapshots VALUES (NULL, ?, ?, ?, ?, 'splitting', '', 0, 0)",
-                (signal, str(table), since, json.dumps(part.to_json())),
-            )
-            return int(cursor.lastrowid or 0)
+            number = int(self._rows("SELECT coalesce(max(number), 0) + 1 FROM snapshots")[0][0])
+            self.commit([PartialBegun(number, signal, table, since, part)])
+            return number
 
     def partials(self, *, signal: str | None = None) -> list[PartialSnapshot]:
         """Returns the partial snapshots that have not ended. With `signal`, returns all that this signal
@@ -198,24 +262,13 @@ class Chunks(Tables):
         """Stores the chunks of a partial snapshot. Does nothing if it already has chunks or has ended."""
         with self.transaction():
             now = self._rows("SELECT status FROM snapshots WHERE number = ?", snapshot.number)
-            if now != [("splitting",)]:
-                return
-            self._db.execute("DELETE FROM chunks WHERE snapshot = ?", (snapshot.number,))
-            self._insert(chunks)
-            self._db.execute("UPDATE snapshots SET status = 'reading' WHERE number = ?", (snapshot.number,))
+            if now == [("splitting",)]:
+                self.commit([PartialSplit(snapshot.number, chunks)])
 
-    def end_partial(self, number: int, status: str, reason: str = "") -> None:
+    def end_partial(self, number: int, status: PartStatus, reason: str = "") -> None:
         """Ends a partial snapshot and deletes its chunks. Stores how many chunks and rows were placed. If it
         has ended before, its status does not change."""
-        with self.transaction():
-            placed = "FROM chunks WHERE snapshot = ?1 AND status = 'placed'"
-            self._db.execute(
-                f"UPDATE snapshots SET status = ?2, reason = ?3, chunks = (SELECT count(*) {placed}), "
-                f"rows = (SELECT coalesce(sum(rows), 0) {placed}) "
-                f"WHERE number = ?1 AND {_OPEN}",
-                (number, status, reason),
-            )
-            self._db.execute("DELETE FROM chunks WHERE snapshot = ?", (number,))
+        self.commit([PartialEnded(number, status, reason)])
 
     def end_partials(self, table: TableId, reason: str) -> None:
         """Stops all open partial snapshots of a table."""
@@ -223,6 +276,10 @@ class Chunks(Tables):
             for one in self.partials():
                 if one.table == table:
                     self.end_partial(one.number, "stopped", reason)
+
+
+def _place(chunk: Chunk) -> tuple[str, int, int]:
+    return str(chunk.table), chunk.snapshot, chunk.number
 
 
 def _chunk(row: tuple[Any, ...]) -> ChunkState:

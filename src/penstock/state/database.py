@@ -8,14 +8,22 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from penstock.disk import directory as directories
-from penstock.errors import START_OVER, ConfigError, DriverReplaced, PenstockError, TransientError
+from penstock.errors import (
+    START_OVER,
+    ConfigError,
+    DriverReplaced,
+    InternalError,
+    PenstockError,
+    TransientError,
+)
 from penstock.model.offset import Offset
+from penstock.state.changes import Journal, StateChange, ValueSet
 from penstock.state.layout import DDL, FORMAT, UPGRADED, statements, upgrade
 
 _GENERATION = "driver_generation"
@@ -39,6 +47,10 @@ class Database:
         self._undone = 0
         self._generation = 0
         self._is_closed = False
+        self._changes: list[StateChange] = []
+        """Of the transaction that is open."""
+        self.journal: Journal | None = None
+        """Gets each step before it is committed here. If it raises an error, the step is rolled back."""
         try:
             if read_only:
                 self._db = sqlite3.connect(
@@ -115,10 +127,28 @@ class Database:
             self._is_closed = True
             self._db.close()
 
+    def commit(self, changes: Sequence[StateChange]) -> None:
+        """Makes all of the changes durable, or none. Within a `transaction` they become durable at its end,
+        and are read before. Every write of the state is a call of this."""
+        with self.transaction():
+            for change in changes:
+                self._apply(change)
+                self._changes.append(change)
+
+    def _apply(self, change: StateChange) -> None:
+        match change:
+            case ValueSet(name, None):
+                self._db.execute("DELETE FROM meta WHERE name = ?", (name,))
+            case ValueSet(name, value):
+                self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+            case _:
+                raise InternalError(f"the state cannot hold a {type(change).__name__}")
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Runs the block as one transaction: either all its writes are committed, or none. May be nested;
-        only the outermost block commits. Raises `ConfigError` if the file cannot be written or is damaged."""
+        """Runs the block as one durable step: everything that it commits is one list of changes. May be
+        nested; only the outermost block is a step. Raises `ConfigError` if the file cannot be written or is
+        damaged."""
         with self._lock:
             if self._is_closed:
                 raise self._unusable(sqlite3.ProgrammingError("closed"))
@@ -127,8 +157,11 @@ class Database:
                 return
             try:
                 self._db.execute("BEGIN IMMEDIATE")
+                self._changes = []
                 self._refuse_replaced()
                 yield
+                if self.journal is not None and self._changes:
+                    self.journal.commit(tuple(self._changes))
                 self._db.execute("COMMIT")
             except BaseException as error:
                 self._roll_back()
@@ -215,12 +248,10 @@ class Database:
         return {name[len(prefix) :]: value for name, value in self._rows(sql, prefix, len(prefix), prefix)}
 
     def set_meta(self, name: str, value: str) -> None:
-        with self.transaction():
-            self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+        self.commit([ValueSet(name, value)])
 
     def remove_meta(self, name: str) -> None:
-        with self.transaction():
-            self._db.execute("DELETE FROM meta WHERE name = ?", (name,))
+        self.commit([ValueSet(name, None)])
 
     @property
     def uuid(self) -> str:

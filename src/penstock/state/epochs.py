@@ -9,6 +9,7 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import AdoptTarget, ApplyCascades, CreateTarget, EpochPlan, RecreateTarget
 from penstock.model.plan_json import plan_from_text
 from penstock.model.schema import TableId
+from penstock.state.changes import EpochApplied, EpochPlanned, EpochsBegun, StateChange, ValueSet
 from penstock.state.database import BEGAN_AFTER, now_us
 from penstock.state.layout import EPOCHS_MAX, EPOCHS_WITH_TABLES_MAX, delete_unused_schemas, store_plan
 from penstock.state.schemas import Schemas
@@ -21,7 +22,7 @@ class Epochs(Schemas):
         not move."""
         with self.transaction():
             reach = LogRange(self.position, self.position) if alone and self.position else plan.range
-            store_plan(self._db, plan, reach.start, reach.end, now_us())
+            self.commit([EpochPlanned(plan, reach.start, reach.end, now_us())])
             self.advance(reach.end)
 
     def last_epoch(self) -> int:
@@ -30,11 +31,7 @@ class Epochs(Schemas):
     def begin_after(self, epoch: int) -> None:
         """For a state without epochs: targets may have recorded any up to this one, so numbers go on behind
         it."""
-        with self.transaction():
-            self.set_meta(BEGAN_AFTER, str(epoch))
-            self._db.execute(
-                "INSERT INTO epochs VALUES (?, 0, 0, 0, ?, ?, NULL, '[]')", (epoch, now_us(), now_us())
-            )
+        self.commit([ValueSet(BEGAN_AFTER, str(epoch)), EpochsBegun(epoch, now_us())])
 
     def pending(self) -> list[EpochPlan]:
         """Returns the plans that are not applied yet, oldest first."""
@@ -67,23 +64,39 @@ class Epochs(Schemas):
         epochs whose entries are kept."""
         makes = CreateTarget | AdoptTarget | RecreateTarget | ApplyCascades
         committed = [
-            str(one.table) for one in plan.tables if any(not isinstance(step, makes) for step in one.steps)
+            one.table for one in plan.tables if any(not isinstance(step, makes) for step in one.steps)
         ]
-        with self.transaction():
-            self._db.execute(
-                "UPDATE epochs SET applied_us = ?, plan = NULL, committed = ? WHERE epoch = ?",
-                (now_us(), json.dumps(committed), plan.epoch),
-            )
-            named = self._rows("SELECT schema FROM planned_schemas WHERE epoch = ?", plan.epoch)
-            self._db.execute("DELETE FROM planned_schemas WHERE epoch = ?", (plan.epoch,))
-            delete_unused_schemas(self._db, [number for (number,) in named])
-            self._db.execute(
-                "UPDATE epochs SET committed = NULL WHERE committed IS NOT NULL AND epoch <= ?",
-                (plan.epoch - EPOCHS_WITH_TABLES_MAX,),
-            )
-            self._db.execute(
-                "DELETE FROM epochs WHERE epoch < ? AND applied_us IS NOT NULL", (plan.epoch - keep,)
-            )
+        self.commit([EpochApplied(plan.epoch, committed, now_us(), keep)])
+
+    def _apply(self, change: StateChange) -> None:
+        match change:
+            case EpochPlanned(plan, start, end, planned_us):
+                store_plan(self._db, plan, start, end, planned_us)
+            case EpochApplied():
+                self._end(change)
+            case EpochsBegun(after, noted_us):
+                self._db.execute(
+                    "INSERT INTO epochs VALUES (?, 0, 0, 0, ?, ?, NULL, '[]')", (after, noted_us, noted_us)
+                )
+            case _:
+                super()._apply(change)
+
+    def _end(self, applied: EpochApplied) -> None:
+        epoch = applied.epoch
+        self._db.execute(
+            "UPDATE epochs SET applied_us = ?, plan = NULL, committed = ? WHERE epoch = ?",
+            (applied.applied_us, json.dumps(list(map(str, applied.committed))), epoch),
+        )
+        named = self._rows("SELECT schema FROM planned_schemas WHERE epoch = ?", epoch)
+        self._db.execute("DELETE FROM planned_schemas WHERE epoch = ?", (epoch,))
+        delete_unused_schemas(self._db, [number for (number,) in named])
+        self._db.execute(
+            "UPDATE epochs SET committed = NULL WHERE committed IS NOT NULL AND epoch <= ?",
+            (epoch - EPOCHS_WITH_TABLES_MAX,),
+        )
+        self._db.execute(
+            "DELETE FROM epochs WHERE epoch < ? AND applied_us IS NOT NULL", (epoch - applied.keep,)
+        )
 
     def give_up_pending(self) -> None:
         """Ends the plans that are not applied. Their numbers are not used again, because targets may have

@@ -9,6 +9,14 @@ from typing import Any
 from penstock.config import SignalsConfig
 from penstock.errors import TransientError
 from penstock.model.signal import ENDED, Signal, SignalStatus
+from penstock.state.changes import (
+    RequestAnswered,
+    RequestMade,
+    SignalAccepted,
+    SignalSet,
+    SignalsExpired,
+    StateChange,
+)
 from penstock.state.database import Database, now_us
 
 _COLUMNS = "number, id, type, data, channel, status, answer, received_us, updated_us"
@@ -49,19 +57,16 @@ class Requests(Database):
 
     def request(self, kind: str, argument: str) -> int:
         with self.transaction():
-            cursor = self._db.execute(
-                "INSERT INTO requests (kind, argument, answer) VALUES (?, ?, NULL)", (kind, argument)
-            )
-            return int(cursor.lastrowid or 0)
+            number = int(self._rows("SELECT coalesce(max(id), 0) + 1 FROM requests")[0][0])
+            self.commit([RequestMade(number, kind, argument)])
+            return number
 
     def open_requests(self) -> list[tuple[int, str, str]]:
         """Returns number, kind and argument of each request without an answer."""
         return [tuple(r) for r in self._rows("SELECT id, kind, argument FROM requests WHERE answer IS NULL")]
 
     def answer(self, request: int, answer: dict[str, Any]) -> None:
-        with self.transaction():
-            self._db.execute("UPDATE requests SET answer = ? WHERE id = ?", (json.dumps(answer), request))
-            self._db.execute("DELETE FROM requests WHERE id < ? AND answer IS NOT NULL", (request - 1000,))
+        self.commit([RequestAnswered(request, answer)])
 
     def answer_to(self, request: int) -> dict[str, Any] | None:
         rows = self._rows("SELECT answer FROM requests WHERE id = ?", request)
@@ -84,11 +89,8 @@ class Requests(Database):
                     hint="Send it again later. `penstock signals FILE` lists the signals. The limit is "
                     "`signals.waiting_max`.",
                 )
-            cursor = self._db.execute(
-                "INSERT OR IGNORE INTO signals VALUES (NULL, ?, ?, ?, ?, 'accepted', '{}', ?, ?)",
-                (signal_id, kind, json.dumps(data), channel, now_us(), now_us()),
-            )
-            return cursor.rowcount == 1
+            self.commit([SignalAccepted(signal_id, kind, data, channel, now_us())])
+            return True
 
     def signals(self, *status: SignalStatus) -> list[Signal]:
         """Returns the signals with one of these statuses (default: all), in the order of their arrival."""
@@ -124,27 +126,43 @@ class Requests(Database):
         return _signal(rows[0]) if rows else None
 
     def set_signal(self, signal_id: str, status: SignalStatus, answer: dict[str, Any]) -> None:
-        with self.transaction():
-            self._db.execute(
-                "UPDATE signals SET status = ?, answer = ?, updated_us = ? WHERE id = ?",
-                (status, json.dumps(answer, default=str), now_us(), signal_id),
-            )
-            if status in ENDED:
-                self._expire_signals()
+        now, limits = now_us(), self.signal_limits
+        expired = [SignalsExpired(now - limits.age_us, limits.kept)] if status in ENDED else []
+        self.commit([SignalSet(signal_id, status, answer, now), *expired])
 
-    def _expire_signals(self) -> None:
+    def _apply(self, change: StateChange) -> None:
+        match change:
+            case RequestMade(number, kind, argument):
+                self._db.execute("INSERT INTO requests VALUES (?, ?, ?, NULL)", (number, kind, argument))
+            case RequestAnswered(number, answer):
+                self._db.execute("UPDATE requests SET answer = ? WHERE id = ?", (json.dumps(answer), number))
+                sql = "DELETE FROM requests WHERE id < ? AND answer IS NOT NULL"
+                self._db.execute(sql, (number - 1000,))
+            case SignalAccepted(name, kind, data, channel, at_us):
+                self._db.execute(
+                    "INSERT OR IGNORE INTO signals VALUES (NULL, ?, ?, ?, ?, 'accepted', '{}', ?, ?)",
+                    (name, kind, json.dumps(data), channel, at_us, at_us),
+                )
+            case SignalSet(name, status, answer, at_us):
+                self._db.execute(
+                    "UPDATE signals SET status = ?, answer = ?, updated_us = ? WHERE id = ?",
+                    (status, json.dumps(answer, default=str), at_us, name),
+                )
+            case SignalsExpired(before_us, kept):
+                self._expire_signals(before_us, kept)
+            case _:
+                super()._apply(change)
+
+    def _expire_signals(self, before_us: int, kept: int) -> None:
         """Deletes ended signals that exceed the limits of age, number and size, oldest first. Also deletes
         ended partial snapshots whose signals are deleted."""
-        limits = self.signal_limits
-        self._db.execute(
-            f"DELETE FROM signals WHERE {_ENDED} AND updated_us < ?", (now_us() - limits.age_us,)
-        )
+        self._db.execute(f"DELETE FROM signals WHERE {_ENDED} AND updated_us < ?", (before_us,))
         self._db.execute(
             "DELETE FROM signals WHERE number IN (SELECT number FROM (SELECT number, "
             "row_number() OVER (ORDER BY number DESC) AS place, "
             f"sum({_SIZE}) OVER (ORDER BY number DESC) AS bytes FROM signals WHERE {_ENDED}) "
             "WHERE place > ? OR (bytes > ? AND place > 1))",
-            (limits.kept, SIGNALS_BYTES_MAX),
+            (kept, SIGNALS_BYTES_MAX),
         )
         self._db.execute(
             "DELETE FROM snapshots WHERE status NOT IN ('splitting', 'reading') "

@@ -13,6 +13,7 @@ from penstock.model.offset import Offset
 from penstock.model.plan import KeptColumns
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.table import Change, TableState
+from penstock.state.changes import HistoryAdded, StateChange, TablePut
 from penstock.state.database import now_us
 from penstock.state.layout import delete_unused_schemas, store_schema
 from penstock.state.phases import PhaseColumns, columns_of, phase_of
@@ -106,81 +107,64 @@ class Tables(Schemas):
                 rows = self._rows("SELECT * FROM tables WHERE name = ?", str(table))
                 return self._parse(rows[0]) if rows else None
 
+    def _apply(self, change: StateChange) -> None:
+        match change:
+            case TablePut(table):
+                self._put(table)
+            case HistoryAdded(entry, noted_us):
+                self._add_entry(entry, noted_us)
+            case _:
+                super()._apply(change)
+
     def put_table(self, state: TableState) -> None:
+        self.commit([TablePut(state)])
+
+    def _put(self, state: TableState) -> None:
         kept, phase = state.kept_columns, columns_of(state.phase)
-        with self.transaction():
-            row = (
-                str(state.table), phase.status, state.start, store_schema(self._db, state.schema),
-                phase.snapshot, int(state.written), state.last_epoch, phase.reason, phase.hint,
-                phase.parked_at, state.replaces, state.rows_guess, state.target_reset,
-                phase.resnapshot_pending, json.dumps(kept.sources) if kept else None, phase.resumes,
-                store_schema(self._db, kept.schema) if kept else None,
-            )  # fmt: skip
-            columns = "schema, kept_schema, resnapshot_pending"
-            before = self._rows(f"SELECT {columns} FROM tables WHERE name = ?", row[0])
-            others = self._others()
-            known = (*others, self._puts) == self._known_at and state.table in self._known
-            self._puts += 1
-            self._db.execute(f"INSERT OR REPLACE INTO tables VALUES ({', '.join('?' * 17)})", row)
-            named = {number for *numbers, _ in before for number in numbers if number is not None}
-            delete_unused_schemas(self._db, named - {row[3], row[16]})
-            if known:  # the cache stays valid with this change
-                self._parsed[row[0]] = (row, state)
-                self._known[state.table] = state
-                self._known_at = (*others, self._puts)
-                self._found.clear()
+        row = (
+            str(state.table), phase.status, state.start, store_schema(self._db, state.schema),
+            phase.snapshot, int(state.written), state.last_epoch, phase.reason, phase.hint,
+            phase.parked_at, state.replaces, state.rows_guess, state.target_reset,
+            phase.resnapshot_pending, json.dumps(kept.sources) if kept else None, phase.resumes,
+            store_schema(self._db, kept.schema) if kept else None,
+        )  # fmt: skip
+        columns = "schema, kept_schema, resnapshot_pending"
+        before = self._rows(f"SELECT {columns} FROM tables WHERE name = ?", row[0])
+        others = self._others()
+        known = (*others, self._puts) == self._known_at and state.table in self._known
+        self._puts += 1
+        self._db.execute(f"INSERT OR REPLACE INTO tables VALUES ({', '.join('?' * 17)})", row)
+        named = {number for *numbers, _ in before for number in numbers if number is not None}
+        delete_unused_schemas(self._db, named - {row[3], row[16]})
+        if known:  # the cache stays valid with this change
+            self._parsed[row[0]] = (row, state)
+            self._known[state.table] = state
+            self._known_at = (*others, self._puts)
+            self._found.clear()
         if phase.resnapshot_pending not in ("", *(pending for *_, pending in before)):
             log.warning("%s is read again: %s", state.table, phase.resnapshot_pending)
-
-    def park(
-        self,
-        table: TableId,
-        *,
-        offset: Offset,
-        reason: str,
-        hint: str,
-        resnapshot: str = "",
-        resumes: Offset | None = None,
-    ) -> None:
-        """Parks a table: deletes its chunks, stops its partial snapshots, and adds an entry to its history.
-        Does nothing if the table is unknown, parked, dropped or removed. `resnapshot`: if it is not empty, a
-        new snapshot of the table becomes pending, for this reason. `resumes`: see `Parked`."""
-        with self.transaction():
-            state = self.table(table)
-            if state is not None and state.parked is None and not state.gone:
-                parked = state.park(offset, reason, hint, resumes)
-                self.put_table(parked.read_again(resnapshot) if resnapshot else parked)
-                self._db.execute("DELETE FROM chunks WHERE name = ?", (str(table),))
-                self._db.execute(
-                    "UPDATE snapshots SET status = 'stopped', reason = ? "
-                    "WHERE name = ? AND status IN ('splitting', 'reading')",
-                    (f"the table was parked: {reason}", str(table)),
-                )
-                version = state.schema.version
-                self.add_change(
-                    Change(table, version, offset, reason, "read again" if resnapshot else "parked")
-                )
 
     def add_change(self, change: Change) -> None:
         """Appends an entry to the history of tables' definitions. The oldest entries are deleted, except each
         table's newest one."""
-        with self.transaction():
-            cursor = self._db.execute(
-                "INSERT INTO history VALUES ((SELECT max(coalesce(max(id), 0), ?) + 1 FROM history), "
-                "?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    self.began_after,
-                    str(change.table), change.version, change.offset, change.commit_us, now_us(),
-                    change.what, change.decision, change.statement,
-                ),
-            )  # fmt: skip
-            number = int(cursor.lastrowid or 0)
-            if number % HISTORY_STEP == 0:
-                self._db.execute(
-                    "DELETE FROM history WHERE id <= ? AND id NOT IN "
-                    "(SELECT max(id) FROM history GROUP BY name)",
-                    (number - HISTORY_ENTRIES_MAX,),
-                )
+        self.commit([HistoryAdded(change, now_us())])
+
+    def _add_entry(self, change: Change, noted_us: int) -> None:
+        cursor = self._db.execute(
+            "INSERT INTO history VALUES ((SELECT max(coalesce(max(id), 0), ?) + 1 FROM history), "
+            "?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                self.began_after,
+                str(change.table), change.version, change.offset, change.commit_us, noted_us,
+                change.what, change.decision, change.statement,
+            ),
+        )  # fmt: skip
+        number = int(cursor.lastrowid or 0)
+        if number % HISTORY_STEP == 0:
+            self._db.execute(
+                "DELETE FROM history WHERE id <= ? AND id NOT IN (SELECT max(id) FROM history GROUP BY name)",
+                (number - HISTORY_ENTRIES_MAX,),
+            )
 
     def history(self, *, last_only: bool = False) -> list[Change]:
         """Returns the history of tables' definitions, oldest first. With `last_only`, returns only each
