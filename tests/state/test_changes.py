@@ -21,7 +21,7 @@ from tests.state.test_state import SCHEMA, staged
 from tests.state.test_state import chunk as chunk_of
 
 from penstock import state as state_package
-from penstock.errors import TransientError
+from penstock.errors import InternalError, TransientError
 from penstock.model.offset import LogRange, Offset
 from penstock.model.partial_snapshot import Part
 from penstock.model.plan import DeleteOlder, EpochPlan, KeptColumns, TablePlan
@@ -206,6 +206,17 @@ def test_a_step_is_one_list_of_changes_however_many_calls_it_takes(tmp_path: Pat
     with state.transaction():
         assert state.meta("d") is None
     assert journal.steps == [(ValueSet("a", "1"), ValueSet("b", "2"), ValueSet("c", "3"))]
+
+
+def test_nothing_is_written_within_a_read(tmp_path: Path) -> None:
+    state = StateStore(tmp_path)
+    with pytest.raises(InternalError), state.reading():
+        state.set_meta("a", "1")
+    assert state.meta("a") is None
+    state.set_meta("a", "2")
+    with state.transaction(), state.reading():
+        state.set_meta("a", "3")
+    assert state.meta("a") == "3"
 
 
 def test_what_the_journal_does_not_have_the_state_does_not_have(tmp_path: Path) -> None:

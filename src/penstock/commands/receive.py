@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 from penstock import config as configuration
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, TransientError
 from penstock.sources.registry import kind
 from penstock.sources.stop_signals import Stopping, obey_parent
 from penstock.state.moved import refuse_moved
@@ -48,7 +48,11 @@ def receive(file: Path, *, child: bool, start_file: str | None = None, source: s
     known = kind(config.source.type)
     if known.receive is None:
         raise ConfigError(f"A source of type {known.name} has no receiver that runs by itself.")
-    known.receive(config, stopping)
+    try:
+        known.receive(config, stopping)
+    except TransientError:
+        if not stopping:  # else it was interrupted while it waited for something
+            raise
 
 
 def _load(file: Path, source: str) -> configuration.PipelineConfig:

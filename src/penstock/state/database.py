@@ -47,8 +47,8 @@ class Database:
         self._undone = 0
         self._generation = 0
         self._is_closed = False
-        self._changes: list[StateChange] = []
-        """Of the transaction that is open."""
+        self._changes: list[StateChange] | None = None
+        """Of the step that is being made."""
         self.journal: Journal | None = None
         """Gets each step before it is committed here. If it raises an error, the step is rolled back."""
         try:
@@ -131,6 +131,7 @@ class Database:
         """Makes all of the changes durable, or none. Within a `transaction` they become durable at its end,
         and are read before. Every write of the state is a call of this."""
         with self.transaction():
+            assert self._changes is not None
             for change in changes:
                 self._apply(change)
                 self._changes.append(change)
@@ -153,6 +154,8 @@ class Database:
             if self._is_closed:
                 raise self._unusable(sqlite3.ProgrammingError("closed"))
             if self._db.in_transaction:
+                if self._changes is None:
+                    raise InternalError("the state is written while it is being read")
                 yield
                 return
             try:
@@ -170,6 +173,8 @@ class Database:
                 if type(error) is sqlite3.DatabaseError:  # damage; its subclasses are other errors
                     raise self._unusable(error) from error
                 raise
+            finally:
+                self._changes = None
 
     def _refuse_replaced(self) -> None:
         """Raises an error if the state belongs to a successor: on a disk that machines share, a driver that

@@ -14,7 +14,8 @@ from tests.relaylog.free_lease import free_lease
 from tests.sources.mysql.receiving import Receiving, events_of, source_events
 
 from penstock.model.offset import LogRange
-from penstock.relaylog.archive import Archive, Manifest
+from penstock.relaylog.archive import MANIFEST, Archive, Manifest
+from penstock.relaylog.archive_lease import LEASE
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import list_segments
@@ -260,3 +261,20 @@ def test_two_receivers_do_not_share_an_archive(
         assert log_events(other, store, tmp_path / "look") == source_events(server)
     finally:
         other.kill()
+
+
+def test_a_receiver_that_is_stopped_while_it_waits_for_the_lease_leaves_the_archive_alone(
+    server: MySqlServer, receiver: Receiving, store: Store, tmp_path: Path
+) -> None:
+    receiver.start()
+    write(server, 100)
+    receiver.wait_until_level()
+    receiver.wait_for(lambda: is_archived(receiver, store), "archive")
+    receiver.kill()  # so its lease lasts for a while
+    before = store.get(MANIFEST).data, store.get(LEASE).data
+    other = Receiving(server, tmp_path / "other", archive=str(tmp_path / "archive"), segment_size="40KiB")
+    other.start()
+    other.wait_for((other.log_path / "archive-id").exists, "look at the lease")
+    assert other.stop() == 0, other.errors.read_text()
+    assert (store.get(MANIFEST).data, store.get(LEASE).data) == before
+    assert list_segments(other.log_path) == []
