@@ -12,8 +12,8 @@ import pytest
 from penstock.config import SignalsConfig
 from penstock.signals.acceptance import WARNINGS_MAX, accept
 from penstock.signals.channels import FileChannel
-from penstock.state import StateStore, requests
-from penstock.state.requests import SignalsWait
+from penstock.state import StateStore
+from penstock.state.signals import SignalsWait
 
 
 def line(signal_id: str, **more: object) -> str:
@@ -152,10 +152,10 @@ def test_ended_signals_are_kept_in_bounds_of_number_age_and_size(
     for number in range(9):
         state.set_signal(str(number), "done", {})
     assert [one.id for one in state.signals()] == ["6", "7", "8", "9"], "what waits is kept"
-    monkeypatch.setattr(requests, "now_us", lambda: time.time_ns() // 1000 + 61_000_000)
+    monkeypatch.setattr("penstock.state.signals.now_us", lambda: time.time_ns() // 1000 + 61_000_000)
     state.set_signal("9", "done", {})
     assert [one.id for one in state.signals()] == ["9"]
-    monkeypatch.setattr(requests, "SIGNALS_BYTES_MAX", 3000)
+    monkeypatch.setattr("penstock.state.signals.SIGNALS_BYTES_MAX", 3000)
     for number in range(10, 14):
         state.send(str(number), "log", {"message": "x" * 1000}, "command", limited=False)
         state.set_signal(str(number), "done", {})

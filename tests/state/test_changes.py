@@ -26,6 +26,7 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.partial_snapshot import Part
 from penstock.model.plan import DeleteOlder, EpochPlan, KeptColumns, TablePlan
 from penstock.model.schema import Column, TableId
+from penstock.model.signal import VERIFY
 from penstock.model.table import Change, Phase, TableState
 from penstock.state import StateStore
 from penstock.state.changes import StateChange, ValueSet
@@ -148,10 +149,13 @@ class History:
             if self.dice.random() < 0.5:
                 self.state.set_signal(signal.id, "done", {"n": 1})
 
-    def do_requests(self) -> None:
-        number = self.state.request("verify", "x")
+    def do_verify(self) -> None:
+        name = f"asked {self.dice.randrange(99)}"
+        self.state.send(name, VERIFY, {}, VERIFY)
+        self.state.set_signal(name, "running", {"held": True})
+        self.state.renew_signal(name)
         if self.dice.random() < 0.8:
-            self.state.answer(number, {"offset": 1})
+            self.state.set_signal(name, "done", {"offset": 1})
 
 
 def content(folder: Path) -> dict[str, list[Any]]:

@@ -11,17 +11,20 @@ from typing import Any
 import pytest
 from tests.phases import LOG_ONLY, PARKED, READ, READING, SPLITTING
 
+from penstock.config import SignalsConfig
 from penstock.errors import ConfigError, DriverReplaced, TransientError
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import LogRange, Offset
 from penstock.model.partial_snapshot import Part
 from penstock.model.plan import ColumnOrigin, DeleteOlder, EpochPlan, Evolve, KeptColumns, TablePlan
 from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.signal import VERIFY
 from penstock.model.table import Change, Parked, ResnapshotPending, TableState, is_reading, new_table
 from penstock.sources.mysql.binlog_position import BinlogPosition
 from penstock.sources.mysql.snapshot.window import MySqlWindow
 from penstock.state import StateStore, tables
 from penstock.state.chunks import Totals
+from penstock.state.database import now_us
 
 ORDERS = TableId("shop", "orders")
 SCHEMA = TableSchema(ORDERS, (Column("id", "int", nullable=False),), ("id",))
@@ -167,14 +170,26 @@ def test_a_damaged_state_is_named(tmp_path: Path) -> None:
         StateStore(tmp_path)
 
 
-def test_requests_wait_for_their_answer(tmp_path: Path) -> None:
+def test_answers_to_verify_are_kept_for_a_minute_and_do_not_count_among_signals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = StateStore(tmp_path)
-    request = state.request("cut", "shop.orders|binlog.000001|4")
-    assert state.open_requests() == [(request, "cut", "shop.orders|binlog.000001|4")]
-    assert state.answer_to(request) is None
-    state.answer(request, {"offset": 5})
-    assert state.open_requests() == []
-    assert state.answer_to(request) == {"offset": 5}
+    state.limit_signals(SignalsConfig(keep=2))
+    for number in range(2):
+        state.send(f"own {number}", "log", {"message": "m"}, "cli")
+        state.set_signal(f"own {number}", "done", {})
+    for number in range(5):
+        state.send(f"asked {number}", VERIFY, {}, VERIFY)
+        state.set_signal(f"asked {number}", "running", {"held": True})
+    assert [one.id for one in state.verifying()] == [f"asked {number}" for number in range(5)]
+    for number in range(5):
+        state.set_signal(f"asked {number}", "done", {})
+    assert state.verifying() == [] and len(state.signals()) == 7
+    later = now_us() + 61_000_000
+    monkeypatch.setattr("penstock.state.signals.now_us", lambda: later)
+    state.set_signal("own 0", "done", {})
+    # The newest one stays, so that no client takes the next signal for one that it has seen.
+    assert [one.id for one in state.signals()] == ["own 0", "own 1", "asked 4"]
 
 
 def test_the_history_keeps_every_change_in_order_and_tells_each_tables_last(tmp_path: Path) -> None:

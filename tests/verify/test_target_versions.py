@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,15 +19,18 @@ from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.plan import EpochPlan
 from penstock.model.schema import Column, TableId, TableSchema
+from penstock.model.signal import VERIFY
 from penstock.model.table import TableState
 from penstock.relaylog import segment_format
 from penstock.relaylog.segment import LEASE_FILE
-from penstock.runtime.verify_requests import Requests
+from penstock.signals.comparisons import Comparisons
+from penstock.signals.work import Signals
 from penstock.state import StateStore
 from penstock.verify.subject import ComparedVersion, NotCompared, Why
 from penstock.verify.target_versions import PipelineVersions
 
 A, B, DOTTED = TableId("shop", "a"), TableId("shop", "b"), TableId("shop", "c.d|e")
+HOOKS = ("discover", "catalog", "unpark", "limit", "advance_log")
 MARK = segment_format.position("binlog.000001", 90)
 
 
@@ -92,6 +93,13 @@ def asked(config: PipelineConfig, state: StateStore, log: Log) -> PipelineVersio
     return PipelineVersions(config, state, log)  # type: ignore[arg-type]
 
 
+def started(state: StateStore) -> None:
+    """Starts the signals that have arrived, as a pipeline does."""
+    signals = Signals(state, None, None, (), **dict.fromkeys(HOOKS))  # type: ignore[arg-type]
+    for signal in state.signals("accepted"):
+        signals._start(signal)
+
+
 @contextlib.contextmanager
 def running(config: PipelineConfig, log: Log) -> Iterator[threading.Event]:
     """A pipeline's loop, as far as requests go; it applies what it is to end an epoch at."""
@@ -99,10 +107,11 @@ def running(config: PipelineConfig, log: Log) -> Iterator[threading.Event]:
 
     def loop(held: threading.Event) -> None:
         with contextlib.closing(StateStore(config.state)) as state, directory.held(config.state):
-            requests = Requests(state, log, Sink())  # type: ignore[arg-type]
+            comparisons = Comparisons(state, log, Sink())  # type: ignore[arg-type]
             held.set()
             while not stopping.wait(0.01):
-                for cut in list(requests.work()):
+                started(state)
+                for cut in comparisons.work():
                     state.advance(cut)
 
     began = threading.Event()
@@ -132,26 +141,46 @@ def test_a_running_pipeline_tells_all_versions_at_one_place_and_what_is_not_to_b
         assert isinstance(parked, NotCompared) and parked.why == Why.PARKED
 
 
-def test_a_pipeline_plans_nothing_between_the_answer_and_release(config: PipelineConfig) -> None:
-    log = Log()
-    with contextlib.closing(StateStore(config.state)) as state, directory.held(config.state):
-        requests = Requests(state, log, Sink())  # type: ignore[arg-type]
-        state.advance(Offset(90))
-        for stay in (False, True):
-            question: dict[str, Any] = {"tables": [], "position": MARK.to_json(), "stay": stay}
-            number = state.request("cut", json.dumps(question))
-            assert list(requests.work()) == []
-            answer = state.answer_to(number)
-            assert answer is not None and answer["epoch"] == state.last_epoch()
-            assert (requests.no_plan_before > time.monotonic()) is stay
-        found = asked(config, state, log)
-        before = requests.no_plan_before
-        found.stay()
-        list(requests.work())
-        assert requests.no_plan_before > before
+def test_a_pipeline_plans_nothing_between_the_answer_and_release(
+    config: PipelineConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.closing(StateStore(config.state)) as state, running(config, Log()) as stopping:
+        found = asked(config, state, Log())
+        found.hold([A])
+        assert len(state.verifying()) == 1
+        found.cut([A], MARK, stay=False)
+        assert state.verifying() == []
+        found.cut([A], MARK, stay=True)
+        stopping.set()
+        [waiting] = state.verifying()
+        comparisons = Comparisons(state, Log(), Sink())  # type: ignore[arg-type]
+        clock: list[int] = []
+        for module in ("signals.comparisons", "state.signals"):
+            monkeypatch.setattr(f"penstock.{module}.now_us", lambda: clock[-1])
+        for seconds, held_then in ((19, True), (30, True), (51, False)):
+            clock.append(waiting.updated_us + seconds * 1_000_000)
+            assert comparisons.work() == [] and comparisons.held is held_then
+            if seconds < 30:
+                found.stay()
+        assert state.verifying() == [], "a killed `verify` stops nothing"
+
+
+def test_a_pipeline_goes_on_when_it_is_released(config: PipelineConfig) -> None:
+    with contextlib.closing(StateStore(config.state)) as state, running(config, Log()):
+        found = asked(config, state, Log())
+        found.cut([A], MARK, stay=True)
+        assert len(state.verifying()) == 1
         found.release()
-        list(requests.work())
-        assert requests.no_plan_before == 0
+        assert state.verifying() == []
+
+
+def test_only_verify_holds_a_pipeline(config: PipelineConfig) -> None:
+    with contextlib.closing(StateStore(config.state)) as state:
+        state.send("mine", VERIFY, {}, "rest")
+        started(state)
+        [refused] = state.signals()
+        assert refused.status == "refused" and "penstock verify" in refused.answer["message"]
+        assert state.verifying() == []
 
 
 def test_an_epoch_that_was_planned_meanwhile_is_noticed(config: PipelineConfig) -> None:
@@ -194,7 +223,7 @@ def test_a_pipeline_that_holds_its_state_and_does_not_answer_is_named(
         with pytest.raises(TransientError, match=r"runs, but did not answer within 0\.2 s") as error:
             asked(config, state, Log()).hold([A])
         assert "`verify.hold_timeout`" in error.value.hint
-        assert state.open_requests() == [], "nobody is asked any more"
+        assert not state.signals("accepted", "running"), "nobody is asked any more"
 
 
 def test_a_receiver_without_a_pipeline_is_waited_for(config: PipelineConfig, tmp_path: Path) -> None:

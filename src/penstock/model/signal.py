@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 SignalStatus = Literal["accepted", "running", "done", "failed", "refused"]
 ENDED = ("done", "failed", "refused")
+VERIFY = "verify"
+"""Type and channel of the signals of `penstock verify`. They do not count among the signals that are kept."""
 
 
 @dataclass(frozen=True)

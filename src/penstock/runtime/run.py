@@ -47,8 +47,8 @@ from penstock.runtime.query_watch import QueryWatch
 from penstock.runtime.shutdown import Ending
 from penstock.runtime.staging_place import SCRATCH, folder_url, lease_place, open_staging, sweep
 from penstock.runtime.unpark import unpark
-from penstock.runtime.verify_requests import Requests
 from penstock.signals import settings
+from penstock.signals.comparisons import Comparisons
 from penstock.signals.opening import open_channels
 from penstock.signals.work import Signals
 from penstock.sinks.base import readable
@@ -164,7 +164,7 @@ class Run:
                 wait=self._wait_for, renew=self.renewal.ask,
             )  # fmt: skip
             self.parked = targets.parked_reasons(self.sink, self.state, self.source, self.captured, config)
-            self.requests = Requests(self.state, self.log, self.sink)
+            self.comparisons = Comparisons(self.state, self.log, self.sink)
             self.signals = self._make_signals()
             query.result()
         self.runner.begin()
@@ -408,14 +408,14 @@ class Run:
         return self.progress
 
     def _plan(self) -> None:
-        """Between two epochs: answers requests and signals, then plans the next epoch."""
+        """Between two epochs: answers signals, then plans the next epoch."""
         if self.state.has_pending() or not self.planning_backoff.ready:
             return
         try:
-            cuts = list(self.requests.work())
             self.signals.work()
+            cuts = self.comparisons.work()
             rested = self.last_plan + self.config.epoch.interval / 1000
-            may_plan = time.monotonic() >= max(rested, self.requests.no_plan_before)
+            may_plan = not self.comparisons.held and time.monotonic() >= rested
             if may_plan:
                 self.drift.work(self.chunks.misfits())
                 self.resnapshots.work()

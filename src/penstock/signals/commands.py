@@ -13,6 +13,7 @@ from penstock.model.name import split_name
 from penstock.model.partial_snapshot import KeyValues
 from penstock.model.pattern import matches
 from penstock.model.schema import TableId
+from penstock.model.signal import VERIFY
 
 DATA_BYTES_MAX = 1024 * 1024
 """Most bytes of a signal's data as JSON. The state stores thousands of signals."""
@@ -110,6 +111,14 @@ class Log(_Data):
     message: str = Field(max_length=10_000)
 
 
+class Verify(_Data):
+    """Only from `penstock verify`: see `comparisons.py`. `tables`: each with its database."""
+
+    tables: list[tuple[str, str]] = []
+    position: dict[str, Any] | None = None
+    stay: bool = False
+
+
 RATE_MAX = 1 << 50
 """Rows or bytes per second: more than any server delivers, and small enough for 64-bit arithmetic."""
 
@@ -133,6 +142,7 @@ TYPES: dict[str, type[_Data]] = {
     "unpark": Tables,
     "set-limits": SetLimits,
     "log": Log,
+    VERIFY: Verify,
 }
 
 

@@ -20,7 +20,7 @@ from penstock.http.pages import JSONResponse, Page, Refusal, body_of
 from penstock.signals import commands
 from penstock.signals.acceptance import check
 from penstock.state import StateStore
-from penstock.state.requests import SignalsWait
+from penstock.state.signals import SignalsWait
 
 PAGE_SIGNALS, PAGE_SIGNALS_MAX = 100, 1000
 """Signals per page of `GET /signals`: the default, and the maximum of `limit`. An answer stays small enough

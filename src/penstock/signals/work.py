@@ -21,7 +21,7 @@ from penstock.model.partial_snapshot import Part
 from penstock.model.pattern import named_table
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.shards import Shards
-from penstock.model.signal import Signal, SignalStatus
+from penstock.model.signal import VERIFY, Signal, SignalStatus
 from penstock.model.table import Dropped, Removed, ResnapshotPending, TableState
 from penstock.planning.named_tables import follow_patterns, leave, take_back
 from penstock.printable import argument
@@ -100,6 +100,7 @@ class Signals:
             "unpark": self._bring_back,
             "set-limits": self._set_limits,
             "log": self._log,
+            VERIFY: self._verify,
         }
 
     def needed(self) -> list[Offset]:
@@ -121,7 +122,8 @@ class Signals:
         if time.monotonic() >= self._next_check:
             self._next_check = time.monotonic() + CHECK_SECONDS
             for signal in self._state.signals("running"):
-                self._follow_up(signal)
+                if signal.type != VERIFY:
+                    self._follow_up(signal)
         if self._wants_advance:
             self._wants_advance = False
             self._advance_log()
@@ -385,6 +387,11 @@ class Signals:
         message = command.message.replace("{}", str(int(self._position)))
         log.warning("signal %s: %s", signal.id, message)
         return "done", {"message": message, "offset": self._position}
+
+    def _verify(self, signal: Signal, command: commands.Verify) -> Started:
+        if signal.channel != VERIFY:
+            raise ConfigError("Only the command `penstock verify` sends this signal.")
+        return "running", {"held": True} if command.position is None else {}
 
     @property
     def _position(self) -> Offset:

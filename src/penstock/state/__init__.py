@@ -1,5 +1,5 @@
 """The state of a pipeline: one SQLite file, `state.sqlite`. The running pipeline writes it. Commands only
-add signals, requests and results of `verify`.
+add signals and results of `verify`.
 
 A durable step is one list of changes (`changes.py`), and every write is `commit(changes)`: the methods with
 names of their own only make the list. `transaction` joins what several calls commit to one step.
@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from penstock.state.chunks import Chunks
 from penstock.state.epochs import Epochs
-from penstock.state.requests import Requests
+from penstock.state.signals import Signals
 
 
-class StateStore(Chunks, Epochs, Requests):
+class StateStore(Chunks, Epochs, Signals):
     """Typed access to `state.sqlite`. Thread-safe."""
 
 

@@ -149,24 +149,12 @@ class SignalSet:
 
 @dataclass(frozen=True)
 class SignalsExpired:
-    """Ended signals that were updated before `before_us`, and the oldest ones until at most `kept` are left.
-    Partial snapshots that they requested go with them."""
+    """Ended signals that were updated before `before_us` (those of `penstock verify`: `verify_before_us`),
+    and the oldest ones until at most `kept` are left. Partial snapshots that they requested go with them."""
 
     before_us: int
     kept: int
-
-
-@dataclass(frozen=True)
-class RequestMade:
-    number: int
-    kind: str
-    argument: str
-
-
-@dataclass(frozen=True)
-class RequestAnswered:
-    number: int
-    answer: dict[str, Any]
+    verify_before_us: int
 
 
 StateChange = (
@@ -174,7 +162,7 @@ StateChange = (
     | ChunksAdded | ChunkStaged | ChunkVoided | ChunksPlaced | ChunksForgotten
     | PartialBegun | PartialSplit | PartialEnded
     | EpochPlanned | EpochApplied | EpochsBegun
-    | SignalAccepted | SignalSet | SignalsExpired | RequestMade | RequestAnswered
+    | SignalAccepted | SignalSet | SignalsExpired
 )  # fmt: skip
 
 

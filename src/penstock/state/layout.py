@@ -1,8 +1,8 @@
 """The tables of the state's SQLite file, and the conversion of files of earlier formats.
 
 Nothing grows without a limit. A definition is stored once (`schemas`), as long as a table or a pending plan
-refers to it. The plan of an applied epoch is deleted. Epochs, signals, requests and the history of schema
-changes have a maximum number of entries.
+refers to it. The plan of an applied epoch is deleted. Epochs, signals and the history of schema changes
+have a maximum number of entries.
 
 An upgrade is one transaction: if the pipeline is killed during it, the file is as it was before.
 """
@@ -61,9 +61,6 @@ CREATE TABLE IF NOT EXISTS history (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL, version INTEGER NOT NULL, offset INTEGER NOT NULL,
     commit_us INTEGER, noted_us INTEGER NOT NULL, what TEXT NOT NULL, decision TEXT NOT NULL,
     statement TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS requests (
-    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, argument TEXT NOT NULL, answer TEXT
 );
 CREATE TABLE IF NOT EXISTS signals (
     number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, type TEXT NOT NULL, data TEXT NOT NULL,

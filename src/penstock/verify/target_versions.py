@@ -1,22 +1,23 @@
 """Brings targets to one place of the source's log, for `penstock verify`.
 
-A running pipeline gets two requests. `hold`: it plans no epoch, so it cannot pass the watermark that is about
-to be taken. `cut`: it ends an epoch at the watermark and returns the versions of the targets. For a stopped
-pipeline the targets are used as they are, if they lack nothing of the source's log up to the watermark. The
-lock on its state shows whether a pipeline runs."""
+A running pipeline gets two signals. After the first one it plans no epoch, so it cannot pass the watermark
+that is about to be taken. The second one has the watermark's position: the pipeline ends an epoch there, and
+answers with the versions of the targets. For a stopped pipeline the targets are used as they are, if they
+lack nothing of the source's log up to the watermark. The lock on its state shows whether a pipeline runs."""
 
 from __future__ import annotations
 
-import json
 import time
+import uuid
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 from penstock.config import PipelineConfig
 from penstock.disk import directory
-from penstock.errors import ConfigError, TransientError
+from penstock.errors import CLASSES, ConfigError, InternalError, TransientError, rebuilt
 from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import TableId, TableSchema
+from penstock.model.signal import VERIFY
 from penstock.relaylog import lease
 from penstock.relaylog.reader import RelayLog
 from penstock.state import StateStore
@@ -35,10 +36,13 @@ class PipelineVersions:
         self._config = config
         self._state = state
         self._log = relay_log
+        self._asked = ""
+        """The id of the newest signal. The pipeline may be waiting because of it."""
+        state.limit_signals(config.signals)
 
     def hold(self, tables: Collection[TableId]) -> Mapping[TableId, TableSchema | NotCompared]:
         """See `VersionsAt.hold`."""
-        self._ask("hold", "", timeout="hold_timeout")
+        self._ask({}, timeout="hold_timeout")
         known = self._state.tables()
         return {name: not_compared(known[name], known) or known[name].schema for name in tables}
 
@@ -55,7 +59,7 @@ class PipelineVersions:
         plans nothing until `release`, if it is told to `stay` every few seconds."""
         names = [(table.database, table.table) for table in tables]
         question = {"tables": names, "position": position.to_json(), "stay": stay}
-        answer = self._ask("cut", json.dumps(question), timeout="apply_timeout")
+        answer = self._ask(question, timeout="apply_timeout")
         if answer is None:
             epoch = self._state.last_epoch()
             if stay and self._state.has_pending():
@@ -68,14 +72,13 @@ class PipelineVersions:
         return Offset(answer["offset"]), dict(zip(tables, found, strict=True)), int(answer["epoch"])
 
     def stay(self) -> None:
-        """Tells the pipeline that it must wait longer. Does not wait for its answer."""
-        if directory.is_held(self._config.state):
-            self._state.request("hold", "")
+        """Tells the pipeline that it must wait longer."""
+        self._state.renew_signal(self._asked)
 
     def release(self) -> None:
         """Tells the pipeline that it can continue."""
-        if directory.is_held(self._config.state):
-            self._state.request("release", "")
+        self._state.set_signal(self._asked, "done", {})
+        self._asked = ""
 
     def is_unchanged(self, epoch: int) -> bool:
         """Whether no epoch after this one was planned, so that nothing was written to a target."""
@@ -121,33 +124,37 @@ class PipelineVersions:
             time.sleep(0.05)  # polls the log, with a limit
 
     def _ask(
-        self, kind: str, argument: str, *, timeout: Literal["hold_timeout", "apply_timeout"]
+        self, question: dict[str, Any], *, timeout: Literal["hold_timeout", "apply_timeout"]
     ) -> dict[str, Any] | None:
         """The pipeline's answer; None: it is not running, or has ended. `timeout`: the option of the section
         `verify` that limits the wait."""
         seconds = getattr(self._config.verify, timeout) / 1000
-        request = None
         deadline = time.monotonic() + seconds
+        before, self._asked = self._asked, ""
         while directory.is_held(self._config.state):
-            if request is None:
-                request = self._state.request(kind, argument)
-            answer = self._state.answer_to(request)
-            if answer is not None:
+            if not self._asked:
+                self._asked = str(uuid.uuid4())
+                self._state.send(self._asked, VERIFY, question, VERIFY)
+                self._state.set_signal(before, "done", {})
+            if answer := self._answer():
                 return answer
             if time.monotonic() > deadline:
-                self._state.answer(request, {"given_up": True})
+                self.release()
                 raise TransientError(
                     f"The pipeline {self._config.name} runs, but did not answer within {seconds:g} s.",
                     hint="Check with `penstock status FILE` whether it is still starting, its process is "
                     f"suspended, or its lag is large. To wait longer, raise `verify.{timeout}`.",
                 )
             time.sleep(0.01)  # polls for the answer, with a limit
-        if request is None:
-            return None
-        answer = self._state.answer_to(request)  # it may have answered before it ended
-        if answer is None:
-            self._state.answer(request, {"given_up": True})
+        answer = self._answer()  # it may have answered before it ended
+        self.release()
         return answer
+
+    def _answer(self) -> dict[str, Any] | None:
+        signal = self._state.signal(self._asked)
+        if signal is not None and signal.status == "refused":
+            raise rebuilt(signal.answer, CLASSES, unknown=InternalError)
+        return signal.answer or None if signal is not None else None
 
 
 def _subject(answer: dict[str, Any]) -> Subject:

@@ -1,4 +1,4 @@
-"""Stores requests of `penstock verify` with their answers, and signals with their results."""
+"""Stores signals with their answers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,8 @@ from typing import Any
 
 from penstock.config import SignalsConfig
 from penstock.errors import TransientError
-from penstock.model.signal import ENDED, Signal, SignalStatus
-from penstock.state.changes import (
-    RequestAnswered,
-    RequestMade,
-    SignalAccepted,
-    SignalSet,
-    SignalsExpired,
-    StateChange,
-)
+from penstock.model.signal import ENDED, VERIFY, Signal, SignalStatus
+from penstock.state.changes import SignalAccepted, SignalSet, SignalsExpired, StateChange
 from penstock.state.database import Database, now_us
 
 _COLUMNS = "number, id, type, data, channel, status, answer, received_us, updated_us"
@@ -29,6 +22,10 @@ cannot fill the disk. The same limit applies to all ended signals that are kept.
 PAGE_BYTES_MAX = 1024 * 1024
 """Maximum size in bytes of the data and answers on one page of signals, which is built in memory. A single
 signal may be larger."""
+
+
+VERIFY_KEPT_SECONDS = 60
+"""How long an answer is kept for `penstock verify`, which asks for it all the time."""
 
 
 @dataclass(frozen=True)
@@ -49,30 +46,11 @@ class SignalsWait(TransientError):
     """Too many signals wait, so no more are accepted for now."""
 
 
-class Requests(Database):
+class Signals(Database):
     signal_limits = SignalLimits.of(SignalsConfig())
 
     def limit_signals(self, config: SignalsConfig) -> None:
         self.signal_limits = SignalLimits.of(config)
-
-    def request(self, kind: str, argument: str) -> int:
-        with self.transaction():
-            number = int(self._rows("SELECT coalesce(max(id), 0) + 1 FROM requests")[0][0])
-            self.commit([RequestMade(number, kind, argument)])
-            return number
-
-    def open_requests(self) -> list[tuple[int, str, str]]:
-        """Returns number, kind and argument of each request without an answer."""
-        return [tuple(r) for r in self._rows("SELECT id, kind, argument FROM requests WHERE answer IS NULL")]
-
-    def answer(self, request: int, answer: dict[str, Any]) -> None:
-        self.commit([RequestAnswered(request, answer)])
-
-    def answer_to(self, request: int) -> dict[str, Any] | None:
-        rows = self._rows("SELECT answer FROM requests WHERE id = ?", request)
-        return json.loads(rows[0][0]) if rows and rows[0][0] else None
-
-    # signals ------------------------------------------------------------------------------------------------
 
     def send(
         self, signal_id: str, kind: str, data: dict[str, Any], channel: str, *, limited: bool = True
@@ -98,6 +76,11 @@ class Requests(Database):
         where = f" WHERE status IN ({marks})" if status else ""
         return [_signal(row) for row in
                 self._rows(f"SELECT {_COLUMNS} FROM signals{where} ORDER BY number", *status)]  # fmt: skip
+
+    def verifying(self) -> list[Signal]:
+        """Returns the signals of `penstock verify` that run."""
+        sql = f"SELECT {_COLUMNS} FROM signals WHERE type = ? AND status = 'running' ORDER BY number"
+        return [_signal(row) for row in self._rows(sql, VERIFY)]
 
     def signals_page(self, after: int, limit: int) -> list[Signal]:
         """Returns signals with numbers above `after`, oldest first: at most `limit` signals and about
@@ -127,17 +110,19 @@ class Requests(Database):
 
     def set_signal(self, signal_id: str, status: SignalStatus, answer: dict[str, Any]) -> None:
         now, limits = now_us(), self.signal_limits
-        expired = [SignalsExpired(now - limits.age_us, limits.kept)] if status in ENDED else []
-        self.commit([SignalSet(signal_id, status, answer, now), *expired])
+        verify_before = now - VERIFY_KEPT_SECONDS * 1_000_000
+        expired = SignalsExpired(now - limits.age_us, limits.kept, verify_before)
+        changed = SignalSet(signal_id, status, answer, now)
+        self.commit([changed, expired] if status in ENDED else [changed])
+
+    def renew_signal(self, signal_id: str) -> None:
+        """Says that the sender of a signal that runs still waits."""
+        with self.transaction():
+            if (known := self.signal(signal_id)) is not None and known.status == "running":
+                self.commit([SignalSet(signal_id, known.status, known.answer, now_us())])
 
     def _apply(self, change: StateChange) -> None:
         match change:
-            case RequestMade(number, kind, argument):
-                self._db.execute("INSERT INTO requests VALUES (?, ?, ?, NULL)", (number, kind, argument))
-            case RequestAnswered(number, answer):
-                self._db.execute("UPDATE requests SET answer = ? WHERE id = ?", (json.dumps(answer), number))
-                sql = "DELETE FROM requests WHERE id < ? AND answer IS NOT NULL"
-                self._db.execute(sql, (number - 1000,))
             case SignalAccepted(name, kind, data, channel, at_us):
                 self._db.execute(
                     "INSERT OR IGNORE INTO signals VALUES (NULL, ?, ?, ?, ?, 'accepted', '{}', ?, ?)",
@@ -148,21 +133,26 @@ class Requests(Database):
                     "UPDATE signals SET status = ?, answer = ?, updated_us = ? WHERE id = ?",
                     (status, json.dumps(answer, default=str), at_us, name),
                 )
-            case SignalsExpired(before_us, kept):
-                self._expire_signals(before_us, kept)
+            case SignalsExpired():
+                self._expire_signals(change)
             case _:
                 super()._apply(change)
 
-    def _expire_signals(self, before_us: int, kept: int) -> None:
+    def _expire_signals(self, limits: SignalsExpired) -> None:
         """Deletes ended signals that exceed the limits of age, number and size, oldest first. Also deletes
         ended partial snapshots whose signals are deleted."""
-        self._db.execute(f"DELETE FROM signals WHERE {_ENDED} AND updated_us < ?", (before_us,))
+        # The newest signal stays, so that its number is not given again.
+        self._db.execute(
+            f"DELETE FROM signals WHERE {_ENDED} AND updated_us < CASE channel WHEN ? THEN ? ELSE ? END "
+            "AND number < (SELECT max(number) FROM signals)",
+            (VERIFY, limits.verify_before_us, limits.before_us),
+        )
         self._db.execute(
             "DELETE FROM signals WHERE number IN (SELECT number FROM (SELECT number, "
             "row_number() OVER (ORDER BY number DESC) AS place, "
-            f"sum({_SIZE}) OVER (ORDER BY number DESC) AS bytes FROM signals WHERE {_ENDED}) "
-            "WHERE place > ? OR (bytes > ? AND place > 1))",
-            (kept, SIGNALS_BYTES_MAX),
+            f"sum({_SIZE}) OVER (ORDER BY number DESC) AS bytes FROM signals "
+            f"WHERE {_ENDED} AND channel <> ?) WHERE place > ? OR (bytes > ? AND place > 1))",
+            (VERIFY, limits.kept, SIGNALS_BYTES_MAX),
         )
         self._db.execute(
             "DELETE FROM snapshots WHERE status NOT IN ('splitting', 'reading') "
