@@ -18,7 +18,7 @@ from tests.serve import certificate
 from penstock.config import SignalsConfig
 from penstock.errors import ConfigError
 from penstock.runtime import http as served
-from penstock.state import StateStore, requests
+from penstock.state import StateStore
 
 
 def test_a_signal_is_accepted_once_and_what_became_of_it_is_told(client: Client) -> None:
@@ -154,7 +154,7 @@ def test_lists_come_in_pages_each_signal_once(client: Client) -> None:
 
 
 def test_a_page_is_bounded_in_bytes(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "PAGE_BYTES_MAX", 5000)
+    monkeypatch.setattr("penstock.state.signals.PAGE_BYTES_MAX", 5000)
     for number in range(4):
         client.state.send(f"s{number}", "log", {"message": "x" * 2000}, "command")
     client.state.send("huge", "log", {"message": "x" * 9000}, "command")
