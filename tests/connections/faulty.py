@@ -74,6 +74,7 @@ def outage(
     after: int = 1,
     named: str | None = None,
     process: int | str = "self",
+    seconds_max: float = SECONDS_MAX,
 ) -> None:
     """Plays the fault, and asserts that the attempt fails as in an outage. Then the peer behaves again.
     `named`: what the error says of the server, if that is not the peer's port. `process`: the client's."""
@@ -86,7 +87,7 @@ def outage(
             if peer.played:  # else the attempt has found that its connection was closed
                 break
         assert peer.played, "the fault was not played"
-        assert time.monotonic() - began < SECONDS_MAX
+        assert time.monotonic() - began < seconds_max
         text = str(raised.value)
         assert (named or str(peer.port)) in raised.value.message, text
         assert "unpark" not in text and "bug" not in text and "<html" not in text.lower()

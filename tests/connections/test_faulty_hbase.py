@@ -68,6 +68,25 @@ def cluster() -> Iterator[tuple[HBaseCluster, FaultyPeer]]:
         yield made, peer
 
 
+def writer(
+    spark: SparkSession, options: HBaseOptions, folder: Path
+) -> tuple[Callable[[], None], Callable[[], None]]:
+    """Writes the next epoch; the second one over new connections."""
+    with_servers.add_jars(spark, options)
+    it = Case(spark, replace(HBASE, example=lambda folder: options), folder, THREE).create()
+    epochs = itertools.count(1)
+
+    def write() -> None:
+        number = next(epochs)
+        assert it.merge(number, (1, "a", str(number), False, 10 * number))
+
+    def anew() -> None:
+        it.sink.close()
+        write()
+
+    return write, anew
+
+
 def test_whatever_is_answered_at_whatever_moment_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
     """In the JVM of Spark, whose memory stays bounded."""
     with cluster() as (server, region):
@@ -79,18 +98,7 @@ def test_whatever_is_answered_at_whatever_moment_is_waited_for(spark: SparkSessi
                 timeout=1000,
                 properties={"hbase.client.retries.number": "1"},
             )
-            with_servers.add_jars(spark, options)
-            it = Case(spark, replace(HBASE, example=lambda folder: options), tmp_path, THREE).create()
-            epochs = itertools.count(1)
-
-            def write() -> None:
-                number = next(epochs)
-                assert it.merge(number, (1, "a", str(number), False, 10 * number))
-
-            def anew() -> None:
-                it.sink.close()
-                write()
-
+            write, anew = writer(spark, options, tmp_path)
             anew()
             client = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
             cases: list[tuple[FaultyPeer, Callable[[], None], Fault, Moment]] = [
@@ -103,3 +111,18 @@ def test_whatever_is_answered_at_whatever_moment_is_waited_for(spark: SparkSessi
                 with subject(f"{fault}, at {at}, of {'ZooKeeper' if peer is keeper else 'a region server'}"):
                     outage(peer, fault, at, act, named=options.quorum, process=client)
                     recovers(act)
+
+
+def test_with_the_default_limit_an_attempt_ends_in_time(spark: SparkSession, tmp_path: Path) -> None:
+    with cluster() as (server, region):
+        options = HBaseOptions(type="hbase", quorum=server.quorum)
+        write, _ = writer(spark, options, tmp_path)
+        client = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+        write()
+        for fault in (SILENT, CLOSED, GARBAGE):
+            with subject(fault.name):
+                outage(
+                    region, fault, "answer", write, named=options.quorum, process=client,
+                    seconds_max=1.5 * options.timeout / 1000,
+                )  # fmt: skip
+                recovers(write)
