@@ -291,10 +291,9 @@ MYSQL_ONLY = {
     "commands/schema.py",
     "commands/encode.py",
     "commands/encode_definitions.py",
-    "encode/statements.py",
+    "encode/statements.py",  # as messages, for formats that are about MySQL
     "commands/inspect.py",
     "commands/init.py",  # asks for a server's address, and writes a file for it
-    "encode/logged_definition.py",  # as statements, for formats that are about MySQL
     "serve/log/mysql.py",  # Canal's protocol is about MySQL
     "serve/source_places.py",  # and so are its positions
     "serve/zookeeper/nodes.py",  # as Canal writes them

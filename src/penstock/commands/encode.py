@@ -21,7 +21,6 @@ from penstock.commands.encode_definitions import Definitions, OfServer, OfSqlFil
 from penstock.commands.inspect import log_files, relay_log_of
 from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import say, say_json
-from penstock.encode.logged_definition import head_of
 from penstock.encode.options import BINARY_FORMATS, check_format, options_json
 from penstock.encode.statements import changes_rows, statement_messages
 from penstock.errors import ConfigError
@@ -29,6 +28,7 @@ from penstock.model.offset import LogRange
 from penstock.model.schema import TableId
 from penstock.printable import printable, printable_json
 from penstock.relaylog.log_parts import parts_of
+from penstock.sources.logged_definitions import head_of
 from penstock.sources.mysql.event_types import event_warns
 
 if TYPE_CHECKING:

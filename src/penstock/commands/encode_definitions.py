@@ -17,11 +17,11 @@ from urllib.parse import unquote, urlsplit
 from penstock._core import LogEncoder, server_version
 from penstock.commands.schema import applied, statements
 from penstock.config import Secret, TablesConfig
-from penstock.encode.logged_definition import defined, parsed, said_by
-from penstock.encode.statements import session_of
+from penstock.encode.statements import parsed, session_of
 from penstock.errors import ConfigError
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.statement_head import statement_head
+from penstock.sources.logged_definitions import defined, said_by
 from penstock.sources.mysql.catalog import read_tables
 from penstock.sources.mysql.connection import connect
 from penstock.sources.mysql.ddl.catalog import Catalog

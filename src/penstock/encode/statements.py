@@ -7,15 +7,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock import __version__
-from penstock.encode.logged_definition import parsed
 from penstock.model.plan import DefinitionChange
 from penstock.model.schema import TableId
+from penstock.sources.logged_definitions import said_by
 from penstock.sources.mysql.ddl import statement as syntax
+from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.messages.canal import canal_entry, canal_type, renamed
 from penstock.sources.mysql.messages.schema_changes import TableChange, debezium_message, maxwell_messages
 
 _SERVER = Server.parse("8.0")
+
+
+def parsed(statement: Mapping[str, Any], server: Server) -> syntax.Statement:
+    """A statement in the log (`LogEncoder.read`), as the grammar reads it, or as the log says it."""
+    said = said_by(statement)
+    if said is None:
+        return parse(statement["sql"], statement["database"], server)
+    table = TableId(statement["database"], said["table"])
+    if "created" in said:
+        return syntax.CreateTable(table)
+    return syntax.TruncateTable(table) if "emptied" in said else syntax.AlterTable(table, ())
 
 
 def session_of(server: Server, statement: Mapping[str, Any]) -> Server:

@@ -14,7 +14,7 @@ The log says how its tables are defined: each statement is a JSON object about o
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -25,6 +25,7 @@ from penstock.model.column_type import DATES, DECIMAL, FLOATS, INTEGER_BITS, LON
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.schema_change import TableEffect
 from penstock.model.spark_literal import Constant, literal_of
+from penstock.model.statement_head import statement_head
 from penstock.relaylog.reader import Statement
 from penstock.relaylog.segment import DAMAGED_HINT
 from penstock.sources.table_filter import TableFilter
@@ -143,3 +144,29 @@ def _what(known: TableSchema, after: TableSchema) -> str:
     if known.key != after.key:
         parts.append(f"key is ({', '.join(after.key)})" if after.key else "has no key")
     return ", ".join(parts) or "changed"
+
+
+def said_by(statement: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What a statement says that is no SQL. None: it is SQL, which never begins with a brace."""
+    text = statement["sql"]
+    said: dict[str, Any] | None = json.loads(text) if text and text.startswith("{") else None
+    return said
+
+
+def head_of(statement: Mapping[str, Any]) -> str:
+    """The beginning of a statement, without values."""
+    said = said_by(statement)
+    if said is None:
+        return statement_head(statement["sql"])
+    (what,) = said.keys() & {"created", "altered", "emptied"}
+    return f"{TableId(statement['database'], said['table'])} is {what}"
+
+
+def defined(statement: Mapping[str, Any]) -> tuple[TableId, TableSchema] | None:
+    """The table that such a statement defines. None: it defines none."""
+    said = said_by(statement) or {}
+    definition = said.get("created") or said.get("altered")
+    if definition is None:
+        return None
+    table = TableId(statement["database"], said["table"])
+    return table, schema_of(table, definition)

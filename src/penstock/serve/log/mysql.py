@@ -11,8 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from penstock._core import GtidSet, transactions_of
-from penstock.encode.logged_definition import parsed
-from penstock.encode.statements import session_of
+from penstock.encode.statements import parsed, session_of
 from penstock.errors import ConfigError
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableId
