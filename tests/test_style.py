@@ -289,7 +289,6 @@ SOURCES = sorted(
 )
 MYSQL_ONLY = {
     "commands/schema.py",
-    "commands/encode.py",
     "commands/encode_definitions.py",
     "encode/statements.py",  # as messages, for formats that are about MySQL
     "commands/inspect.py",

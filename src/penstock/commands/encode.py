@@ -1,5 +1,5 @@
-"""`penstock encode PATH… --format FORMAT`: prints the changes in binlog files and relay logs as messages of a
-format, one a line, offline.
+"""`penstock encode PATH… --format FORMAT`: prints the changes in files of a log and in relay logs as messages
+of a format, one a line, offline.
 
 Messages are printed transaction by transaction, in bounded memory. Messages of binary formats are printed in
 Base64. A schema is printed as a JSON object before the first message that uses it. A damaged file, or a table
@@ -22,14 +22,12 @@ from penstock.commands.inspect import log_files, relay_log_of
 from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import say, say_json
 from penstock.encode.options import BINARY_FORMATS, check_format, options_json
-from penstock.encode.statements import changes_rows, statement_messages
+from penstock.encode.statements import missing_rows, statement_messages
 from penstock.errors import ConfigError
 from penstock.model.offset import LogRange
 from penstock.model.schema import TableId
 from penstock.printable import printable, printable_json
 from penstock.relaylog.log_parts import parts_of
-from penstock.sources.logged_definitions import head_of
-from penstock.sources.mysql.event_types import event_warns
 
 if TYPE_CHECKING:
     from penstock._core import LogPart
@@ -74,7 +72,7 @@ def encode(
 
 
 def log_parts(name: str) -> list[LogPart]:
-    """The parts of a path: a binlog file, a folder of them, a relay log, or the URL of its archive."""
+    """The parts of a path: a file of a log, a folder of them, a relay log, or the URL of its archive."""
     if (log := relay_log_of(name)) is not None:
         return parts_of(log, LogRange(log.start, log.end))
     return [(file.bytes(), file.base, 0, file.end, []) for file in log_files(name)]
@@ -122,13 +120,9 @@ def _write(lines: bytes) -> None:
 
 def _note(statement: Mapping[str, Any]) -> None:
     """Says which rows have no messages."""
-    head = head_of(statement)
-    place = f"{statement['file']}:{statement['position']}"
-    if statement["sql"] and changes_rows(statement):
-        text = f"Note: {place}: rows that a statement changed are not in the log: {head}"
-        say(printable(text), file=sys.stderr)
-    elif statement["event"] is not None:
-        say(f"Note: {place}: {event_warns(statement['event'])}.", file=sys.stderr)
+    if missing := missing_rows(statement):
+        place = f"{statement['file']}:{statement['position']}"
+        say(printable(f"Note: {place}: {missing}"), file=sys.stderr)
 
 
 def _complain(error: DecodeError, reason: str, *, as_json: bool) -> None:

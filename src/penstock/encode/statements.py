@@ -9,10 +9,11 @@ from typing import Any
 from penstock import __version__
 from penstock.model.plan import DefinitionChange
 from penstock.model.schema import TableId
-from penstock.sources.logged_definitions import said_by
+from penstock.sources.logged_definitions import head_of, said_by
 from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.event_types import event_warns
 from penstock.sources.mysql.messages.canal import canal_entry, canal_type, renamed
 from penstock.sources.mysql.messages.schema_changes import TableChange, debezium_message, maxwell_messages
 
@@ -39,8 +40,14 @@ def _parsed(statement: Mapping[str, Any]) -> syntax.Statement:
     return parsed(statement, session_of(_SERVER, statement))
 
 
-def changes_rows(statement: Mapping[str, Any]) -> bool:
-    """Whether a statement changed rows for which the log has no row events."""
+def missing_rows(statement: Mapping[str, Any]) -> str:
+    """Which rows have no messages, because the log has no row events for them. Empty: none."""
+    if statement["sql"] and _changes_rows(statement):
+        return f"rows that a statement changed are not in the log: {head_of(statement)}"
+    return "" if statement["event"] is None else f"{event_warns(statement['event'])}."
+
+
+def _changes_rows(statement: Mapping[str, Any]) -> bool:
     read = _parsed(statement)
     if isinstance(read, syntax.AlterTable):
         return any(isinstance(action, syntax.LosesRows | syntax.ExchangeRows) for action in read.actions)
