@@ -122,7 +122,7 @@ def running(file: Path, *, refuses: str = "") -> Iterator[StateStore]:
         unpark=lambda table: bring_back(state, log, sink, table, protect_log=lambda offset: None),
         limit=lambda limits: None, advance_log=lambda: None,
     )  # fmt: skip
-    rereads = Resnapshots(state, log, source, config, sink, wait=at_once, renew=lambda: None)
+    rereads = Resnapshots(state, log, source, config, sink.open, wait=at_once, renew=lambda: None)
     failures: list[Exception] = []
     began = threading.Event()
 

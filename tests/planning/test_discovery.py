@@ -54,14 +54,14 @@ def restarted(folder: Path, patch: pytest.MonkeyPatch, old: TableState, sink: An
     state.put_table(old)
     nothing: Any = None
     source = source_with(patch, Offset(90))
-    discovery.restart_table(state, nothing, source, T, config, sink=sink, wait=nothing)
+    discovery.restart_table(state, nothing, source, T, config, open_target=sink.open, wait=nothing)
     found = state.table(T)
     assert found is not None and found.start == 90 and found.phase == SPLITTING
     return found
 
 
 def sink_with(target: Any) -> Any:
-    return SimpleNamespace(append_only=False, open=lambda table: target)
+    return SimpleNamespace(open=lambda table: target)
 
 
 def test_rows_of_before_stay_until_all_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_columns_that_somebody_has_removed_come_back(tmp_path: Path, monkeypatch
 
 
 def test_a_fresh_target_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = SimpleNamespace(append_only=False)  # it cannot be opened
+    sink = SimpleNamespace(open=None)  # it cannot be opened
     found = restarted(tmp_path, monkeypatch, replace(OLD, target_reset="recreate"), sink)
     assert (found.written, found.replaces, found.target_reset, found.last_epoch) == (False, 0, "recreate", 0)
 

@@ -34,7 +34,7 @@ from penstock.model.schema import DEFAULT_TYPES, CascadingKey, Column, TableId, 
 from penstock.model.schema_change import TableEffect
 from penstock.model.shards import ShardRule, Shards
 from penstock.model.table import CatchingUp, ResnapshotPending, TableState
-from penstock.planning.planner import Planner, PlannerLimits
+from penstock.planning.planner import Planner, PlannerLimits, Targets
 from penstock.planning.policy import Policies
 from penstock.relaylog import segment_format
 from penstock.relaylog.index import Statement
@@ -145,7 +145,7 @@ def make(
         policies=Policies(schema_changes, append_only=append_only, reads=True, shards=shards),
         discard=lambda staged: None,
         limits=PlannerLimits(bytes_max, PlacementLimits(1 << 30, 1 << 30), TASK_BYTES, SNAPSHOT_ROWS),
-        identify=lambda table: f"identity of {table}" if log.moves else None,
+        targets=Targets(identify=lambda table: f"identity of {table}" if log.moves else None),
         cascades=cascades,
     )
     return planner, state

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from tests.scripted.script import ABORT, EOF, PAUSE, Chunk, Definition, Item, Marker, Transaction
 from tests.scripted.server import Server
@@ -31,7 +31,6 @@ from penstock.planning.policy import Policies
 from penstock.planning.resnapshots import Resnapshots
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
-from penstock.sinks.base import Sink
 from penstock.snapshot.chunk_log import ChunkLog
 from penstock.snapshot.placement import PlacementLimits
 from penstock.snapshot.staging import Stager, Staging
@@ -62,7 +61,7 @@ class Run:
             wait=self._wait,
         )  # fmt: skip
         self._resnapshots = Resnapshots(
-            self.state, self.log, source, config, cast(Sink, target), wait=self._wait,
+            self.state, self.log, source, config, target.open, wait=self._wait,
             renew=self.receiver.renew,
         )  # fmt: skip
         self._planner = Planner(

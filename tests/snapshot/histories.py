@@ -178,9 +178,8 @@ class Run:
             self.log.refresh()
             self.state.advance(self.log.end)
         self.discover(True)
-        sink: Any = target  # as much of one as a resnapshot asks for
         self.resnapshots = Resnapshots(
-            self.state, self.log, self.source, config, sink, wait=wait, renew=renew
+            self.state, self.log, self.source, config, target.open, wait=wait, renew=renew
         )
         self.signals = Signals(
             self.state, config, self.captured, [], discover=self.discover,

@@ -13,12 +13,11 @@ from tests.conftest import spark_jobs
 from tests.snapshot.test_staging import CHUNK, SCHEMA, ScriptedReader
 
 from penstock.config import RetriesConfig, Secret, SnapshotConfig, TablesConfig
-from penstock.errors import TableError
 from penstock.model.chunk import Chunk
 from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import EpochPlan, PlaceChunks, TablePlan
 from penstock.model.schema import DEFAULT_TYPES, TableId
-from penstock.model.table import TableState, new_table
+from penstock.model.table import new_table
 from penstock.secret import lent
 from penstock.snapshot.gate import Gate, Permit
 from penstock.snapshot.staging import Staging
@@ -35,6 +34,7 @@ from penstock.testing.servers import Database
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+from penstock.snapshot.chunk_jobs import ChunkSource
 from penstock.snapshot.reader import SnapshotReader
 from penstock.spark.stage_chunk import SparkJobs
 
@@ -96,13 +96,10 @@ class Case:
             SparkJobs(spark),
             self.state,
             self.staging,
-            gate=self.gate,
+            ChunkSource(find=self._chunks, executed_at=lambda offset: "", types=DEFAULT_TYPES),
+            self.gate,
             parallel=config.parallel,
             retries=RetriesConfig(),
-            types=DEFAULT_TYPES,
-            find_chunks=self._chunks,
-            executed_at=lambda offset: "",
-            failed=self._failed,
         )
         self.counts: list[int] = []
 
@@ -110,9 +107,6 @@ class Case:
         bounds = [None, *((str(number),) for number in range(1, CHUNKS)), None]
         for number in range(CHUNKS):
             yield Chunk(self.table, number, bounds[number], bounds[number + 1])
-
-    def _failed(self, state: TableState, error: Exception) -> None:
-        raise error
 
     def reading(self) -> int:
         """Sessions that read chunks, as the server counts them."""
@@ -293,15 +287,18 @@ class Many:
             SparkJobs(spark),
             self.state,
             Staging(open_store(folder.absolute().as_uri())),
-            gate=Gate(config, hosts),
+            ChunkSource(
+                find=lambda table, *_: iter([Chunk(table.table, 0, None, None)]),
+                executed_at=lambda offset: "",
+                types=DEFAULT_TYPES,
+            ),
+            Gate(config, hosts),
             parallel=config.parallel,
             retries=RetriesConfig(),
-            types=DEFAULT_TYPES,
-            find_chunks=lambda table, *_: iter([Chunk(table.table, 0, None, None)]),
-            executed_at=lambda offset: "",
-            failed=lambda state, error: self.errors.append(error),
         )
-        self.errors: list[TableError] = []
+
+    def parked(self) -> set[str]:
+        return {str(name) for name, table in self.state.tables().items() if table.parked is not None}
 
     def staged(self) -> int:
         return sum(totals.read for totals in self.state.totals().values())
@@ -327,7 +324,7 @@ def test_small_tables_are_read_without_jobs_over_few_connections(
     with case.running():
         wait_for(lambda: case.staged() == case.count, "all tables")
         assert spark_jobs(spark) == before
-        assert not case.errors and case.reader.error is None
+        assert not case.parked() and case.reader.error is None
 
 
 def test_a_small_table_that_cannot_be_read_leaves_the_others_alone(
@@ -339,9 +336,9 @@ def test_a_small_table_that_cannot_be_read_leaves_the_others_alone(
         *[f"GRANT SELECT ON {mysql.name}.t{n} TO {case.account}@127.0.0.1" for n in range(9) if n != 4],
     )
     with case.running():
-        wait_for(lambda: case.staged() == 8 and case.errors, "all tables but one")
+        wait_for(lambda: case.staged() == 8 and case.parked(), "all tables but one")
         assert case.reader.error is None
-        assert {error.details["table"] for error in case.errors} == {f"{mysql.name}.t4"}
+        assert case.parked() == {f"{mysql.name}.t4"}
 
 
 def test_a_rate_holds_for_small_tables_too(spark: SparkSession, mysql: Database, tmp_path: Path) -> None:
@@ -352,4 +349,4 @@ def test_a_rate_holds_for_small_tables_too(spark: SparkSession, mysql: Database,
         assert case.staged() < case.count
         case.reader.limits(rows_per_second=0)
         wait_for(lambda: case.staged() == case.count, "all chunks")
-        assert not case.errors
+        assert not case.parked()

@@ -28,7 +28,7 @@ from penstock.model.table import new_table
 from penstock.relaylog.outline import Outlines
 from penstock.relaylog.split_sources import SplitSources
 from penstock.sinks.base import Commit, Missing
-from penstock.spark.epochs import EpochRunner, EpochSettings
+from penstock.spark.epochs import EpochLog, EpochRunner, EpochSettings
 from penstock.spark.steps import StepRows
 from penstock.state import StateStore
 from penstock.store.opening import open_store
@@ -91,9 +91,7 @@ def runner(state: StateStore, sink: Sink, **options: Any) -> EpochRunner:
     )
     sources = SplitSources(state.path.parent / "relay")
     store = open_store((state.path.parent / "staging").absolute().as_uri())
-    return EpochRunner(
-        spark, target, state, store, IMAGES, NOTHING, settings, sources, on_applied=NOTHING
-    )  # fmt: skip
+    return EpochRunner(spark, target, state, store, EpochLog(IMAGES, NOTHING, sources), settings)
 
 
 @pytest.mark.parametrize("attempts_max", [1, 3])
@@ -128,9 +126,9 @@ def test_views_are_refreshed_at_the_start_and_never_between_the_targets_of_an_ep
     state: StateStore,
 ) -> None:
     epochs, views = runner(state, Sink(ConfigError("the disk is full"))), RecordedViews()
-    epochs._views, epochs._on_applied = views, lambda *_: None
+    epochs._views = views
     assert not epochs.views_follow
-    epochs.begin()
+    epochs.begin(lambda *_: None)
     epochs._run_pending()
     assert epochs.views_follow and views.refreshed == 1, "without an epoch"
     views.is_behind = True

@@ -16,9 +16,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, cast
+from collections.abc import Iterator
 
 from penstock import config as configuration
 from penstock.cascades.waiting import is_unfinished
@@ -36,14 +34,11 @@ from penstock.datasource.partitions import (
 from penstock.datasource.plans import Plans
 from penstock.datasource.turn import Turn
 from penstock.disk import directory
-from penstock.epochs.incomplete_images import IncompleteImages
 from penstock.epochs.record import record
 from penstock.epochs.table_outcome import outcome_of
 from penstock.epochs.tasks import DecodeTask, PlaceTask
-from penstock.errors import ConfigError, TableError
-from penstock.model.chunk import Chunk
-from penstock.model.offset import Offset, SourcePosition
-from penstock.model.partial_snapshot import PartialSnapshot
+from penstock.errors import ConfigError
+from penstock.model.offset import SourcePosition
 from penstock.model.plan import (
     ApplyEvents,
     EpochPlan,
@@ -51,31 +46,18 @@ from penstock.model.plan import (
     TablePlan,
     TruncateTarget,
 )
-from penstock.model.schema import TableId, TableSchema
-from penstock.model.table import TableState
-from penstock.planning.discovery import discover
-from penstock.planning.resnapshots import Resnapshots
-from penstock.relaylog.files import LogPlace
-from penstock.relaylog.reader import RelayLog
-from penstock.runtime.log_needs import needed, register
-from penstock.runtime.planning_loop import Planning, Renewal, has_planned, make_planner
+from penstock.model.schema import TableSchema
+from penstock.runtime.log_needs import needed
+from penstock.runtime.parts import Started
 from penstock.runtime.staging_place import open_staging
-from penstock.sinks.base import Ours, Sink
 from penstock.snapshot.chunk_jobs import InProcess
-from penstock.snapshot.chunk_log import ChunkLog
-from penstock.snapshot.gate import Gate
-from penstock.snapshot.reader import SnapshotReader
-from penstock.snapshot.single_view import single_view_of
 from penstock.snapshot.staging import Staging, snapshot_of
 from penstock.sources import open_source
 from penstock.sources.preflight import refuse
-from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 
 LIMIT = "mysql_cdc last epoch"
 """Key in the state: the last epoch before the change that ends the query, until that was reported."""
-WAIT_SECONDS = 120.0
-"""How long the receiver may take to begin the relay log, as in pipelines. Then the query fails."""
 RESTART_SECONDS_MAX = 60.0
 """How long a query that goes on waits for what it lacks, before its first batch. Spark does not say whether
 its trigger is `availableNow`. With this trigger the rest would wait for the next run; with others a longer
@@ -99,14 +81,6 @@ def definition(options: CdcOptions) -> TableSchema:
     if found is None:
         raise ConfigError(f"There is no table {options.table} at the source.")
     return found
-
-
-class NoTarget:
-    """Takes the place of a target where rows go to a query. It counts as having rows, so a `truncate` comes
-    before the table is read again."""
-
-    def open(self, table: TableId) -> Ours:
-        return Ours(None, (), empty=False)
 
 
 class ServerStream:
@@ -145,7 +119,7 @@ class ServerStream:
         """Plans what has arrived. Returns the last epoch. Raises `TableError` if the query has every row of
         its definition, and the table has other columns now, or cannot be followed."""
         self._check()
-        self._renewal.work()
+        self._planners.renewal.work()
         if (limit := self._state.meta(LIMIT)) is not None:
             if self._turn.is_done(int(limit)):
                 self._report()
@@ -158,13 +132,13 @@ class ServerStream:
         """Plans the whole snapshot, and all that is committed at the source now. Returns the last epoch.
         Without `is_all`, the query may have any trigger. Then this only waits a while if there were plans
         before, and respects `max_bytes_per_trigger`."""
-        goal, planned = self._source.end_position(), 0
+        goal, planned = self._followed.source.end_position(), 0
         is_all = is_all or self._state.last_epoch() == 0
         most = None if is_all else self._options.max_bytes_per_trigger
         until = math.inf if is_all else time.monotonic() + RESTART_SECONDS_MAX
         while not self._has(goal) and (most is None or planned < most) and time.monotonic() < until:
             self._check()
-            self._renewal.work()
+            self._planners.renewal.work()
             found = self._plan(None if most is None else most - planned)
             planned += found
             if not found:
@@ -195,7 +169,7 @@ class ServerStream:
             return True
         if is_unfinished(self._state.tables()) or self._state.has_pending():
             return False
-        return has_planned(self._state, self._log, goal)
+        return self._followed.has_planned(goal)
 
     def _plan(self, most: int | None) -> int:
         """Plans what has arrived, about `most` bytes of log. Returns how many it planned, at least 1 if it
@@ -203,7 +177,7 @@ class ServerStream:
         planned = 0
         while (most is None or planned < most) and self._state.meta(LIMIT) is None:
             if not self._state.has_pending():
-                self._resnapshots.work()
+                self._planners.resnapshots.work()
                 if self._ends.is_there():  # without a plan: a chunk cannot be read, a new definition
                     self._state.set_meta(LIMIT, str(self._state.last_epoch()))
                     break
@@ -215,7 +189,7 @@ class ServerStream:
         return planned
 
     def _next(self) -> EpochPlan | None:
-        if not self._state.has_pending() and not self._planning.next([]):
+        if not self._state.has_pending() and not self._planners.planning.next([]):
             return None
         return self._state.pending()[0]
 
@@ -236,7 +210,7 @@ class ServerStream:
         raise error
 
     def _check(self) -> None:
-        self._receiver.check()
+        self._followed.receiver.check()
         if self._chunks.error is not None:
             raise self._chunks.error
 
@@ -279,16 +253,16 @@ class ServerStream:
 
     def _events(self, schema: TableSchema, step: ApplyEvents) -> Iterator[Single]:
         for split in step.splits:
-            start = self._log.committed_before(split.start)
+            start = self._followed.log.committed_before(split.start)
             end = split.end
-            if self._log.committed_before(end) != end:
-                end = self._log.cut(end, 0)
+            if self._followed.log.committed_before(end) != end:
+                end = self._followed.log.cut(end, 0)
             yield EventPartition(
                 DecodeTask(
                     schema.to_json(), (split,), "changelog", self._options.types,
                     before_images=self._options.before_images, computation=self._images.computation(schema),
                 ),
-                str(self._log.place), int(start), int(end),
+                str(self._followed.log.place), int(start), int(end),
             )  # fmt: skip
 
     def done(self, epoch: int) -> None:
@@ -299,7 +273,7 @@ class ServerStream:
 
     def _keep_log(self) -> None:
         offsets = [needed(self._state), *[plan.oldest for plan in self._plans.all()]]
-        self._consumer.needs(min(offsets))
+        self._followed.consumer.needs(min(offsets))
 
     # opening and closing ------------------------------------------------------------------------------------
 
@@ -309,71 +283,30 @@ class ServerStream:
         stack.enter_context(directory.held(config.state))
         state = self._state = stack.enter_context(contextlib.closing(StateStore(config.state, owner=True)))
         config = stack.enter_context(configuration.with_lent_secrets(config))
-        source = self._source = open_source(config)
+        source = open_source(config)
         stack.callback(source.close)
         findings = source.preflight.check(config)
         refuse(findings)
         source.preflight.check_start()
-        self._consumer = stack.enter_context(contextlib.closing(register(config, state)))
         file = config.state / "pipeline.yaml"
         configuration.save(config, file)
-        receiver = self._receiver = source.receiver(file)
-        stack.callback(receiver.stop)
-        receiver.start()
-        place = LogPlace.of(config)
-        self._wait(lambda: RelayLog.exists(config.relay_log_path), "the receiver to begin the relay log")
-        relay_log = self._log = RelayLog.open(place)
-        planned = state.position or Offset(0)
-        self._wait(lambda: relay_log.refresh() >= planned, "the receiver to recover the relay log")
-        captured = TableFilter(config.tables, fold_case=source.catalog.fold_case)
-        discover(state, relay_log, source, captured, config, append_only=True, wait=self._wait)
+        started = Started.start(config, state, source, file, findings, stopping=self._stopping, until=stack)
+        followed = self._followed = started.follow()
+        followed.discover()
         self._ends = ends_of(self._options, state)
         self._ends.begin()
         self._plans = Plans(config.state / "plans")
-        store = open_staging(config, state)
-        self._staging = Staging(store)
-        partial_rows = any(finding.partial_rows for finding in findings)
-        self._images = IncompleteImages(source.row_images, config.types, everywhere=partial_rows)
-        planner = make_planner(
-            state, relay_log, source, config, captured, None, self._staging, applies_cascades=False
+        self._staging = Staging(open_staging(config, state))
+        self._images = followed.images()
+        self._planners = followed.planners(None, self._staging)
+        self._chunks = followed.snapshot_reader(
+            InProcess(), self._staging, allowed=lambda: True, kept_folders=self._kept_folders
         )
-        self._planning = Planning(state, relay_log, planner)
-        self._renewal = Renewal(relay_log, receiver.renew)
-        self._resnapshots = Resnapshots(
-            state, relay_log, source, config, cast(Sink, NoTarget()), wait=self._wait, renew=self._renewal.ask
-        )
-        self._chunks = self._reader(config, place, captured)
         stack.callback(self._chunks.stop)
         self._chunks.start()
 
-    def _reader(self, config: PipelineConfig, place: LogPlace, captured: TableFilter) -> SnapshotReader:
-        chunk_log = ChunkLog(place)
-        hosts = self._source.snapshot_hosts(captured, chunk_log.bytes_outside)
-
-        def find(
-            table: TableState, part: PartialSnapshot | None, after: Chunk | None, sized: Callable[[int], None]
-        ) -> Iterator[Chunk]:
-            executed = chunk_log.executed_at(table.start)
-            return self._source.chunks.find(
-                table.schema, config.snapshot.chunk_rows, executed, sized=sized, after=after
-            )
-
-        def failed(table: TableState, error: TableError) -> None:
-            at = self._state.position or Offset(0)
-            self._state.park(table.table, offset=at, reason=error.message, hint=error.hint)
-
-        return SnapshotReader(
-            InProcess(), self._state, self._staging,
-            gate=Gate(config.snapshot, hosts, allowed=lambda: True),
-            parallel=config.snapshot.parallel, retries=config.retries, types=config.types, find_chunks=find,
-            executed_at=chunk_log.executed_at, failed=failed,
-            view=partial(single_view_of, self._state.tables, place), views_travel=False,
-            found_all=self._source.chunks.close_idle,
-            kept_folders=lambda: {snapshot_of(chunk) for plan in self._plans.all() for chunk in plan.chunks},
-        )  # fmt: skip
-
-    def _wait(self, condition: Callable[[], Any], what: str, *, seconds: float = WAIT_SECONDS) -> None:
-        self._receiver.wait_for(condition, what, self._stopping, seconds=seconds)
+    def _kept_folders(self) -> set[str]:
+        return {snapshot_of(chunk) for plan in self._plans.all() for chunk in plan.chunks}
 
     def close(self) -> None:
         self._stopping.set()

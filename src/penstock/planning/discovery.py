@@ -23,7 +23,7 @@ from penstock.planning.parking import parked_when_found, reconfigured
 from penstock.planning.policy import kept_by_name, tells_apart
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.schema_from_log import described
-from penstock.sinks.base import Foreign, Missing, Ours, Sink, TargetState
+from penstock.sinks.base import Foreign, Missing, Ours, TargetState
 from penstock.snapshot.placement import table_start
 from penstock.sources.base import Source
 from penstock.sources.catalog import Reason
@@ -120,7 +120,7 @@ def restart_table(
     table: TableId,
     config: PipelineConfig,
     *,
-    sink: Sink,
+    open_target: Callable[[TableId], TargetState],
     wait: Wait,
     why: str = "asked for",
 ) -> None:
@@ -147,7 +147,7 @@ def restart_table(
     schema = replace(found[table], version=old.schema.version + 1)
     start = Offset(max(start, state.position or start))
     renewed = old.target_reset == "recreate"
-    target = None if renewed else sink.open(table)
+    target = None if renewed else open_target(table)
     missing = renewed or isinstance(target, Missing)
     # A target that should have been emptied still has its rows.
     has_rows = (old.written or old.target_reset == "truncate") and not missing

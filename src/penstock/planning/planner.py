@@ -82,6 +82,17 @@ class PlannerLimits:
     the epoch ends."""
 
 
+@dataclass(frozen=True)
+class Targets:
+    """What planning asks of targets. `identify`: see `TableSink.identity`. `keeps_versions`: whether the
+    target of a table takes every change (`VersionSink`). `tells_definitions`: plans say which definitions the
+    statement at the epoch's end changed."""
+
+    identify: Callable[[TableId], str | None] = lambda table: None
+    keeps_versions: Callable[[TableId], bool] = lambda table: False
+    tells_definitions: bool = False
+
+
 class Planner:
     """Plans epochs. Not thread-safe: the pipeline's loop calls it."""
 
@@ -95,21 +106,17 @@ class Planner:
         policies: Policies,
         discard: Callable[[StagedChunk], None],
         limits: PlannerLimits,
-        identify: Callable[[TableId], str | None] = lambda table: None,
+        targets: Targets = Targets(),
         cascades: TypeOptions | None = None,
-        keeps_versions: Callable[[TableId], bool] = lambda table: False,
-        tells_definitions: bool = False,
     ) -> None:
-        """`keeps_versions`: whether the target of a table takes every change (`VersionSink`). `identify`: see
-        `TableSink.identity`. `cascades`: how column types are mapped, if Penstock computes what foreign keys
-        change; None: it does not. `tells_definitions`: plans say which definitions the statement at the
-        epoch's end changed."""
+        """`cascades`: how column types are mapped, if Penstock computes what foreign keys change; None: it
+        does not."""
         self._state = state
         self._log = relay_log
         self._statements = statements
         self._policies = policies
         self._append_only = policies.append_only
-        self._keeps_versions = keeps_versions
+        self._targets = targets
         self._discard = discard
         self._limits = limits
         self._placing = Placing(
@@ -118,13 +125,11 @@ class Planner:
             statements,
             windows=windows,
             append_only=policies.append_only,
-            keeps_versions=keeps_versions,
+            keeps_versions=targets.keeps_versions,
             discard=discard,
             limits=limits.placement,
         )
-        self._identify = identify
         self._cascades = cascades
-        self._tells_definitions = tells_definitions
         self._caught_up = False  # whether tables that catch up had the last turn
 
     def plan_next(self, cuts: Iterable[Offset] = ()) -> EpochPlan | None:
@@ -150,7 +155,7 @@ class Planner:
         if end > start:
             statement, found = self._first_effect(LogRange(start, end), tables)
             end = statement.end if statement is not None else end
-        moves = renames.moves(found, tables, self._identify, self._policies.shards)
+        moves = renames.moves(found, tables, self._targets.identify, self._policies.shards)
         if moves and statement is not None:
             before = self._log.committed_before(statement.offset)
             if before > start:  # changes under the old names come first, in an epoch of their own
@@ -184,7 +189,7 @@ class Planner:
     def _definitions(
         self, effects: list[TableEffect], tables: dict[TableId, TableState]
     ) -> tuple[DefinitionChange, ...]:
-        if not self._tells_definitions:
+        if not self._targets.tells_definitions:
             return ()
         return definition_changes(effects, {name: one.schema for name, one in tables.items() if one.planned})
 
@@ -442,7 +447,7 @@ class Planner:
             events, size = self._log.tables(part, exact=True).get(state.table, (0, 0))
         if not events:
             return []
-        if self._append_only or self._keeps_versions(state.table):
+        if self._append_only or self._targets.keeps_versions(state.table):
             splits = self._log.splits(part, state.table, bytes_aim=self._limits.task_bytes // 2)
             newer = not alone and not self._append_only
             return [ApplyEvents(tuple(splits), "changes", size, newer=newer)] if splits else []

@@ -16,6 +16,7 @@ from penstock.backoff import Backoff, Schedule
 from penstock.cascades.waiting import Nobody, waits_for
 from penstock.config import PipelineConfig
 from penstock.errors import PenstockError, TransientError
+from penstock.model.schema import TableId
 from penstock.model.table import (
     DEFINITION_DOES_NOT_FIT,
     Change,
@@ -27,7 +28,7 @@ from penstock.model.table import (
 from penstock.planning.discovery import TableGone, Wait, restart_table
 from penstock.planning.source_end import SourceEnd
 from penstock.relaylog.reader import RelayLog
-from penstock.sinks.base import Sink
+from penstock.sinks.base import TargetState
 from penstock.sources.base import Source
 from penstock.state import StateStore
 
@@ -43,7 +44,8 @@ all other tables wait meanwhile."""
 
 class Resnapshots:
     """Starts pending resnapshots. The loop that plans epochs calls it between two epochs. `renew` forces a
-    transaction end at the source, because rows are placed only after the new start."""
+    transaction end at the source, because rows are placed only after the new start. `open_target`: see
+    `Sink.open`."""
 
     def __init__(
         self,
@@ -51,7 +53,7 @@ class Resnapshots:
         relay_log: RelayLog,
         source: Source,
         config: PipelineConfig,
-        sink: Sink,
+        open_target: Callable[[TableId], TargetState],
         *,
         wait: Wait,
         renew: Callable[[], None],
@@ -60,7 +62,7 @@ class Resnapshots:
         self._log = relay_log
         self._source = source
         self._config = config
-        self._sink = sink
+        self._open_target = open_target
         self._wait = wait
         self._renew = renew
         self._backoff = Backoff(RETRY)
@@ -106,7 +108,7 @@ class Resnapshots:
                 self._source,
                 table.table,
                 self._config,
-                sink=self._sink,
+                open_target=self._open_target,
                 wait=self.wait_shortly,
                 why=why,
             )

@@ -24,10 +24,10 @@ from penstock.http.packages import check_packages
 from penstock.relaylog.files import LogPlace
 from penstock.runtime import targets
 from penstock.runtime.describe import describe, ensure_run
-from penstock.runtime.log_needs import register
 from penstock.runtime.notebook import Plan, Rows, Status
+from penstock.runtime.parts import Started
 from penstock.runtime.progress import Progress, change_json
-from penstock.runtime.run import Run
+from penstock.runtime.run import open_run
 from penstock.runtime.shutdown import Ending, leave_by_force
 from penstock.signals.opening import send
 from penstock.signals.settings import with_signals
@@ -239,17 +239,15 @@ class Pipeline:
             stack.enter_context(targets.locked(config, state.uuid))
             targets.check_relay_log(LogPlace.of(config), state)
             source.preflight.check_start()  # before Spark is started in parallel with the receiver
-            consumer = stack.enter_context(contextlib.closing(register(config, state)))
             http = stack.enter_context(_serving(config, state))
-            receiver = source.receiver(self._receiver_file())
-            stack.callback(receiver.stop)
             step("starting the receiver and Spark")
-            receiver.start()
-            run = Run(config, state, source, receiver, ending, self._stopping, consumer, http, once=once,
-                       on_progress=on_progress, spark=spark)  # fmt: skip
-            stack.callback(run.close)
+            started = Started.start(
+                config, state, source, self._receiver_file(), findings, stopping=self._stopping, until=stack
+            )
+            parts = stack.enter_context(contextlib.ExitStack())
+            stack.callback(started.receiver.ask_to_stop)  # so that it ends while the parts do
             stack.push(ending.begin_on_error)
-            run.prepare(findings)
+            run = open_run(started, ending, parts, once=once, http=http, on_progress=on_progress, spark=spark)
             forget_end(config.state)
             self.progress = run.loop()
             return self.progress

@@ -8,11 +8,10 @@ from typing import Any, Protocol
 
 from penstock.config import PipelineConfig
 from penstock.model.history import History
-from penstock.model.offset import Offset, SourcePosition
+from penstock.model.offset import Offset
 from penstock.model.plan import EpochPlan
-from penstock.model.schema import TableId
 from penstock.model.table import is_catching_up
-from penstock.planning.planner import Planner, PlannerLimits
+from penstock.planning.planner import Planner, PlannerLimits, Targets
 from penstock.planning.policy import Policies
 from penstock.relaylog.reader import RelayLog
 from penstock.sinks.base import LogSink, Sink, TableSink
@@ -127,12 +126,6 @@ class Planning:
         return planned
 
 
-def has_planned(state: StateStore, log: RelayLog, goal: SourcePosition) -> bool:
-    """Whether the log has a position of the source, and everything up to there is planned."""
-    reached, position = log.offset_reaching(goal), state.position
-    return reached is not None and position is not None and position >= reached
-
-
 def planner_limits(config: PipelineConfig) -> PlannerLimits:
     """The planner's limits from the pipeline file."""
     placement = PlacementLimits(
@@ -142,10 +135,6 @@ def planner_limits(config: PipelineConfig) -> PlannerLimits:
     return PlannerLimits(
         epoch.bytes_max, placement, task_bytes=epoch.task_bytes, snapshot_rows_max=epoch.snapshot_rows_max
     )
-
-
-def _no_identity(table: TableId) -> None:
-    """For sinks whose targets never move."""
 
 
 def make_planner(
@@ -177,8 +166,10 @@ def make_planner(
         ),
         discard=staging.discard,
         limits=planner_limits(config),
-        identify=sink.identity if isinstance(sink, TableSink) else _no_identity,
+        targets=Targets(
+            identify=sink.identity if isinstance(sink, TableSink) else lambda table: None,
+            keeps_versions=History(config.history).__contains__,
+            tells_definitions=isinstance(sink, LogSink) and sink.tells_definitions,
+        ),
         cascades=config.types if applies_cascades else None,
-        keeps_versions=History(config.history).__contains__,
-        tells_definitions=isinstance(sink, LogSink) and sink.tells_definitions,
     )

@@ -22,7 +22,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from penstock.backoff import Backoff
 from penstock.config import RetriesConfig
@@ -33,9 +32,9 @@ from penstock.failures.outages import passes
 from penstock.model.chunk import Chunk, StagedChunk
 from penstock.model.offset import Offset
 from penstock.model.partial_snapshot import PartialSnapshot
-from penstock.model.schema import TableId, TypeOptions
+from penstock.model.schema import TableId
 from penstock.model.table import TableState, is_reading, is_splitting
-from penstock.snapshot.chunk_jobs import ChunkJobs, StageTask
+from penstock.snapshot.chunk_jobs import ChunkJobs, ChunkSource, StageTask
 from penstock.snapshot.driver_side import driver_reads
 from penstock.snapshot.gate import Gate, Permit
 from penstock.snapshot.retries import Retries
@@ -50,10 +49,6 @@ CHUNK_RETRY_FIRST_S = 0.4
 """Pause before the first retry of a chunk."""
 CATCH_UP_SECONDS = 1.0
 """Pause while the source does not answer, or until the log explains why a chunk does not fit its table."""
-
-FindChunks = Callable[[TableState, PartialSnapshot | None, Chunk | None, Callable[[int], None]], Any]
-"""Yields chunks of a table or of a partial snapshot as they are found, starting after a known chunk. The
-last argument is called with the server's estimate of the rows."""
 
 Work = tuple[TableState, Chunk]
 Place = tuple[TableId, int, int]
@@ -78,30 +73,19 @@ explain it, and the partial snapshot ends."""
 
 
 class SnapshotReader:
-    """Splits tables into chunks and stages them, until every chunk is staged or placed.
-
-    `gate` is asked before each chunk. `failed` is called for a table that cannot be read. `view` returns
-    the read view for a table that must be read in one piece; `views_travel` says that tasks can open it.
-    `found_all` is called when no table is left to be split. `kept_folders`: see `StagedFolders`.
-    """
+    """Splits tables into chunks and stages them, until every chunk is staged or placed. A table that cannot
+    be read is parked. `gate` is asked before each chunk. `kept_folders`: see `StagedFolders`."""
 
     def __init__(
         self,
         jobs: ChunkJobs,
         state: StateStore,
         staging: Staging,
-        *,
+        chunks: ChunkSource,
         gate: Gate,
+        *,
         parallel: int,
         retries: RetriesConfig,
-        types: TypeOptions,
-        find_chunks: FindChunks,
-        executed_at: Callable[[Offset], str],
-        failed: Callable[[TableState, TableError], None],
-        paused: Callable[[TableId], bool] = lambda _: False,
-        view: Callable[[TableState], ViewChoice | None] = lambda _: None,
-        views_travel: bool = True,
-        found_all: Callable[[], None] = lambda: None,
         kept_folders: Callable[[], set[str]] = lambda: set(),
     ) -> None:
         self._jobs = jobs
@@ -110,14 +94,7 @@ class SnapshotReader:
         self._folders = StagedFolders(staging, state, kept_folders)
         self._attempts_max = retries.attempts_max
         self._schedule = retries.schedule(CHUNK_RETRY_FIRST_S)
-        self._types = types
-        self._find_chunks = find_chunks
-        self._executed_at = executed_at
-        self._failed = failed
-        self._paused = paused
-        self._view = view
-        self._views_travel = views_travel
-        self._found_all = found_all
+        self._chunks = chunks
         self._outdated: Counter[int] = Counter()
         self.gate = gate
         self._stopping = threading.Event()
@@ -236,7 +213,7 @@ class SnapshotReader:
                 self._split(state)
             for state, partial in self._partials("splitting"):
                 self._split(state, partial)
-            self._found_all()
+            self._chunks.found_all()
             self.retries.keep_only(self._in_work())
             if known != self._swept and self._remove_outdated():
                 self._swept = known
@@ -270,7 +247,7 @@ class SnapshotReader:
             if partial is None:
                 self._find_all(state)
             else:
-                chunks = self._find_chunks(state, partial, None, lambda rows: None)
+                chunks = self._chunks.find(state, partial, None, lambda rows: None)
                 numbered = [replace(chunk, snapshot=partial.number) for chunk in chunks]
                 self._state.set_partial_chunks(partial, numbered)
         except TransientError as error:
@@ -297,7 +274,7 @@ class SnapshotReader:
         sizes: list[int] = []
         since = time.monotonic()
         last = self._state.last_chunk(state.table)
-        for chunk in self._find_chunks(state, None, last, sizes.append):
+        for chunk in self._chunks.find(state, None, last, sizes.append):
             found.append(chunk)
             if self._stopping.is_set():
                 return  # the next run finds the rest
@@ -314,7 +291,15 @@ class SnapshotReader:
             log.warning("the partial snapshot %d of %s ends: %s", snapshot, state.table, error)
             self._state.end_partial(snapshot, "stopped", error.message)
         else:
-            self._failed(state, error)
+            self._park(state, error)
+
+    def _park(self, read: TableState, error: TableError) -> None:
+        table = self._state.table(read.table)
+        if table is None or table.start != read.start:
+            return  # another snapshot of it has started
+        log.warning("%s is parked: %s", read.table, error)
+        at = self._state.position or Offset(0)
+        self._state.park(read.table, offset=at, reason=error.message, hint=error.hint)
 
     # reading chunks -----------------------------------------------------------------------------------------
 
@@ -342,7 +327,7 @@ class SnapshotReader:
             share = max(1, min(TOGETHER_MAX, len(waiting) // len(self._threads)))
             found: list[Work] = []
             for state, snapshot in candidates:
-                if (state.table, snapshot) not in waiting or self._paused(state.table):
+                if (state.table, snapshot) not in waiting or self._chunks.paused(state.table):
                     continue
                 while len(found) < share and (chunk := self._free(state.table, snapshot)) is not None:
                     by_driver = self._driver_reads(state, chunk)
@@ -363,7 +348,7 @@ class SnapshotReader:
 
     def _driver_reads(self, state: TableState, chunk: Chunk) -> bool:
         """Whether the thread reads the chunk without a Spark job."""
-        return driver_reads(chunk, state.rows_guess) and self._view(state) is None
+        return driver_reads(chunk, state.rows_guess) and self._chunks.view(state) is None
 
     def _work_off(self, work: list[Work]) -> bool:
         """Reads the chunks. Returns False if the gate lets no chunk start now."""
@@ -383,7 +368,7 @@ class SnapshotReader:
         try:
             with self._stager(permit) as stager:
                 for state, chunk in work:
-                    if self._paused(state.table):
+                    if self._chunks.paused(state.table):
                         continue
                     failed = state, chunk
                     staged = self._stage_in_driver(stager, state, chunk)
@@ -402,10 +387,12 @@ class SnapshotReader:
             self._read(*failed, self._enter(failed[0]))
 
     def _stager(self, permit: Permit, view: ViewChoice | None = None) -> Stager:
-        return Stager(permit.host, self._staging, types=self._types, view=view, stopping=self._stopping)
+        return Stager(
+            permit.host, self._staging, types=self._chunks.types, view=view, stopping=self._stopping
+        )
 
     def _stage_in_driver(self, stager: Stager, state: TableState, chunk: Chunk) -> StagedChunk:
-        executed = self._executed_at(self._since(state, chunk))
+        executed = self._chunks.executed_at(self._since(state, chunk))
         return stager.stage(state.schema, chunk, self._folder(state, chunk), executed=executed)
 
     def _folder(self, state: TableState, chunk: Chunk) -> str:
@@ -459,14 +446,14 @@ class SnapshotReader:
     def _enter(self, state: TableState) -> Permit | None:
         """Asks for a permit. A table that is read in one piece is read from the source, because a replica's
         read view has no exact place in the log."""
-        return self.gate.enter(at_source=self._view(state) is not None)
+        return self.gate.enter(at_source=self._chunks.view(state) is not None)
 
     def _read_once(self, state: TableState, chunk: Chunk, permit: Permit) -> StagedChunk:
         """One attempt. Returns the permit in any case."""
         done: list[StagedChunk] = []
-        view = self._view(state)
+        view = self._chunks.view(state)
         try:
-            if view is not None and not self._views_travel:
+            if view is not None and not self._jobs.opens_views:
                 with self._stager(permit, view) as reading:
                     done = [self._stage_in_driver(reading, state, chunk)]
                 return done[0]
@@ -476,8 +463,8 @@ class SnapshotReader:
                 schema=state.schema,
                 chunk=chunk,
                 snapshot=self._folder(state, chunk),
-                executed=self._executed_at(self._since(state, chunk)),
-                types=self._types,
+                executed=self._chunks.executed_at(self._since(state, chunk)),
+                types=self._chunks.types,
                 view=view,
             )
             done = [self._jobs.stage(job)]

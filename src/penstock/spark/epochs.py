@@ -79,6 +79,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 RETRY_FIRST_S = 1.0
 """Pause before the first retry of a step."""
+Applied = Callable[["EpochPlan", "list[TableOutcome]"], None]
 BATCH_SECONDS = 60.0
 """How long one micro-batch takes plans. Spark's own work between two micro-batches takes longer than many
 small epochs: at a latency of some milliseconds, fewer than one change in a hundred may wait for it."""
@@ -110,6 +111,17 @@ class EpochSettings:
         )
 
 
+@dataclass(frozen=True)
+class EpochLog:
+    """The log, as epochs read it. `splits`: where tasks find it. `place`: where this process does; None: it
+    does not read it, because no messages are written."""
+
+    images: IncompleteImages
+    comparisons: Comparisons
+    splits: SplitSources
+    place: LogPlace | None = None
+
+
 class Refreshed(Protocol):
     """Something that is brought up to date after each epoch (`views.py`)."""
 
@@ -126,7 +138,7 @@ class Refreshed(Protocol):
 
 class EpochRunner:
     """Executes plans. A running pipeline has one; `foreachBatch` calls its `run_next`. `store`: where tasks'
-    files are staged. `on_applied` is called when an epoch has been recorded. `may_write` is called before
+    files are staged. `may_write` is called before
     targets and the state are written; it raises `DriverReplaced` if another driver has taken over."""
 
     _has_applied = False
@@ -140,14 +152,10 @@ class EpochRunner:
         sink: Sink,
         state: StateStore,
         store: Store,
-        images: IncompleteImages,
-        comparisons: Comparisons,
+        reads: EpochLog,
         settings: EpochSettings,
-        sources: SplitSources,
-        on_applied: Callable[[EpochPlan, list[TableOutcome]], None],
         *,
         may_write: Callable[[], None] = lambda: None,
-        log_place: LogPlace | None = None,
         schema_ids: Callable[[dict[str, Any]], int] | None = None,
         views: Refreshed | None = None,
     ) -> None:
@@ -155,11 +163,11 @@ class EpochRunner:
         self._sink = sink
         self._state = state
         self._staging = Staging(store)
-        self._images = images
+        self._images = reads.images
         self._settings = settings
-        self._sources = sources
+        self._splits = reads.splits
         self._schedule = settings.retries.schedule(RETRY_FIRST_S)
-        self._on_applied = on_applied
+        self._on_applied: Applied = lambda plan, outcomes: None
         self._may_write = may_write
         self._views, self._views_follow = views, False
         self._begun = state.last_epoch()
@@ -167,21 +175,23 @@ class EpochRunner:
         rows = StepRows(
             spark,
             state,
-            images,
+            reads.images,
             self._staging,
             types=settings.types,
             before_images=wants_before_images(sink),
             driver_bytes_max=settings.epoch.driver_bytes_max,
-            fetched=sources.for_other_machines,
+            fetched=reads.splits.for_other_machines,
         )
         self._cascades = Cascades(
-            spark, sink, store, settings.types, comparisons, rows.chunks, settings.epoch
+            spark, sink, store, settings.types, reads.comparisons, rows.chunks, settings.epoch
         )
         self._log = None
         if isinstance(sink, LogSink):
-            assert log_place is not None, "messages are encoded from the relay log"
-            self._log = LogEpochs(sink, state, log_place, self._staging, images, settings.types, schema_ids)
-        self._steps = Steps(sink, state, rows, images, self._cascades, narrowing=settings.narrowing)
+            assert reads.place is not None, "messages are encoded from the relay log"
+            self._log = LogEpochs(
+                sink, state, reads.place, self._staging, reads.images, settings.types, schema_ids
+            )
+        self._steps = Steps(sink, state, rows, reads.images, self._cascades, narrowing=settings.narrowing)
         # The threads live as long as the runner, because each has a JVM thread, which is expensive to start.
         self._pool = ThreadPoolExecutor(settings.epoch.tables_parallel, thread_name_prefix="epoch")
         self._busy = threading.Lock()
@@ -195,9 +205,10 @@ class EpochRunner:
         self.retries = Retries()
         """Tables of the current epoch whose steps are being retried."""
 
-    def begin(self) -> None:
-        """Permits that plans are applied, from now on."""
-        self._started = True
+    def begin(self, applied: Applied) -> None:
+        """Permits that plans are applied, from now on. `applied` is called when an epoch has been
+        recorded."""
+        self._on_applied, self._started = applied, True
         self._woken.set()
 
     def wake(self) -> None:
@@ -262,7 +273,7 @@ class EpochRunner:
         self._wait_until_ours()
         self._written = set()
         is_first, self._begun = plan.epoch > self._begun, max(plan.epoch, self._begun)
-        plan = self._sources.located(plan)
+        plan = self._splits.located(plan)
         consequences = self._cascades.prepare(plan)
         # Messages are encoded in one walk over the log, which needs no outline of it.
         driver_bytes_max = self._settings.epoch.driver_bytes_max if self._log is None else 0
@@ -277,7 +288,7 @@ class EpochRunner:
         )  # fmt: skip
         self._has_applied = True
         self._cascades.sweep(self._state)
-        self._sources.applied(plan)
+        self._splits.applied(plan)
         return outcomes
 
     def _wait_until_ours(self) -> None:

@@ -17,7 +17,8 @@ TAG = "penstock-chunks"
 
 
 class SparkJobs:
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, *, opens_views: bool = True) -> None:
+        self.opens_views = opens_views
         self._context = spark.sparkContext
 
     def thread(self, run: Callable[[], None], name: str) -> threading.Thread:
