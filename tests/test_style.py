@@ -331,7 +331,6 @@ def texts_in(path: Path) -> Iterator[str]:
 # Who speaks of the binary log and of GTIDs, and why. This list may only shrink.
 SPEAKS_OF_BINLOG = {
     "relaylog/segment_format.py",  # the segment formats
-    "model/plan_json.py",  # a key in plans that are stored
     "cli_offline.py",  # help of `penstock inspect`
     "datasource/definitions.py",  # what `mysql_cdc` needs of a server
     "datasource/partitions.py",  # its column `_gtid`

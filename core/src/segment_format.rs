@@ -4,6 +4,7 @@
 //! Each format is a type that implements [`SegmentFormat`]. MySQL's binary log is the first one
 //! (`mysql_binlog.rs`). Functions that are called for each event or row are inside an implementation.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::batches::Batches;
@@ -32,8 +33,8 @@ pub trait SegmentFormat {
     type Framer: SegmentFramer;
     /// A place in the source's own log.
     type Place;
-    /// A set of the source's transactions.
-    type Transactions;
+    /// A set of the source's transactions, which is stored as a text.
+    type Transactions: FromStr<Err = DecodeError>;
     /// The rows of one table.
     type Scan: RowScan + 'static;
 
@@ -76,15 +77,16 @@ pub trait SegmentFormat {
         exclude: Option<Self::Transactions>,
     ) -> Result<Self::Scan>;
 
-    /// Decodes the rows of a scan. Layout `latest` returns only rows whose keys are not in `seen`, and adds
-    /// all keys to it.
+    /// Decodes the rows of a scan, without those of `exclude` (a text of [`Self::Transactions`]). Layout
+    /// `latest` returns only rows whose keys are not in `seen`, and adds all keys to it.
     fn decoder(
         table: Arc<TableSchema>,
         split: &Split,
-        exclude: Option<Self::Transactions>,
+        exclude: Option<&str>,
         options: &Options,
         seen: SharedKeys,
     ) -> Result<Box<dyn Batches + Send>> {
+        let exclude = exclude.map(str::parse).transpose()?;
         let scan = Self::scan(table, split, exclude)?;
         Ok(match options.layout {
             Layout::Changelog => Box::new(Changelog::new(scan, options)?),
@@ -94,7 +96,8 @@ pub trait SegmentFormat {
     }
 
     /// Adds the keys that occur in a split.
-    fn add_keys(keys: &mut KeySet, split: &Split, exclude: Option<Self::Transactions>) -> Result<()> {
+    fn add_keys(keys: &mut KeySet, split: &Split, exclude: Option<&str>) -> Result<()> {
+        let exclude = exclude.map(str::parse).transpose()?;
         keys.add(Self::scan(keys.table().clone(), split, exclude)?)
     }
 

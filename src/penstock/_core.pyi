@@ -261,7 +261,7 @@ class RangeDecoder:
     - `columns`: names of the columns to decode. None: all.
     - `bucket=(i, n)`: only keys whose hash is in share i of n. The hash is the same in every process and for
       every split.
-    - `exclude_gtids`: skips whole transactions in this set.
+    - `exclude`: skips whole transactions in this set, in the text form of the segment's format.
     - `seen` (layout `latest`): leaves out the keys in this set, and adds the split's keys to it. So several
       splits that are read from the last to the first with one set give one row per key, and only keys are in
       memory.
@@ -304,7 +304,7 @@ class RangeDecoder:
         before_images: bool = True,
         foreign_key_checks: bool = False,
         bucket: tuple[int, int] | None = None,
-        exclude_gtids: GtidSet | None = None,
+        exclude: str | None = None,
         seen: KeySet | None = None,
         types: str = "{}",
         partial_images: bool = False,
@@ -387,7 +387,7 @@ class KeySet:
         end: int,
         *,
         preamble: Sequence[tuple[File, int, int]] = (),
-        exclude_gtids: GtidSet | None = None,
+        exclude: str | None = None,
     ) -> None: ...
     def __len__(self) -> int: ...
     def drop_from(self, batch: pa.RecordBatch) -> pa.RecordBatch:

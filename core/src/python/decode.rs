@@ -8,7 +8,6 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use super::frame::GtidSet;
 use super::schema::{parse_layout, parse_table, parse_types};
 use super::segment_file::{preamble as preamble_of, FileArgument};
 use super::segment_format::with_format;
@@ -48,7 +47,7 @@ impl RangeDecoder {
         table, path, base, start, end, *, preamble = Vec::new(), positions = None,
         layout = "changelog", columns = None,
         before_images = true, foreign_key_checks = false, bucket = None,
-        exclude_gtids = None, seen = None, types = "{}",
+        exclude = None, seen = None, types = "{}",
         partial_images = false, defaults = None, base_columns = None,
         batch_rows = BATCH_ROWS, batch_bytes = BATCH_BYTES
     ))]
@@ -67,7 +66,7 @@ impl RangeDecoder {
         before_images: bool,
         foreign_key_checks: bool,
         bucket: Option<(u32, u32)>,
-        exclude_gtids: Option<GtidSet>,
+        exclude: Option<String>,
         seen: Option<Bound<'_, KeySet>>,
         types: &str,
         partial_images: bool,
@@ -101,7 +100,6 @@ impl RangeDecoder {
         let table = parse_table(table)?;
         let positions = positions.map(numbers).transpose()?;
         let split = Split { file: path.0, base, start, end, preamble: preamble_of(preamble), positions };
-        let exclude = exclude_gtids.map(|set| set.0);
         let seen = match seen {
             Some(_) if layout != Layout::Latest => {
                 return Err(PyValueError::new_err("seen is for layout \"latest\""));
@@ -112,8 +110,9 @@ impl RangeDecoder {
             }
             None => SharedKeys::default(),
         };
-        let decoder =
-            py.detach(|| with_format!(&split.file, Format::decoder(table, &split, exclude, &options, seen)))?;
+        let decoder = py.detach(|| {
+            with_format!(&split.file, Format::decoder(table, &split, exclude.as_deref(), &options, seen))
+        })?;
         Ok(Self { decoder: Mutex::new(decoder) })
     }
 
@@ -213,7 +212,7 @@ impl KeySet {
         Ok(Self { keys: Mutex::new(keys) })
     }
 
-    #[pyo3(signature = (path, base, start, end, *, preamble = Vec::new(), exclude_gtids = None))]
+    #[pyo3(signature = (path, base, start, end, *, preamble = Vec::new(), exclude = None))]
     #[allow(clippy::too_many_arguments)]
     fn add_split(
         &self,
@@ -223,14 +222,13 @@ impl KeySet {
         start: u64,
         end: u64,
         preamble: Vec<(FileArgument, u64, u64)>,
-        exclude_gtids: Option<GtidSet>,
+        exclude: Option<String>,
     ) -> PyResult<()> {
         let split =
             Split { file: path.0, base, start, end, preamble: preamble_of(preamble), positions: None };
-        let exclude = exclude_gtids.map(|set| set.0);
         py.detach(|| {
             let mut keys = self.keys.lock().map_err(broken)?;
-            Ok(with_format!(&split.file, Format::add_keys(&mut keys, &split, exclude))?)
+            Ok(with_format!(&split.file, Format::add_keys(&mut keys, &split, exclude.as_deref()))?)
         })
     }
 

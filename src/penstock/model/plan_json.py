@@ -113,9 +113,7 @@ def _step_json(step: Step, number_of: NumberOf) -> dict[str, Any]:
             "kind": step.kind,
             "mode": step.mode,
             "chunks": [chunk.to_json() for chunk in step.chunks],
-            "scans": [
-                {"splits": _splits_json(scan.splits), "exclude_gtids": scan.seen} for scan in step.scans
-            ],
+            "scans": [{"splits": _splits_json(scan.splits), "exclude": scan.seen} for scan in step.scans],
             "window": step.window,
             "newer": step.newer,
         }
@@ -153,7 +151,7 @@ def _step(fields: dict[str, Any], schema: Callable[[Any], TableSchema]) -> Step:
         return ApplyEvents(_splits(fields["splits"]), fields["mode"], fields["bytes"], newer)
     if kind == "chunks":
         chunks = tuple(StagedChunk.from_json(chunk) for chunk in fields["chunks"])
-        scans = tuple(Scan(_splits(scan["splits"]), scan["exclude_gtids"]) for scan in fields["scans"])
+        scans = tuple(Scan(_splits(scan["splits"]), scan["exclude"]) for scan in fields["scans"])
         newer = fields.get("newer", False)
         return PlaceChunks(chunks, scans, fields["mode"], fields.get("window"), newer)
     if kind == "cascades":

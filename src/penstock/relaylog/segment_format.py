@@ -92,7 +92,7 @@ def may_merge(left: Fields, right: Fields) -> bool:
 
 def without(seen: str | None) -> dict[str, Any]:
     """Arguments of the core's decoders: whole transactions in `seen` are skipped. None: none are."""
-    return {} if seen is None else {"exclude_gtids": TransactionSet(seen)}
+    return {} if seen is None else {"exclude": seen}
 
 
 def events_before(opened: Fields) -> list[int]:

@@ -166,8 +166,8 @@ class Run:
         if self.followed.state.has_pending() or not self.planning_backoff.ready:
             return
         try:
-            cuts = self.comparisons.work()
             self.signals.work()
+            cuts = self.comparisons.work()
             rested = self.last_plan + self.followed.config.epoch.interval / 1000
             may_plan = not self.comparisons.held and time.monotonic() >= rested
             if may_plan:
