@@ -1,4 +1,4 @@
-"""Transactions of a log, as pieces that a feed reads."""
+"""Transactions of a log, as pieces that a scan reads."""
 
 from __future__ import annotations
 

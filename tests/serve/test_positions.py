@@ -13,9 +13,9 @@ from penstock.errors import ConfigError
 from penstock.model.offset import Offset
 from penstock.serve.batches import AnyPlace, Place, Places
 from penstock.serve.filters import Filter
-from penstock.serve.log.feed import View
 from penstock.serve.log.origin import Clients, MergedLogs, OneLog
 from penstock.serve.log.served_log import ServedLog
+from penstock.serve.log.view import View
 from penstock.serve.positions import InFiles, Subscribed
 from penstock.serve.settings import DestinationSection
 from penstock.sources.mysql.options import StartAt

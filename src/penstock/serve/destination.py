@@ -11,9 +11,9 @@ from typing import Any
 
 from penstock.errors import ConfigError
 from penstock.serve.batches import AnyPlace, parse_place
-from penstock.serve.log.feed import FeedFormat, View
 from penstock.serve.log.mysql import StartAt
 from penstock.serve.log.origin import AnyReader, Origin
+from penstock.serve.log.view import EntryFormat, View
 from penstock.serve.positions import Positions, Subscribed
 from penstock.serve.settings import DestinationSection
 from penstock.serve.subscription import NotYet, Refused, Subscription
@@ -179,7 +179,7 @@ class Destination:
         """Returns once what clients have acknowledged is stored. Raises `PenstockError`."""
         await self._positions.settled(self.name)
 
-    def reader(self, filter: str, start: AnyPlace | StartAt, format: FeedFormat) -> AnyReader:
+    def reader(self, filter: str, start: AnyPlace | StartAt, format: EntryFormat) -> AnyReader:
         """A reader for a client that remembers its own place. Raises `BadFilter`, `ConfigError` and
         `Refused`."""
         tables = self.options.tables.narrowed(filter)
@@ -260,7 +260,7 @@ class Destination:
         }
 
 
-def _format_of(client_id: str) -> FeedFormat:
+def _format_of(client_id: str) -> EntryFormat:
     if client_id.startswith(OF_ARROW):
         return "arrow"
     return "json" if client_id.startswith(OF_FLIGHT) else "canal-entry"

@@ -28,9 +28,9 @@ from penstock.serve.batches import (
     later,
 )
 from penstock.serve.filters import Filter
-from penstock.serve.log.feed import FeedFormat, View
 from penstock.serve.log.origin import AnyReader, Origin
 from penstock.serve.log.tails import Share
+from penstock.serve.log.view import EntryFormat, View
 from penstock.serve.positions import Subscribed
 from penstock.serve.settings import DestinationSection
 
@@ -86,7 +86,7 @@ class Subscription:
         client: Subscribed,
         *,
         stored: Callable[[], None],
-        format: FeedFormat = "canal-entry",
+        format: EntryFormat = "canal-entry",
         served: Callable[[], Awaitable[None]],
         given: int = 0,
     ) -> None:
@@ -94,7 +94,7 @@ class Subscription:
         self._options = options
         self._stored = stored
         self._served = served
-        self._format: FeedFormat = format
+        self._format: EntryFormat = format
         self.tables: Filter = options.tables.narrowed(client.filter)
         client = self.client = client.counted_by(self._view.digest)
         self.outstanding = Outstanding(given)

@@ -120,7 +120,7 @@ def test_from_every_place_the_rest_comes_whole_in_the_order_of_each_source(seed:
 
 
 def rest_of(pieces: list[Piece], place: Place) -> list[Piece]:
-    """What a feed reads from there on."""
+    """What a scan reads from there on."""
     found, skip = [], place.entries
     for one in pieces:
         if one.start.offset < place.offset:

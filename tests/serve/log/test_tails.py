@@ -16,10 +16,10 @@ from penstock.serve.batches import Block, Piece, Place
 from penstock.serve.filters import Filter
 from penstock.serve.log import reader as reader_module
 from penstock.serve.log import tails as tails_module
-from penstock.serve.log.feed import View
 from penstock.serve.log.reader import Reader
 from penstock.serve.log.served_log import ServedLog
 from penstock.serve.log.tails import Share, Tails
+from penstock.serve.log.view import View
 
 VIEW = View(Filter(), "json", True, True, True, False, ())
 
@@ -45,7 +45,7 @@ class Log:
         return [f"{number}.{one}".encode() for one in range(1 + number % 3)]
 
 
-class FakeFeed:
+class FakeScan:
     def __init__(self, log: Log, _view: View, place: Place) -> None:
         self._log = log
         self._skip = place.entries
@@ -67,7 +67,7 @@ class FakeFeed:
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     for module in (reader_module, tails_module):
-        monkeypatch.setattr(module, "feed_of", FakeFeed)
+        monkeypatch.setattr(module, "scan_of", FakeScan)
     return Log()
 
 
@@ -111,7 +111,7 @@ def written(log: Log) -> list[bytes]:
     return [entry for number in range(1, log.end + 1) for entry in Log.entries(number)]
 
 
-class LateEnds(FakeFeed):
+class LateEnds(FakeScan):
     """Tells the end of a transaction in a step of its own, as happens with large ones."""
 
     def __init__(self, log: Log, view: View, place: Place) -> None:
@@ -136,7 +136,7 @@ def test_what_was_given_does_not_come_again_to_who_joins_behind_it(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work(tails: Tails, _subscribers: list[Subscriber]) -> None:
-        monkeypatch.setattr(tails_module, "feed_of", LateEnds)
+        monkeypatch.setattr(tails_module, "scan_of", LateEnds)
         monkeypatch.setattr(tails_module, "STEP_BYTES", 1)
         with ThreadPoolExecutor(1) as threads:
             first = Subscriber(log, tails, threads)
@@ -162,7 +162,7 @@ def test_who_is_inside_of_a_transaction_keeps_its_place_until_that_ends(
     and 2 has not ended yet."""
 
     async def work(tails: Tails, _subscribers: list[Subscriber]) -> None:
-        monkeypatch.setattr(tails_module, "feed_of", lambda *_: cast(Any, None))
+        monkeypatch.setattr(tails_module, "scan_of", lambda *_: cast(Any, None))
         joined = tails.join(VIEW, Place(Offset(0)), at_end=True)
         assert joined is not None
         window = joined[0].window

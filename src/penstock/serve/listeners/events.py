@@ -46,8 +46,8 @@ class Stream(Protocol):
         """Returns when the client ends the connection."""
 
 
-class Feeds:
-    """The feeds that are being read."""
+class OpenEvents:
+    """The open_events that are being read."""
 
     def __init__(self) -> None:
         self.tasks: set[asyncio.Task[None]] = set()
@@ -57,14 +57,14 @@ class Feeds:
             task.cancel()
 
 
-class Feed:
+class Events:
     """An answer (ASGI application) that sends changes until the client ends the connection, or the log fails.
     `served` raises `Refused` when they are not served any more."""
 
     def __init__(
-        self, feeds: Feeds, changes: AnyReader, mark: str, served: Callable[[], Awaitable[None]]
+        self, open_events: OpenEvents, changes: AnyReader, mark: str, served: Callable[[], Awaitable[None]]
     ) -> None:
-        self._tasks = feeds.tasks
+        self._tasks = open_events.tasks
         self._changes = changes
         self._mark = mark
         self._served = served

@@ -22,7 +22,7 @@ from penstock.serve.settings import Listener, ServerConfig
 
 if TYPE_CHECKING:
     from penstock.http.server import HttpServer
-    from penstock.serve.listeners.events import Feeds
+    from penstock.serve.listeners.events import OpenEvents
     from penstock.serve.listeners.flight import FlightService
 
 REQUESTS_MAX = 200
@@ -61,7 +61,7 @@ class Listeners:
         self._destinations = Destinations()
         self._door: Door | None = None
         self._http: HttpServer | None = None
-        self._feeds: Feeds | None = None
+        self._open_events: OpenEvents | None = None
         self._admin: Admin | None = None
         self._flight: FlightService | None = None
         self._sessions: dict[Session, asyncio.Task[None]] = {}
@@ -94,13 +94,13 @@ class Listeners:
     def _serve_http(self, config: HttpSection, admin: Admin) -> None:
         from penstock.http.pages import application  # a web server is slow to import
         from penstock.http.server import HttpServer
-        from penstock.serve.listeners.events import Feeds
+        from penstock.serve.listeners.events import OpenEvents
         from penstock.serve.listeners.pages import Pages, known_to
 
         listener = self._sockets["http"]
-        self._feeds = Feeds()
+        self._open_events = OpenEvents()
         app = application(
-            Pages(self._destinations, admin, self._feeds).all(),
+            Pages(self._destinations, admin, self._open_events).all(),
             Hosts.at((config.listen, address_of(listener)), config.hosts),
             known_to(self._access),
             unusable=(),
@@ -124,8 +124,8 @@ class Listeners:
         """Ends all connections."""
         if self._door is not None:
             self._door.close()
-        if self._feeds is not None:
-            self._feeds.end()
+        if self._open_events is not None:
+            self._open_events.end()
         if self._http is not None:
             await self._http.end()
         if self._admin is not None:

@@ -21,7 +21,7 @@ from penstock.serve.destination import Destinations
 from penstock.serve.filters import BadFilter
 from penstock.serve.listeners.access import Access
 from penstock.serve.listeners.admin import Admin
-from penstock.serve.listeners.events import Feed, Feeds
+from penstock.serve.listeners.events import Events, OpenEvents
 from penstock.serve.log.mysql import start_of
 from penstock.serve.log.origin import AnyReader
 from penstock.serve.subscription import Refused
@@ -43,10 +43,10 @@ def known_to(access: Access) -> Known:
 class Pages:
     """The pages of a server."""
 
-    def __init__(self, destinations: Destinations, admin: Admin, feeds: Feeds) -> None:
+    def __init__(self, destinations: Destinations, admin: Admin, open_events: OpenEvents) -> None:
         self._destinations = destinations
         self._admin = admin
-        self._feeds = feeds
+        self._open_events = open_events
 
     def all(self) -> list[Page]:
         one = "/destinations/{name}"
@@ -71,13 +71,13 @@ class Pages:
     async def _report(self, asked: HTTPConnection, rights: Rights) -> JSONResponse:
         return JSONResponse(self._destinations[self._name(asked, rights)].report())
 
-    async def _events(self, asked: HTTPConnection, rights: Rights) -> Feed:
+    async def _events(self, asked: HTTPConnection, rights: Rights) -> Events:
         name = self._name(asked, rights)
         with _refused():
             served = self._destinations[name].served
             await served()
             changes = self._changes(name, asked)
-        return Feed(self._feeds, changes, self._destinations.mark, served)
+        return Events(self._open_events, changes, self._destinations.mark, served)
 
     def _changes(self, name: str, asked: HTTPConnection) -> AnyReader:
         query = asked.query_params

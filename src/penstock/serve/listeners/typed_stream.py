@@ -15,9 +15,9 @@ from penstock.errors import ConfigError
 from penstock.model.schema import TableId
 from penstock.serve.batches import Block, Place
 from penstock.serve.destination import Destination
-from penstock.serve.log.feed import View
 from penstock.serve.log.origin import OneLog
-from penstock.serve.log.typed_feed import TypedEntry, schema_of
+from penstock.serve.log.typed_scan import TypedEntry, schema_of
+from penstock.serve.log.view import View
 
 Message = tuple[pa.RecordBatch, bytes]
 

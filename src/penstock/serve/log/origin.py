@@ -15,12 +15,12 @@ from typing import Any, Protocol
 
 from penstock.model.offset import Offset
 from penstock.serve.batches import AnyPlace, Block, Place, Places
-from penstock.serve.log.feed import View
 from penstock.serve.log.merged_reader import MergedReader
 from penstock.serve.log.mysql import StartAt
 from penstock.serve.log.reader import Reader
 from penstock.serve.log.served_log import ServedLog
 from penstock.serve.log.tails import Tails
+from penstock.serve.log.view import View
 
 logger = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from penstock.model.offset import Offset
 from penstock.serve.batches import Block, Piece, Place
-from penstock.serve.log.feed import View
-from penstock.serve.log.feeds import AnyFeed, feed_of
+from penstock.serve.log.scan import Scan, scan_of
 from penstock.serve.log.served_log import ServedLog
 from penstock.serve.log.tails import Tail, Tails
+from penstock.serve.log.view import View
 
 
 class Reader:
@@ -26,9 +26,9 @@ class Reader:
         self._view = view
         self._threads = threads
         self.at = place
-        self._feed: AnyFeed | None = None
+        self._scan: Scan | None = None
         self._read_to: Offset | None = None
-        """The log's end when the feed had nothing more."""
+        """The log's end when the scan had nothing more."""
         self._tail: Tail | None = None
         self._number = 0
         """The number of the next block of the tail."""
@@ -77,7 +77,7 @@ class Reader:
         if found is None:
             return None
         self._tail, self._number, rest = found
-        self._feed = self._read_to = None
+        self._scan = self._read_to = None
         blocks = self._tail.window.since(self._number) or []
         return self._taken(self._tail, blocks if rest is None else [rest, *blocks])
 
@@ -91,14 +91,14 @@ class Reader:
     async def read(self, size: int) -> Block | None:
         """The next entries of the log, about `size` bytes. None: there are none for now. Raises
         `PenstockError`."""
-        feed = self._feed = self._feed or feed_of(self._served, self._view, self.at)
+        scan = self._scan = self._scan or scan_of(self._served, self._view, self.at)
         end = self._served.end
-        pieces = await asyncio.get_running_loop().run_in_executor(self._threads, feed.read, size)
+        pieces = await asyncio.get_running_loop().run_in_executor(self._threads, scan.read, size)
         if pieces is None:
             self._read_to = end
         elif pieces:
             self.at = _behind(pieces)
-        self.at = max(self.at, Place(feed.passed))
+        self.at = max(self.at, Place(scan.passed))
         return Block.of(pieces or ())
 
     @property

@@ -1,8 +1,8 @@
-"""The relay log of a server: one thread follows its end and the definitions of tables, and feeds of all
+"""The relay log of a server: one thread follows its end and the definitions of tables, and scans of all
 subscriptions read from it.
 
-A feed never reads beyond what is tracked, so the definitions of what it reads are always known. `RelayLog` is
-not thread-safe; what feeds ask it is done under a lock and takes milliseconds. Files are read outside of it.
+A scan never reads beyond what is tracked, so the definitions of what it reads are always known. `RelayLog` is
+not thread-safe; what scans ask it is done under a lock and takes milliseconds. Files are read outside of it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock._core import transactions_of
+from penstock._core import DecodeError, SchemaMismatch, transactions_of
 from penstock.config import TablesConfig
-from penstock.errors import ConfigError, PenstockError, TransientError
+from penstock.errors import ConfigError, PenstockError, RelayLogCorrupt, TableError, TransientError
 from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema
 from penstock.planning.discovery import Wait, reach_end
@@ -28,12 +28,13 @@ from penstock.relaylog.files import LogPlace
 from penstock.relaylog.full_statements import in_full
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog, Statement
+from penstock.relaylog.segment import DAMAGED_HINT
 from penstock.serve import source_places
 from penstock.serve.batches import Place
 from penstock.serve.filters import Filter
 from penstock.serve.log import definitions
 from penstock.serve.log.definitions import Definitions, EveryTable, Redefined
-from penstock.serve.log.mysql import StartAt, offset_of, statement_of
+from penstock.serve.log.mysql import UNREADABLE_HINT, StartAt, offset_of, statement_of, unreadable
 from penstock.serve.log.times import Times
 from penstock.serve.positions import make_folder
 from penstock.serve.settings import ServerConfig
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 PART_BYTES = 4 * 1024**2
-"""Bytes of log that a feed opens at once: enough that opening does not count."""
+"""Bytes of log that a scan opens at once: enough that opening does not count."""
 SCAN_BYTES = 256 * 1024**2
 """Bytes of log without rows of a subscription that are passed at once, by the index alone."""
 PAUSES_S = ((1.0, 0.0005), (10.0, 0.002), (float("inf"), 0.005))
@@ -196,7 +197,7 @@ class ServedLog:
         if self._source is not None:
             self._source.close()
 
-    # for feeds ----------------------------------------------------------------------------------------------
+    # for scans ----------------------------------------------------------------------------------------------
 
     def offset_of(self, start: StartAt) -> Offset:
         with self._lock:
@@ -410,3 +411,22 @@ def wait_until(check: Callable[[], None], stopping: threading.Event, seconds: fl
             time.sleep(0.02)  # polls a condition, with a limit
 
     return wait
+
+
+def explained(error: DecodeError) -> PenstockError:
+    """The error that a client gets for log that cannot be decoded."""
+    table = getattr(error, "table", "")
+    if table or isinstance(error, SchemaMismatch):
+        return TableError(
+            f"Rows of table {TableId.parse(table) if '.' in table else table} cannot be read at offset "
+            f"{error.offset}: {unreadable(error.reason)}.",
+            hint=UNREADABLE_HINT,
+            table=table,
+            offset=error.offset,
+        )
+    return RelayLogCorrupt(
+        f"The segment {error.path or ''} cannot be read at offset {error.offset}: {error.reason}.",
+        hint=DAMAGED_HINT,
+        path=error.path or "",
+        offset=error.offset,
+    )

@@ -1,6 +1,6 @@
 """Reads the newest part of the log once for all subscribers of the same entries.
 
-A tail is a view of the log (`feed.View`) with a window of its newest entries (`window`). It begins when a
+A tail is a view of the log (`view.View`) with a window of its newest entries (`window`). It begins when a
 subscriber reaches the log's end, and ends some seconds after its last subscriber has left. The thread that
 follows the log reads all tails (`Tails.advance`), as soon as the log has grown; so entries take one way from
 the log to the event loop, whatever the number of subscribers. Windows change only in the event loop.
@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from penstock.errors import PenstockError
 from penstock.model.offset import Offset
 from penstock.serve.batches import Block, Place
-from penstock.serve.log.feed import View
-from penstock.serve.log.feeds import AnyFeed, feed_of
+from penstock.serve.log.scan import Scan, scan_of
 from penstock.serve.log.served_log import ServedLog
+from penstock.serve.log.view import View
 from penstock.serve.log.window import Window
 
 log = logging.getLogger(__name__)
@@ -54,9 +54,9 @@ class Share:
 
 
 class Tail:
-    def __init__(self, view: View, feed: AnyFeed, start: Offset) -> None:
+    def __init__(self, view: View, scan: Scan, start: Offset) -> None:
         self.view = view
-        self.feed = feed
+        self.scan = scan
         self.window = Window(start)
         self.level = True
         """Whether the window reaches the log's end, as of the last reading."""
@@ -109,7 +109,7 @@ class Tails:
         if tail is None:
             if not at_end or place.entries or len(self._tails) >= TAILS_MAX:
                 return None
-            tail = Tail(view, feed_of(self._served, view, place), place.offset)
+            tail = Tail(view, scan_of(self._served, view, place), place.offset)
             self._tails[view] = tail
             self._served.look()
         found = tail.window.find(place)
@@ -147,7 +147,7 @@ class Tails:
         blocks: list[Block] = []
         size = 0
         while not self._stopping.is_set():
-            pieces = tail.feed.read(STEP_BYTES)
+            pieces = tail.scan.read(STEP_BYTES)
             if pieces is None:
                 break
             block = Block.of(pieces, behind_open=tail.is_open)
@@ -156,9 +156,9 @@ class Tails:
                 blocks.append(block)
                 size += block.bytes
             if size >= STEP_BYTES:
-                self._give([_Step(tail, blocks, passed=tail.feed.passed)])
+                self._give([_Step(tail, blocks, passed=tail.scan.passed)])
                 blocks, size = [], 0
-        return [_Step(tail, blocks, level=True, passed=tail.feed.passed)]
+        return [_Step(tail, blocks, level=True, passed=tail.scan.passed)]
 
     def _give(self, steps: list[_Step]) -> None:
         """Passes steps to the event loop, once the loop has taken most of the earlier ones."""

@@ -1,4 +1,4 @@
-"""Reads the rows of one table as Arrow, for one subscription: `feed.Feed` with typed columns.
+"""Reads the rows of one table as Arrow, for one subscription: `scan.EntryScan` with typed columns.
 
 A piece is a range of the log between two committed offsets, and has one entry: JSON about it, a line break,
 and an Arrow IPC stream with the rows, if there are any. A range ends at each statement about the table, which
@@ -21,8 +21,8 @@ from penstock.model.offset import LogRange, Split
 from penstock.model.schema import DEFAULT_TYPES, TableSchema
 from penstock.relaylog.segment_bytes import opened
 from penstock.serve.batches import Piece, Place
-from penstock.serve.log.feed import View, explained
-from penstock.serve.log.served_log import ServedLog
+from penstock.serve.log.served_log import ServedLog, explained
+from penstock.serve.log.view import View
 
 LAYOUT = "changelog"
 
@@ -71,7 +71,7 @@ def schema_of(view: View, schema: TableSchema) -> pa.Schema:
     return pa.schema([one for one in whole if one.name not in own or one.name in columns])
 
 
-class TypedFeed:
+class TypedScan:
     """Reads the rows behind `place`. `passed`: everything up to here was read."""
 
     def __init__(self, served: ServedLog, view: View, place: Place) -> None:

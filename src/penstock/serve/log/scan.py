@@ -1,73 +1,48 @@
-"""Reads the log for one subscription, as pieces of entries.
+"""Reads the entries of a view from the log, as pieces.
 
-A feed is used by one thread at a time. What it has read once, it reads again from the same place: entries
+A scan is used by one thread at a time. What it has read once, it reads again from the same place: entries
 depend only on the log, the definitions and the filter.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Protocol
 
-from penstock._core import DecodeError, EncodedMessages, LogEncoder, SchemaMismatch
-from penstock.errors import PenstockError, RelayLogCorrupt, TableError
+from penstock._core import DecodeError, EncodedMessages, LogEncoder
 from penstock.model.offset import Offset
-from penstock.model.schema import TableId
-from penstock.relaylog.segment import DAMAGED_HINT
 from penstock.serve.batches import Piece, Place
-from penstock.serve.filters import Filter
 from penstock.serve.log.definitions import Redefined
-from penstock.serve.log.mysql import UNREADABLE_HINT, statement_entries, unreadable
-from penstock.serve.log.served_log import ServedLog
-from penstock.serve.settings import DestinationSection
+from penstock.serve.log.mysql import statement_entries
+from penstock.serve.log.served_log import ServedLog, explained
+from penstock.serve.log.view import View
 
-READ_BYTES = 1024**2
-"""Bytes of entries that are read at once, and those of one event more."""
 _NO_TABLE = [("", "")]
 """No table has this name, so only statements are read."""
 
 
-FeedFormat = Literal["canal-entry", "json", "arrow"]
-"""`arrow`: `typed_feed`."""
+class Scan(Protocol):
+    """Reads the entries behind a place. `passed`: everything up to here was read."""
+
+    passed: Offset
+
+    def read(self, size: int, /) -> list[Piece] | None:
+        """The next pieces, which may be none, of about `size` bytes. None: at the end of the log. Raises
+        `PenstockError`."""
 
 
-@dataclass(frozen=True)
-class View:
-    """Decides which entries of the log subscribers get, and what is in them. Equal views have equal
-    entries."""
+def scan_of(served: ServedLog, view: View, place: Place) -> Scan:
+    if view.format == "arrow":
+        from penstock.serve.log.typed_scan import TypedScan  # Arrow is large
 
-    tables: Filter
-    format: FeedFormat
-    ddl: bool
-    row_statements: bool
-    transaction_entries: bool
-    faithful: bool
-    columns: tuple[tuple[str, bool, tuple[str, ...]], ...]
-    """For a table, the columns that its rows have (True), or those that are left out (False)."""
-
-    @classmethod
-    def of(cls, options: DestinationSection, tables: Filter, format: FeedFormat = "canal-entry") -> View:
-        canal = format == "canal-entry"
-        pairs = ((True, options.columns), (False, options.exclude_columns))
-        columns = ((name, keep, tuple(names)) for keep, chosen in pairs for name, names in chosen.items())
-        return cls(
-            tables, format, options.ddl, options.row_statements, canal and options.transaction_entries,
-            canal and options.faithful, tuple(columns),
-        )  # fmt: skip
-
-    @property
-    def digest(self) -> str:
-        """A digest of the options that change the number of entries in a transaction. Equal views have equal
-        ones, in every process."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
+        return TypedScan(served, view, place)
+    return EntryScan(served, view, place)
 
 
-class Feed:
-    """Reads the entries behind `place`. `passed`: everything up to here was read."""
+class EntryScan:
+    """`Scan` for entries of Canal and JSON."""
 
     def __init__(self, served: ServedLog, view: View, place: Place) -> None:
         self._served = served
@@ -88,9 +63,7 @@ class Feed:
         """Where the transaction ends whose statement was just given; rows of it may follow."""
         self.passed = place.offset
 
-    def read(self, size: int = READ_BYTES) -> list[Piece] | None:
-        """The next pieces, which may be none, of about `size` bytes. None: at the end of the log. Raises
-        `PenstockError`."""
+    def read(self, size: int) -> list[Piece] | None:
         if self._encoder is None:
             part = self._served.part(self.passed, self._view.tables)
             if part is None:
@@ -180,22 +153,3 @@ class Feed:
         self._open_end = None
         if not self._skip:
             self._base, self._given = base, 0
-
-
-def explained(error: DecodeError) -> PenstockError:
-    """The error that a client gets for log that cannot be decoded."""
-    table = getattr(error, "table", "")
-    if table or isinstance(error, SchemaMismatch):
-        return TableError(
-            f"Rows of table {TableId.parse(table) if '.' in table else table} cannot be read at offset "
-            f"{error.offset}: {unreadable(error.reason)}.",
-            hint=UNREADABLE_HINT,
-            table=table,
-            offset=error.offset,
-        )
-    return RelayLogCorrupt(
-        f"The segment {error.path or ''} cannot be read at offset {error.offset}: {error.reason}.",
-        hint=DAMAGED_HINT,
-        path=error.path or "",
-        offset=error.offset,
-    )
