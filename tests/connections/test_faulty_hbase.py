@@ -119,7 +119,7 @@ def test_with_the_default_limit_an_attempt_ends_in_time(spark: SparkSession, tmp
         write, _ = writer(spark, options, tmp_path)
         client = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
         write()
-        for fault in (SILENT, CLOSED, GARBAGE):
+        for fault in (SILENT, CLOSED, GARBAGE, ENDLESS):
             with subject(fault.name):
                 outage(
                     region, fault, "answer", write, named=options.quorum, process=client,

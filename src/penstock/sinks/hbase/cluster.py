@@ -24,6 +24,10 @@ SCAN_BYTES = 8 * 1024**2
 """Bytes of a portion with fewer rows, about. Java and Python each have it in memory."""
 WHOLE_ROWS = 1000
 """Whole rows of one answer of a server, if they are small."""
+_NETTY = "org.apache.hbase.thirdparty.io.netty"
+MEMORY_MAX = 256 * 1024**2
+"""Bytes of all answers that the client holds at once. Those of servers that keep to what is asked have about
+`SCAN_BYTES`, but the client would take answers of 2 GB."""
 
 
 class ClusterError(Exception):
@@ -37,6 +41,15 @@ class ClusterError(Exception):
         super().__init__(", ".join(self.kinds))
 
 
+def _limit_memory(system: Any) -> None:
+    """Limits the memory of the client, if none of its classes is loaded yet. Its network library counts only
+    buffers that it may make by itself (`tryReflectionSetAccessible`)."""
+    limits = {"maxDirectMemory": str(MEMORY_MAX), "tryReflectionSetAccessible": "true"}
+    for name, value in limits.items():
+        if system.getProperty(f"{_NETTY}.{name}") is None:
+            system.setProperty(f"{_NETTY}.{name}", value)
+
+
 class Cluster:
     """HBase through its Java client, which connects when it is first needed. Calls raise `ClusterError`."""
 
@@ -44,6 +57,7 @@ class Cluster:
         self._options = options
         jvm: Any = spark._jvm
         self._jvm = jvm
+        _limit_memory(jvm.java.lang.System)
         self._hbase = jvm.org.apache.hadoop.hbase
         self._frames = jvm.penstock.hbase.RowFrames
         self._family = options.family.encode()
