@@ -54,19 +54,7 @@ impl<'a> Image<'a> {
     /// Sends a column's value to the sink. A column that the image lacks is an error.
     #[inline(always)]
     pub fn send<V: ValueSink>(&self, map: &TableMap, index: usize, to: &mut V) -> Result<()> {
-        self.send_from(self.place(index), map, index, to)
-    }
-
-    /// Sends the value of a column that is at `place`.
-    #[inline(always)]
-    pub fn send_from<V: ValueSink>(
-        &self,
-        place: Place,
-        map: &TableMap,
-        index: usize,
-        to: &mut V,
-    ) -> Result<()> {
-        match place {
+        match self.place(index) {
             Place::Value { start, end } => {
                 let mut cursor = Cursor::new(self.slice((start, end)), 0);
                 match read_value(&mut cursor, map.columns[index].wire, to) {

@@ -352,26 +352,14 @@ pub fn write_value<F: Form>(
     tools: &mut Tools,
     out: &mut Vec<u8>,
 ) -> Result<()> {
-    write_from(image.place(index), form, table, index, image, tools, out)
-}
-
-/// Appends the value at `place`.
-#[inline(always)]
-fn write_from<F: Form>(
-    place: Place,
-    form: &F,
-    table: &Table,
-    index: usize,
-    image: &Image<'_>,
-    tools: &mut Tools,
-    out: &mut Vec<u8>,
-) -> Result<()> {
     let column = &table.columns[index];
-    if place == Place::Null {
-        out.extend_from_slice(b"null");
-        return Ok(());
+    match image.place(index) {
+        Place::Null => {
+            out.extend_from_slice(b"null");
+            Ok(())
+        }
+        _ => image.send(&table.map, index, &mut Value { form, column, tools, out }),
     }
-    image.send_from(place, &table.map, index, &mut Value { form, column, tools, out })
 }
 
 /// Appends `"name":value` for all columns that the image has, with commas between them.
@@ -385,8 +373,7 @@ pub fn write_fields<F: Form>(
 ) -> Result<()> {
     let mut separator = false;
     for (index, column) in table.columns.iter().enumerate() {
-        let place = image.place(index);
-        if place == Place::Absent {
+        if image.place(index) == Place::Absent {
             continue;
         }
         if separator {
@@ -394,7 +381,7 @@ pub fn write_fields<F: Form>(
         }
         separator = true;
         out.extend_from_slice(&column.head);
-        write_from(place, form, table, index, image, tools, out)?;
+        write_value(form, table, index, image, tools, out)?;
     }
     Ok(())
 }
