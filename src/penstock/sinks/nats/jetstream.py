@@ -23,7 +23,7 @@ _MESSAGE = {"message": {"seq": int}}
 PUBLISHED = {"seq": int}
 """Of answers: what is read here."""
 _EXPECTED_OF_SUBJECT = "Nats-Expected-Last-Subject-Sequence"
-_SINGLY_MAX = 8
+SINGLY_MAX = 8
 """Up to this number, messages are asked for one by one."""
 _HEARTBEAT_NS = 2_000_000_000
 """Nanoseconds between the messages by which the server says that it has nothing to deliver. A lost connection
@@ -80,15 +80,21 @@ class JetStream:
         with contextlib.suppress(ApiError):  # streams may forbid it
             self.api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
 
+    def header(self, stream: str, sequence: int) -> dict[str, str] | None:
+        """The headers of a message. None: it is not there."""
+        found = self._unless(MESSAGE_MISSING, f"STREAM.MSG.GET.{stream}", {"seq": sequence}, _MESSAGE)
+        if found is None:
+            return None
+        with reading():
+            headers = base64.b64decode(found["message"].get("hdrs", ""))
+        return _parsed(headers)[1]
+
     def headers(self, stream: str, first: int, last: int) -> Iterator[dict[str, str]]:
         """The headers of the messages from sequence `first` to `last` that are still there."""
-        if last - first < _SINGLY_MAX:
+        if last - first < SINGLY_MAX:
             for sequence in range(first, last + 1):
-                found = self._unless(MESSAGE_MISSING, f"STREAM.MSG.GET.{stream}", {"seq": sequence}, _MESSAGE)
-                if found is not None:
-                    with reading():
-                        headers = base64.b64decode(found["message"].get("hdrs", ""))
-                    yield _parsed(headers)[1]
+                if (found := self.header(stream, sequence)) is not None:
+                    yield found
             return
         inbox = f"_INBOX.{uuid.uuid4().hex}"
         subscription = self.connection.subscribe(inbox)

@@ -40,7 +40,7 @@ from penstock.sinks.base import Commit, EncodedBatch, LogMessage, Missing, Ours,
 from penstock.sinks.messages import Messages, another_driver, counter, each_message
 from penstock.sinks.nats import stream as streams
 from penstock.sinks.nats.faults import explained, forgotten, lost, too_large
-from penstock.sinks.nats.jetstream import WRONG_SEQUENCE, ApiError, JetStream
+from penstock.sinks.nats.jetstream import SINGLY_MAX, WRONG_SEQUENCE, ApiError, JetStream
 from penstock.sinks.nats.options import NatsOptions
 from penstock.sinks.nats.records import Mark, Written
 from penstock.sinks.nats.server import connected
@@ -270,7 +270,8 @@ class NatsSink(Messages):
                 raise lost(self._options.url[0], self._options.stream_name)
             counts, begun = dict(before.counts), before.begun
             if before.run:
-                begun = self._add(jetstream, before.sequence + 1, fence - 1, before, counts)
+                missed = jetstream.headers(self._options.stream_name, before.sequence + 1, fence - 1)
+                begun = _counted(missed, before, counts)
             own = replace(
                 before, run=self._run, generation=self._generation, sequence=fence, begun=begun, counts=counts
             )
@@ -301,35 +302,41 @@ class NatsSink(Messages):
         self._written = written
 
     def _look(self, known: int) -> int:
-        """Returns the newest sequence of the stream, and counts the messages after the sequence `known`."""
-        jetstream = self._connected()
+        """Returns the newest sequence of the stream, and counts the messages after the sequence `known`.
+
+        Others may have published while messages were counted. So the next message is asked for until there is
+        none: then the answer is as new as it can be, and what is sent next is likely to follow it."""
+        jetstream, stream = self._connected(), self._options.stream_name
         self._read_own()
-        found = jetstream.stream(self._options.stream_name)
+        found = jetstream.stream(stream)
         last = -1 if found is None else int(found["state"]["last_seq"])
         if last < known:
-            raise lost(self._options.url[0], self._options.stream_name)
-        own = replace(self._written, begun=self._begun)
-        self._begun = self._add(jetstream, known + 1, last, own, self._counts)
+            raise lost(self._options.url[0], stream)
+        self._count(jetstream.headers(stream, known + 1, last))
+        for _ in range(SINGLY_MAX):
+            if (newer := jetstream.header(stream, last + 1)) is None:
+                break
+            self._count([newer])
+            last += 1
         return last
 
-    def _add(
-        self, jetstream: JetStream, first: int, last: int, written: Written, counts: dict[str, int]
-    ) -> tuple[int, int]:
-        """Counts the messages from sequence `first` to `last` that the run in `written` has written for an
-        epoch and step that is not committed. Adds their numbers to `counts`, and returns that epoch and
-        step."""
-        begun = written.begun
-        if first > last:
-            return begun
-        for headers in jetstream.headers(self._options.stream_name, first, last):
-            mark = Mark.parse(headers.get(ID, ""))
-            if mark is None or mark.run != written.run or (mark.epoch, mark.step) <= written.place:
-                continue
-            if (mark.epoch, mark.step) != begun:
-                begun = (mark.epoch, mark.step)
-                counts.clear()
-            counts[mark.about] = mark.number
-        return begun
+    def _count(self, headers: Iterable[dict[str, str]]) -> None:
+        self._begun = _counted(headers, replace(self._written, begun=self._begun), self._counts)
+
+
+def _counted(headers: Iterable[dict[str, str]], written: Written, counts: dict[str, int]) -> tuple[int, int]:
+    """Counts the messages with these headers that the run in `written` has written for an epoch and step that
+    is not committed. Adds their numbers to `counts`, and returns that epoch and step."""
+    begun = written.begun
+    for one in headers:
+        mark = Mark.parse(one.get(ID, ""))
+        if mark is None or mark.run != written.run or (mark.epoch, mark.step) <= written.place:
+            continue
+        if (mark.epoch, mark.step) != begun:
+            begun = (mark.epoch, mark.step)
+            counts.clear()
+        counts[mark.about] = mark.number
+    return begun
 
 
 def _key_header(key: bytes, binary: bool) -> bytes:
