@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use penstock_core::column::Layout;
 use penstock_core::error::Result;
-use penstock_core::mysql_binlog::MySqlBinlog;
+use penstock_core::mysql::binlog::MySqlBinlog;
 use penstock_core::output::Options;
 use penstock_core::schema::TableSchema;
 use penstock_core::segment_format::SegmentFormat;

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use penstock_core::encode::encoder::{Encoder, Step};
 use penstock_core::encode::formats;
-use penstock_core::log_order::LogOrder;
+use penstock_core::mysql::log_order::LogOrder;
 use penstock_core::source_names::SourceNames;
 use penstock_core::transaction::{Part, Selection};
 

@@ -6,13 +6,13 @@
 
 use std::time::Instant;
 
-use penstock_core::event::HEADER_SIZE;
 use penstock_core::framing::{Options, Skip, Spooling};
-use penstock_core::gtid::GtidSet;
-use penstock_core::mysql_binlog::MySqlBinlog;
+use penstock_core::mysql::binlog::MySqlBinlog;
+use penstock_core::mysql::event::HEADER_SIZE;
+use penstock_core::mysql::gtid::GtidSet;
+use penstock_core::mysql::span::Place;
 use penstock_core::segment_format::SegmentFormat;
 use penstock_core::segment_framer::SegmentFramer;
-use penstock_core::span::Place;
 
 /// As much as a receiver reads from its socket at a time.
 const READ_BYTES: usize = 1 << 20;

@@ -7,13 +7,13 @@ use crate::batches::Batches;
 use crate::column::Walk;
 use crate::cursor::Cursor;
 use crate::error::Result;
-use crate::event::RowsKind;
 use crate::key::KeyReader;
-use crate::log_file::Direction;
 use crate::output::{Change, Options, Output};
 use crate::row_log::RowScan;
+use crate::rows::RowsKind;
 use crate::rows::{skip_image, RowsEvent};
 use crate::table_map::TableMap;
+use crate::window::Direction;
 
 pub struct Changelog<S: RowScan> {
     scan: S,

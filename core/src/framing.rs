@@ -1,8 +1,8 @@
 //! What the framer must know before the first byte.
 
-use crate::gtid::{Gtid, GtidSet};
-use crate::span::Place;
-use crate::xa::Prepared;
+use crate::mysql::gtid::{Gtid, GtidSet};
+use crate::mysql::span::Place;
+use crate::mysql::xa::Prepared;
 
 /// The start of a new log. Transactions are dropped until one begins at or after both bounds.
 #[derive(Debug, Clone, Default)]

@@ -15,14 +15,14 @@ use crate::batches::Batches;
 use crate::column::{Layout, TypeOptions};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
-use crate::event::RowsKind;
 use crate::key::{Key, KeyReader};
-use crate::log_file::Direction;
 use crate::output::{Change, Options, Output};
 use crate::row_log::RowScan;
 use crate::rows::RowsEvent;
+use crate::rows::RowsKind;
 use crate::seen_keys::{Columns, SeenKeys, SharedKeys};
 use crate::table_map::TableMap;
+use crate::window::Direction;
 
 pub struct Latest<S: RowScan> {
     scan: S,

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use crate::error::{DecodeError, Result};
 use crate::json::Style;
-use crate::log_file::Direction;
 use crate::rows::RowsEvent;
 use crate::schema::TableSchema;
 use crate::table_map::TableMap;
 use crate::transaction::{Survey, Walked};
+use crate::window::Direction;
 
 /// What a log's values depend on beside their forms.
 #[derive(Debug, Clone, Copy, Default)]

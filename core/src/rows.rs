@@ -1,4 +1,4 @@
-//! Row events and the walk over their row images.
+//! The form in which every log format gives rows, and the walk over their images.
 //!
 //! The values of an image are given to a `RowSink`, column by column. So Arrow builders and the JSON writer
 //! of `inspect` use the same decoder. A sink says for each column whether it wants its values; others are
@@ -8,7 +8,6 @@ use crate::compressed_column;
 use crate::cursor::Cursor;
 use crate::decimal::DecimalImage;
 use crate::error::{DecodeError, Lacks, Result, ValueError};
-use crate::event::{Event, EventKind, FormatDescription, RowsKind};
 use crate::old_temporal;
 use crate::table_map::{bit_from_low, TableMap};
 use crate::temporal::{Date, DateTime, Instant, Time};
@@ -88,7 +87,15 @@ impl<'a> Present<'a> {
     }
 }
 
-/// A row event up to its images.
+/// What a run of rows means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowsKind {
+    Insert,
+    Update,
+    Delete,
+}
+
+/// A run of rows up to its images.
 #[derive(Debug, Clone, Copy)]
 pub struct RowsEvent<'a> {
     pub kind: RowsKind,
@@ -114,55 +121,6 @@ impl<'a> RowsEvent<'a> {
     /// Whether the session had `foreign_key_checks = 0`, so that no foreign key changed rows.
     pub const FLAG_NO_FOREIGN_KEY_CHECKS: u16 = 2;
 
-    /// Reads only the table id, which is enough to skip events of other tables.
-    pub fn table_id(event: &Event<'a>, format: &FormatDescription) -> Result<u64> {
-        event.cursor().uint_le(format.table_id_size(event.header.kind), "table id")
-    }
-
-    pub fn parse(event: &Event<'a>, format: &FormatDescription) -> Result<Self> {
-        let code = event.header.kind;
-        let mut cursor = event.cursor();
-        let (kind, has_extra) = match code {
-            EventKind::WRITE_ROWS_V1 => (RowsKind::Insert, false),
-            EventKind::UPDATE_ROWS_V1 => (RowsKind::Update, false),
-            EventKind::DELETE_ROWS_V1 => (RowsKind::Delete, false),
-            EventKind::WRITE_ROWS => (RowsKind::Insert, true),
-            EventKind::UPDATE_ROWS | EventKind::PARTIAL_UPDATE_ROWS => (RowsKind::Update, true),
-            EventKind::DELETE_ROWS => (RowsKind::Delete, true),
-            other => {
-                let name = other.name().unwrap_or("unknown");
-                return Err(cursor.fail(format!("row events of type {} ({name}) cannot be decoded", other.0)));
-            }
-        };
-        let table_id = cursor.uint_le(format.table_id_size(code), "table id")?;
-        let flags = cursor.u16("row event flags")?;
-        if has_extra {
-            // The length counts itself.
-            let length = cursor.u16("extra data length")?;
-            let Some(length) = length.checked_sub(2) else {
-                return Err(cursor.fail("extra data shorter than its length"));
-            };
-            cursor.skip(length.into(), "extra data")?;
-        }
-        let columns = cursor.lenenc_count(8, "column count")?;
-        let present = Present::parse(&mut cursor, columns)?;
-        let present_after = match kind {
-            RowsKind::Update => Present::parse(&mut cursor, columns)?,
-            _ => present,
-        };
-        Ok(Self {
-            kind,
-            table_id,
-            flags,
-            present,
-            present_after,
-            columns,
-            partial_json: code == EventKind::PARTIAL_UPDATE_ROWS,
-            absent_is_unchanged: !format.is_mariadb(),
-            images: cursor,
-        })
-    }
-
     /// `map`: the table map that its table id names.
     pub fn check(&self, map: &TableMap) -> Result<()> {
         if self.columns != map.columns.len() {
@@ -175,11 +133,6 @@ impl<'a> RowsEvent<'a> {
         }
         Ok(())
     }
-}
-
-/// Whether this is the table id of a row event without rows, which only ends a statement.
-pub fn is_dummy(table_id: u64) -> bool {
-    table_id == 0x00ff_ffff
 }
 
 /// Sends the row image at the cursor to the sink, and moves the cursor behind it. The event must have been

@@ -11,7 +11,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::Result;
-use crate::event::RowsKind;
+use crate::rows::RowsKind;
 use crate::rows::{
     read_null_bits, skip_image, skip_value, take_column, walk_image, RowSink, RowsEvent, ValueSink,
 };

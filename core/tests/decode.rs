@@ -7,14 +7,14 @@ use penstock_core::batches::Batches;
 use penstock_core::changelog::Changelog;
 use penstock_core::column::{Layout, TypeOptions, ZeroDates};
 use penstock_core::error::Result;
-use penstock_core::event::{Event, Events, FormatDescription};
 use penstock_core::key::KeyReader;
 use penstock_core::latest::{for_each_key, Latest};
-use penstock_core::log_file::LogFile;
-use penstock_core::outline::Outline;
+use penstock_core::mysql::event::{Event, Events, FormatDescription};
+use penstock_core::mysql::log_file::LogFile;
+use penstock_core::mysql::outline::outline_over;
+use penstock_core::mysql::scan::RangeScan;
 use penstock_core::output::Options;
 use penstock_core::row_log::RowScan as _;
-use penstock_core::scan::RangeScan;
 use penstock_core::schema::TableSchema;
 use penstock_core::split::Split;
 use penstock_core::table_map::TableMap;
@@ -53,7 +53,7 @@ fn decode_outlined(log: &[u8]) -> Result<usize> {
     let table = Arc::new(TableSchema::from_json(SCHEMA)?);
     let names = [(table.database.clone(), table.table.clone())];
     let file = || LogFile::of_bytes(log.to_vec(), 0);
-    let Some(outline) = Outline::over(file()?, &names, &whole(log))? else { return Ok(0) };
+    let Some(outline) = outline_over(file()?, &names, &whole(log))? else { return Ok(0) };
     let split = Split { positions: Some(outline.positions(0, 0, log.len() as u64)), ..whole(log) };
     let mut decoder =
         Changelog::new(RangeScan::over(file()?, table, &split, None)?, &options(Layout::Changelog))?;

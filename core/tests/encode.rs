@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use penstock_core::encode::encoder::{Encoder, Step};
 use penstock_core::encode::formats;
-use penstock_core::log_order::LogOrder;
+use penstock_core::mysql::log_order::LogOrder;
 use penstock_core::segment_file::{Fetch, RangedFile, SegmentFile};
 use penstock_core::source_names::SourceNames;
 use penstock_core::transaction::{Part, Selection};

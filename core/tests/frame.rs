@@ -1,11 +1,11 @@
 //! The framer on a stream made by hand, and on anything else.
 
 use penstock_core::digest::Digest;
-use penstock_core::frame::Framer;
 use penstock_core::framing::{Expected, Options, Skip, Spooling};
-use penstock_core::gtid::GtidSet;
+use penstock_core::mysql::frame::Framer;
+use penstock_core::mysql::gtid::GtidSet;
+use penstock_core::mysql::span::Place;
 use penstock_core::segment_framer::{Piece, SegmentFramer};
-use penstock_core::span::Place;
 use proptest::prelude::*;
 
 struct Source {

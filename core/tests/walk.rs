@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::ArrayRef;
 use penstock_core::column::{Binaries, ColumnBuilder, TypeOptions, Walk, ZeroDates};
 use penstock_core::cursor::Cursor;
-use penstock_core::event::{Event, EventKind, Events, FormatDescription};
+use penstock_core::mysql::event::{Event, EventKind, Events, FormatDescription};
 use penstock_core::plan;
 use penstock_core::rows::{walk_image, RowSink, RowsEvent, Taken};
 use penstock_core::schema::TableSchema;

@@ -6,7 +6,7 @@ mod log;
 use libfuzzer_sys::fuzz_target;
 use penstock_core::encode::encoder::{Encoder, Step};
 use penstock_core::encode::formats;
-use penstock_core::log_order::LogOrder;
+use penstock_core::mysql::log_order::LogOrder;
 use penstock_core::source_names::SourceNames;
 use penstock_core::transaction::{Part, Selection};
 use penstock_core::segment_file::{Fetch, RangedFile, SegmentFile};

@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::checksum::Checksum;
-use penstock_core::event::{EventKind, Events, FormatDescription};
-use penstock_core::gtid_event::GtidEvent;
+use penstock_core::mysql::checksum::Checksum;
+use penstock_core::mysql::event::{EventKind, Events, FormatDescription};
+use penstock_core::mysql::gtid_event::GtidEvent;
 
 fuzz_target!(|bytes: &[u8]| {
     for checksum in [Checksum::None, Checksum::Crc32] {

@@ -4,10 +4,10 @@
 mod log;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::frame::Framer;
+use penstock_core::mysql::frame::Framer;
 use penstock_core::framing::{Options, Skip, Spooling};
 use penstock_core::segment_framer::{Piece, SegmentFramer};
-use penstock_core::span::Place;
+use penstock_core::mysql::span::Place;
 
 /// What was fed, in pieces of `size` bytes: everything given out before the end or an error.
 fn run(bytes: &[u8], size: usize) -> (Vec<u8>, Vec<Vec<u8>>, bool) {

@@ -3,8 +3,8 @@
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::cursor::Cursor;
-use penstock_core::gtid::GtidSet;
-use penstock_core::gtid_event::GtidEvent;
+use penstock_core::mysql::gtid::GtidSet;
+use penstock_core::mysql::gtid_event::GtidEvent;
 
 fn same_after(set: &GtidSet) {
     assert!(set.to_string().parse::<GtidSet>().as_ref() == Ok(set));

@@ -1,8 +1,8 @@
 //! Logs made of any bytes whose events are whole: so the fuzzer gets behind lengths and checksums.
 #![allow(dead_code)] // each target uses a part
 
-use penstock_core::checksum::Checksum;
-use penstock_core::event::{Event, EventKind, Events, FormatDescription};
+use penstock_core::mysql::checksum::Checksum;
+use penstock_core::mysql::event::{Event, EventKind, Events, FormatDescription};
 use penstock_core::split::Split;
 
 /// A log of a real server, with checksums.

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::payload::Payload;
+use penstock_core::mysql::payload::Payload;
 
 /// What is unpacked of one: the readers hold one inner event at a time, however many there are.
 const UNPACKED_MAX: usize = 8 << 20;

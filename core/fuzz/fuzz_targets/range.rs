@@ -11,10 +11,10 @@ use penstock_core::changelog::Changelog;
 use penstock_core::column::Layout;
 use penstock_core::error::Result;
 use penstock_core::latest::Latest;
-use penstock_core::log_file::LogFile;
-use penstock_core::outline::Outline;
+use penstock_core::mysql::log_file::LogFile;
+use penstock_core::mysql::outline::outline_over;
 use penstock_core::output::Options;
-use penstock_core::scan::RangeScan;
+use penstock_core::mysql::scan::RangeScan;
 use penstock_core::schema::TableSchema;
 
 fn decode(bytes: &[u8], layout: Layout, positions: Option<Vec<u64>>) -> Result<()> {
@@ -42,7 +42,7 @@ fn positions(bytes: &[u8]) -> Option<Vec<u64>> {
     let table = TableSchema::from_json(log::SCHEMA).ok()?;
     let file = LogFile::of_bytes(bytes.to_vec(), 0).ok()?;
     let names = [(table.database, table.table)];
-    let outline = Outline::over(file, &names, &log::split(bytes.len(), None)).ok()??;
+    let outline = outline_over(file, &names, &log::split(bytes.len(), None)).ok()??;
     Some(outline.positions(0, 0, bytes.len() as u64))
 }
 

@@ -13,7 +13,7 @@ use penstock_core::changelog::Changelog;
 use penstock_core::column::Layout;
 use penstock_core::error;
 use penstock_core::output::Options;
-use penstock_core::scan::RangeScan;
+use penstock_core::mysql::scan::RangeScan;
 use penstock_core::schema::TableSchema;
 use penstock_core::segment_file::{Fetch, RangedFile, SegmentFile};
 use penstock_core::split::Split;

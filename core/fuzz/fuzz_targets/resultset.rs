@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::column::{TypeOptions, ZeroDates};
-use penstock_core::resultset::ResultSetDecoder;
+use penstock_core::mysql::resultset::ResultSetDecoder;
 use penstock_core::schema::TableSchema;
 
 fn run(table: &Arc<TableSchema>, bytes: &[u8], size: usize) -> (u64, bool) {

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::checksum::Checksum;
-use penstock_core::event::{Event, FormatDescription};
+use penstock_core::mysql::checksum::Checksum;
+use penstock_core::mysql::event::{Event, FormatDescription};
 use penstock_core::table_map::TableMap;
 
 const LOG: &[u8] = include_bytes!("../../tests/data/changes.binlog");

@@ -9,9 +9,9 @@ use penstock_core::debezium_log::placeholder::Placeholder;
 use penstock_core::debezium_log::state::State;
 use penstock_core::debezium_log::{Message, Translator};
 use penstock_core::framing::{Options as Framing, Skip, Spooling};
-use penstock_core::gtid::GtidSet;
+use penstock_core::mysql::gtid::GtidSet;
 use penstock_core::segment_framer::SegmentFramer;
-use penstock_core::span::Place;
+use penstock_core::mysql::span::Place;
 use penstock_core::typed_rows::RowsFramer;
 
 const SCHEMA: &str = r#"{"type": "record", "name": "Envelope", "namespace": "a", "fields": [

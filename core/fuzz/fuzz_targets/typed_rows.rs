@@ -7,12 +7,12 @@ use libfuzzer_sys::fuzz_target;
 use penstock_core::batches::Batches;
 use penstock_core::changelog::Changelog;
 use penstock_core::column::Layout;
-use penstock_core::gtid::GtidSet;
+use penstock_core::mysql::gtid::GtidSet;
 use penstock_core::output::Options;
 use penstock_core::records::{append, RecordFile, HEAD, MAGIC};
 use penstock_core::schema::TableSchema;
 use penstock_core::segment_file::SegmentFile;
-use penstock_core::span::{Place, Tracker};
+use penstock_core::mysql::span::{Place, Tracker};
 use penstock_core::split::Split;
 use penstock_core::typed_rows::{RowsScan, NAME};
 

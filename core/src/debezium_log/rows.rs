@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::event::RowsKind;
+use crate::rows::RowsKind;
 use crate::typed_rows::write::{put_bits, Records};
 
 use super::message::{in_column, Change, Operation, Row};

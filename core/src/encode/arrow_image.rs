@@ -20,7 +20,7 @@ use crate::network::Network;
 use crate::schema::{ColumnSchema, ColumnType};
 use crate::table_map::MapColumn;
 use crate::temporal::{Date, DateTime, Instant, Time};
-use crate::typed_rows::form;
+use crate::wire::form;
 
 /// A column in images made from Arrow. Texts are UTF-8 there.
 pub fn arrow_column(of_schema: &ColumnSchema) -> std::result::Result<(Column, MapColumn), String> {

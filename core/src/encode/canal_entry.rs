@@ -16,7 +16,7 @@ use super::image::{Image, Place};
 use super::json_form::Tools;
 use super::messages::{About, Messages};
 use crate::error::Result;
-use crate::event::RowsKind;
+use crate::rows::RowsKind;
 use crate::schema::{ColumnType, TableSchema};
 use crate::transaction::{EventPlace, Transaction};
 

@@ -6,7 +6,7 @@ use serde_json::{json, Value};
 
 use super::json_text::quoted;
 use super::route::{Deciding, Route};
-use crate::described::described_column;
+use crate::described_column::described_column;
 use crate::error::{DecodeError, Result};
 use crate::plan;
 use crate::schema::{ColumnSchema, ColumnType, TableSchema};

@@ -4,7 +4,7 @@ use super::columns::Table;
 use super::format::Change;
 use super::image::Image;
 use crate::error::Result;
-use crate::event::RowsKind;
+use crate::rows::RowsKind;
 
 /// The rows before and after an event.
 pub type Images<'a> = (Option<Image<'a>>, Option<Image<'a>>);

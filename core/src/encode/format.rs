@@ -1,9 +1,9 @@
 //! What a format of messages does, and what it is given.
 
 use crate::error::{DecodeError, Result};
-use crate::event::RowsKind;
 use crate::json::Style;
 use crate::rows::RowsEvent;
+use crate::rows::RowsKind;
 use crate::transaction::Transaction;
 
 use super::columns::Table;

@@ -108,7 +108,7 @@ impl Row {
     /// Cuts the images of the next row. `rows.images` moves behind it. The cursor must be over the bytes that
     /// places count from, from its first byte on.
     pub fn read(&mut self, rows: &mut RowsEvent<'_>, map: &TableMap) -> Result<()> {
-        use crate::event::RowsKind::{Delete, Insert, Update};
+        use crate::rows::RowsKind::{Delete, Insert, Update};
         self.before.clear();
         self.after.clear();
         match rows.kind {

@@ -8,7 +8,7 @@ use super::arrow_image::{append, Labels, Values};
 use super::image::{Image, Place, Row};
 use super::ruled::{PlaceOf, RuledTable, ROW};
 use crate::error::{DecodeError, Result};
-use crate::event::RowsKind;
+use crate::rows::RowsKind;
 
 /// What the rules made of the images of one table, in the order in which they were collected.
 pub struct Made {

@@ -22,10 +22,10 @@ use super::routing::{self, Hashing};
 use super::ruled::{Collector, RuledTable};
 use super::tables::{next_row, LastRow, Tables};
 use crate::error::{DecodeError, Result};
-use crate::event::RowsKind;
 use crate::output::Change as Collected;
 use crate::row_log::{Item, LoggedRows, Transactions};
 use crate::rows::RowsEvent;
+use crate::rows::RowsKind;
 use crate::transaction::{Survey, Transaction, Walked};
 
 #[derive(Default)]

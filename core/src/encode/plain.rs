@@ -11,7 +11,7 @@ use super::messages::{About, Messages};
 use crate::decimal::DecimalImage;
 use crate::digits::write_u64;
 use crate::error::Result;
-use crate::event::RowsKind;
+use crate::rows::RowsKind;
 use crate::rows::Taken;
 use crate::transaction::Transaction;
 

@@ -9,7 +9,7 @@ use super::json_form::Tools;
 use super::messages::Messages;
 use super::route::{By, Deciding};
 use crate::error::Result;
-use crate::event::RowsKind;
+use crate::rows::RowsKind;
 use crate::transaction::Transaction;
 
 /// Scratch memory for hashes.

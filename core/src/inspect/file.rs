@@ -5,9 +5,9 @@
 
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
-use crate::checksum::Checksum;
 use crate::error::{DecodeError, Result};
-use crate::event::{Event, EventHeader, EventKind, FormatDescription, HEADER_SIZE, MAGIC};
+use crate::mysql::checksum::Checksum;
+use crate::mysql::event::{Event, EventHeader, EventKind, FormatDescription, HEADER_SIZE, MAGIC};
 use crate::segment_file::{SegmentFile, Source};
 
 const MAGIC_ENCRYPTED: [u8; 4] = *b"\xfdbin";

@@ -3,7 +3,7 @@
 use super::known_table::KnownTable;
 use super::statement::utf8;
 use super::value::write_json_string;
-use crate::event::RowsKind;
+use crate::rows::RowsKind;
 
 pub fn line(
     table: &str,

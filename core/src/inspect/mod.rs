@@ -23,18 +23,18 @@ pub use self::statement::{read_statement, Statement};
 use self::summary::{Domain, Summary};
 use self::timestamp::iso;
 use self::value::{write_json_string, JsonRow};
-use crate::checksum::Checksum;
-use crate::control::{control, Control, XaStatement};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
-use crate::event::{Event, EventHeader, EventKind, RowsKind};
-use crate::gtid::Gtid;
-use crate::gtid_event::{GtidEvent, MARIADB_STANDALONE};
 use crate::json::Style;
-use crate::mariadb;
-use crate::payload::Payload;
+use crate::mysql::checksum::Checksum;
+use crate::mysql::control::{control, Control, XaStatement};
+use crate::mysql::event::{Event, EventHeader, EventKind};
+use crate::mysql::gtid::Gtid;
+use crate::mysql::gtid_event::{GtidEvent, MARIADB_STANDALONE};
+use crate::mysql::mariadb;
+use crate::mysql::payload::Payload;
 use crate::records::Record;
-use crate::rows::{skip_image, walk_image, Present, RowsEvent};
+use crate::rows::{skip_image, walk_image, Present, RowsEvent, RowsKind};
 use crate::schema::TableSchema;
 use crate::segment_file::SegmentFile;
 use crate::table_map::TableMap;
@@ -342,7 +342,7 @@ impl Inspector {
     }
 
     fn take_rows(&mut self, event: &Event<'_>, file: &FileEvents) -> Result<()> {
-        self.json_style = Style::of(file.format());
+        self.json_style = file.format().json_style();
         let mut rows = RowsEvent::parse(event, file.format())?;
         // Some servers end a statement with an event of no table and no rows.
         if rows.images.is_empty() && !self.tables.contains_key(&rows.table_id) {

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::event::EventKind;
+use crate::mysql::event::EventKind;
 
 pub fn event_name(kind: EventKind) -> Cow<'static, str> {
     Cow::Borrowed(match kind.0 {

@@ -1,7 +1,7 @@
 //! The records of the format `rows` (`typed_rows`), as lines and counts like those of a binlog file.
 
 use crate::error::Result;
-use crate::gtid::Gtid;
+use crate::mysql::gtid::Gtid;
 use crate::records::{Record, RecordFile};
 use crate::segment_file::SegmentFile;
 use crate::typed_rows::{begin_of, BEGIN, COMMIT, DEFINITION, NAME, NOTE, ROWS, STATEMENT};

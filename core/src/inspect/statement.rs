@@ -2,11 +2,11 @@
 
 use super::file::{FileEvents, RawEvent};
 use crate::charset::{append_utf8, collation_charset, Charset};
-use crate::checksum::Checksum;
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
-use crate::event::{Event, EventKind, FormatDescription};
-use crate::mariadb;
+use crate::mysql::checksum::Checksum;
+use crate::mysql::event::{Event, EventKind, FormatDescription};
+use crate::mysql::mariadb;
 use crate::segment_file::SegmentFile;
 
 /// A QUERY event.

@@ -7,8 +7,9 @@ use serde_json::{json, Map, Value};
 use super::names::event_name;
 use super::timestamp::iso;
 use crate::error::DecodeError;
-use crate::event::{EventKind, RowsKind};
-use crate::gtid::{Gtid, GtidSet};
+use crate::mysql::event::EventKind;
+use crate::mysql::gtid::{Gtid, GtidSet};
+use crate::rows::RowsKind;
 
 /// MariaDB's GTID.
 #[derive(Debug, Clone, Copy)]

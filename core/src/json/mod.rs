@@ -18,9 +18,8 @@ use crate::decimal::DecimalImage;
 use crate::digits::{write_i64, write_u64};
 use crate::double::write_double;
 use crate::error::{DecodeError, ValueError};
-use crate::event::FormatDescription;
 use crate::temporal::{Date, DateTime, Time};
-use crate::wire::code;
+use crate::type_code as code;
 
 pub use self::change::write_changed;
 pub use self::shape::Shapes;
@@ -41,12 +40,6 @@ impl From<DecodeError> for ValueError {
 pub struct Style {
     /// MySQL 5.7 prints a double without fraction like an integer, later ones with `.0`.
     pub bare_doubles: bool,
-}
-
-impl Style {
-    pub fn of(format: &FormatDescription) -> Self {
-        Self { bare_doubles: format.server_version.starts_with("5.") }
-    }
 }
 
 /// Appends the document as text, as MySQL 8.0 and later print it. An empty document is the literal null, as

@@ -7,15 +7,15 @@ use pyo3::types::{PyBytes, PyList};
 
 use super::segment_file::FileArgument;
 use super::segment_format::{with_format, Named};
-use crate::frame;
 use crate::framing::{Expected, Options, Skip, Spooling};
-use crate::gtid::{Gtid, GtidSet as CoreGtidSet};
-use crate::mysql_binlog::MySqlBinlog;
+use crate::mysql::binlog::MySqlBinlog;
+use crate::mysql::frame;
+use crate::mysql::gtid::{Gtid, GtidSet as CoreGtidSet};
+use crate::mysql::span::{Place, Tracker};
+use crate::mysql::xa::Prepared;
 use crate::segment_format::SegmentFormat;
 use crate::segment_framer::{Piece, SegmentFramer};
-use crate::span::{Place, Tracker};
 use crate::typed_rows::{RowsFramer, TypedRows};
-use crate::xa::Prepared;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<GtidSet>()?;

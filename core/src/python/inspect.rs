@@ -6,7 +6,7 @@ use pyo3::types::PyDict;
 use super::segment_file::FileArgument;
 use super::segment_format::Named;
 use crate::inspect::{self, Options};
-use crate::log_file::LogFile;
+use crate::mysql::log_file::LogFile;
 use crate::schema::TableSchema;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

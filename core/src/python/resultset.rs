@@ -7,7 +7,7 @@ use pyo3::pybacked::PyBackedBytes;
 
 use super::errors::server_error;
 use super::schema::{parse_table, parse_types};
-use crate::resultset::{self, ResultSetError};
+use crate::mysql::resultset::{self, ResultSetError};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ResultSetDecoder>()

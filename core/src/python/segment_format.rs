@@ -2,7 +2,7 @@
 //!
 //! A third format is listed here, and in `relaylog/segment_format.py`.
 
-use crate::log_order::LogOrder;
+use crate::mysql::log_order::LogOrder;
 use crate::row_log::Transactions;
 use crate::segment_file::SegmentFile;
 use crate::transaction::{Part, Selection};
@@ -47,7 +47,7 @@ macro_rules! with_format {
     ($file:expr, $call:expr) => {
         match $crate::python::segment_format::Named::of_file($file) {
             $crate::python::segment_format::Named::MySqlBinlog => {
-                type Format = $crate::mysql_binlog::MySqlBinlog;
+                type Format = $crate::mysql::binlog::MySqlBinlog;
                 $call
             }
             $crate::python::segment_format::Named::TypedRows => {

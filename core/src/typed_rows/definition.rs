@@ -2,11 +2,12 @@
 
 use serde::Deserialize;
 
-use super::{body_of, form, text};
+use super::{body_of, text};
 use crate::error::{DecodeError, Result};
 use crate::records::Record;
 use crate::schema::{ColumnSchema, ColumnType, TableSchema};
 use crate::table_map::{MapColumn, TableMap};
+use crate::wire::form;
 
 /// Ids of collations: of bytes, and of texts in UTF-8.
 const BINARY: u16 = 63;

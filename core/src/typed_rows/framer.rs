@@ -4,9 +4,9 @@ use super::{BEGIN, COMMIT, DEFINITION, MOVED, NAME, NOTE, ROWS, STATEMENT};
 use crate::error::{DecodeError, Result};
 use crate::framing::Options;
 use crate::json_text::quoted;
+use crate::mysql::span::{Place, Tracker};
 use crate::records::{append, Record, HEAD, MAGIC};
 use crate::segment_framer::{Piece, SegmentFramer};
-use crate::span::{Place, Tracker};
 
 const VERSION: u32 = 1;
 

@@ -13,8 +13,8 @@
 //! | `c` commit | nothing |
 //!
 //! Which columns images have are bits: of the first images and, of updates, of the second ones. An image
-//! has a bit for each of its columns (1: null), then the values of the others, in the forms that [`form`]
-//! says. The fields of `columns` are those of `penstock.model.schema.Column`.
+//! has a bit for each of its columns (1: null), then the values of the others, in the forms that
+//! `wire::form` says. The fields of `columns` are those of `penstock.model.schema.Column`.
 //!
 //! A transaction, and what a receiver gives to the framer at once, is whole. So parts of this format begin
 //! and end between transactions.
@@ -34,11 +34,9 @@ pub use segments::TypedRows;
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
-use crate::event::RowsKind;
 use crate::records::Record;
+use crate::rows::RowsKind;
 use crate::rows::{Present, RowsEvent};
-use crate::schema::ColumnType;
-use crate::wire::WireType;
 
 pub const NAME: &str = "rows";
 pub const BEGIN: u8 = b'b';
@@ -49,32 +47,6 @@ pub const NOTE: u8 = b'n';
 pub const COMMIT: u8 = b'c';
 /// Only for the framer: the source has advanced to the record's place.
 pub const MOVED: u8 = b'm';
-
-/// How the values of a column are written. Texts are UTF-8.
-pub fn form(kind: &ColumnType) -> WireType {
-    match *kind {
-        ColumnType::Integer { width, unsigned } => WireType::Int { width, unsigned },
-        ColumnType::Decimal { precision, scale } => WireType::Decimal { precision, scale },
-        ColumnType::Boolean => WireType::Boolean,
-        ColumnType::Float => WireType::Float,
-        ColumnType::Double => WireType::Double,
-        ColumnType::Bit { bits } => WireType::Bit { bits: bits.into() },
-        ColumnType::Year { short: false } => WireType::Year,
-        ColumnType::Year { short: true } => WireType::ShortYear,
-        ColumnType::Date => WireType::Date,
-        ColumnType::DateTime { fsp } => WireType::DateTime { fsp },
-        ColumnType::Timestamp { .. } => WireType::Instant,
-        ColumnType::Time { fsp } => WireType::Time { fsp },
-        ColumnType::Enum { .. } => WireType::Enum { width: 2 },
-        ColumnType::Set { .. } => WireType::Set { width: 8 },
-        ColumnType::Json => WireType::JsonText { prefix: 4 },
-        ColumnType::Geometry => WireType::Geometry { prefix: 4 },
-        ColumnType::Vector => WireType::Vector { prefix: 4 },
-        ColumnType::Text { .. } | ColumnType::Binary { .. } | ColumnType::Network(_) => {
-            WireType::Blob { prefix: 4 }
-        }
-    }
-}
 
 /// Time of the commit and id of the transaction that a record begins.
 pub fn begin_of<'a>(record: &Record<'a>) -> Result<(i64, &'a str)> {

@@ -6,7 +6,7 @@ use super::{
     begin_of, id_of, rows_of, undefined, Definition, BEGIN, COMMIT, DEFINITION, NAME, NOTE, ROWS, STATEMENT,
 };
 use crate::error::{DecodeError, Result};
-use crate::gtid::GtidSet;
+use crate::mysql::gtid::GtidSet;
 use crate::records::{Header, RecordFile};
 use crate::row_log::{Dialect, RowScan};
 use crate::rows::RowsEvent;

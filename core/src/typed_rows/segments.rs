@@ -5,14 +5,14 @@ use std::sync::Arc;
 use super::{statement_of, Definition, RowsFramer, RowsScan, BEGIN, DEFINITION, NAME, ROWS, STATEMENT};
 use crate::error::{DecodeError, Result};
 use crate::framing;
-use crate::gtid::GtidSet;
 use crate::json_text::quoted;
+use crate::mysql::gtid::GtidSet;
+use crate::mysql::span::{Place, Tracker};
 use crate::outline::Outline;
 use crate::records::RecordFile;
 use crate::schema::TableSchema;
 use crate::segment_file::SegmentFile;
 use crate::segment_format::SegmentFormat;
-use crate::span::{Place, Tracker};
 use crate::split::Split;
 use crate::window::Direction;
 
@@ -118,7 +118,7 @@ impl SegmentFormat for TypedRows {
             Ok(())
         });
         walked.map_err(|error| error.in_file(split.file.name()))?;
-        Ok(Outline::of_positions(base, found))
+        Ok(Outline::new(base, found, Vec::new()))
     }
 
     fn described_table(

@@ -1,8 +1,8 @@
 //! Writes records, for receivers.
 
 use super::{BEGIN, COMMIT, DEFINITION, MOVED, NOTE, ROWS, STATEMENT};
-use crate::event::RowsKind;
 use crate::records::append;
+use crate::rows::RowsKind;
 
 /// Records of whole transactions, one after the other.
 #[derive(Default)]
