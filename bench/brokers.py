@@ -54,7 +54,7 @@ def bench(name: str, section: dict[str, Any], messages: int, server: int) -> Non
     encoder = RowEncoder(schema().to_json(), sink.format, options=sink.format_options)
     made = [
         EncodedBatch(
-            encoder.encode(batch, at_us=1, file="b.1", position=4, sequence=1, first_row=number * BATCH_ROWS),
+            encoder.encode(batch, at_us=1, place="b.1:4", sequence=1, first_row=number * BATCH_ROWS),
             [TABLE],
         )
         for number, batch in enumerate(batches(messages, 1))

@@ -153,7 +153,9 @@ changes = (
     .load()
 )
 deleted = (
-    changes.where("_change_type = 'delete'").select("id", "name", "_commit_timestamp", "_gtid").collect()
+    changes.where("_change_type = 'delete'")
+    .select("id", "name", "_commit_timestamp", "_transaction")
+    .collect()
 )
 spark.stop()
 print(deleted)

@@ -290,7 +290,6 @@ SOURCES = sorted(
 MYSQL_ONLY = {
     "commands/schema.py",
     "commands/encode_definitions.py",
-    "encode/statements.py",  # as messages, for formats that are about MySQL
     "commands/inspect.py",
     "commands/init.py",  # asks for a server's address, and writes a file for it
     "serve/log/mysql.py",  # Canal's protocol is about MySQL
@@ -333,7 +332,6 @@ SPEAKS_OF_BINLOG = {
     "relaylog/segment_format.py",  # the segment formats
     "cli_offline.py",  # help of `penstock inspect`
     "datasource/definitions.py",  # what `mysql_cdc` needs of a server
-    "datasource/partitions.py",  # its column `_gtid`
     "sources/debezium/receiver.py",  # keys of `relay.json` and `receiver.json`
 }
 

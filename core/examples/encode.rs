@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use penstock_core::encode::encoder::{Encoder, Step};
-use penstock_core::encode::formats;
+use penstock_core::encode::{formats, source_info};
 use penstock_core::mysql::log_order::LogOrder;
 use penstock_core::source_names::SourceNames;
 use penstock_core::transaction::{Part, Selection};
@@ -38,7 +38,7 @@ fn encode(path: &str, format: &str) -> (usize, usize) {
         "debezium" | "avro" | "protobuf" => "{\"tombstones_on_delete\": false}",
         _ => "{}",
     };
-    let format = formats::by_name(format, options).expect("a format");
+    let format = formats::by_name(format, options, &source_info::MYSQL).expect("a format");
     let order = Box::new(LogOrder::new(vec![part], Selection::default()));
     let mut encoder = Encoder::new(order, format, Vec::new(), Selection::default());
     let (mut messages, mut bytes) = (0, 0);

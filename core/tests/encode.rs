@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use penstock_core::encode::encoder::{Encoder, Step};
-use penstock_core::encode::formats;
+use penstock_core::encode::{formats, source_info};
 use penstock_core::mysql::log_order::LogOrder;
 use penstock_core::segment_file::{Fetch, RangedFile, SegmentFile};
 use penstock_core::source_names::SourceNames;
@@ -63,7 +63,7 @@ fn messages(bytes: &[u8], (name, options): (&str, &str)) -> usize {
     let file = RangedFile::new("log.000001".to_owned(), size, 0..size, 1 << 16, 1 << 20, fetch);
     let file = SegmentFile::Ranged(Arc::new(file));
     let part = Part { file, base: 0, start: 0, end: None, names: SourceNames::of_file("log.000001") };
-    let format = formats::by_name(name, options).unwrap();
+    let format = formats::by_name(name, options, &source_info::MYSQL).unwrap();
     let order = Box::new(LogOrder::new(vec![part], Selection::default()));
     let mut encoder = Encoder::new(order, format, Vec::new(), Selection::default());
     let mut count = 0;

@@ -515,11 +515,11 @@ SchemaIds = Callable[[dict[str, Any]], int]
 
 def transactions_of(
     parts: Sequence[LogPart], tables: Sequence[tuple[str, str]], *, statements: bool = False
-) -> tuple[list[int], list[str | None], list[str], list[int], list[int]]:
+) -> tuple[list[int], list[str | None], list[str], list[int]]:
     """The transactions of some parts that have rows of these tables (none: of any table), in the order of the
     log. `statements`: also those that only have statements, such as ALTER TABLE. Of each, the offset where it
-    begins, its GTID, the file and position in the source's log where it begins, and its commit time in
-    microseconds since 1970."""
+    begins, its id, the place in the source's log where it begins, and its commit time in microseconds since
+    1970."""
 
 MessageRoute = tuple[str, list[str] | None]
 """`key`, `columns`, `canal`, `canal-database` or `transaction`, and names of columns (None: of the key)."""
@@ -572,8 +572,8 @@ class LogEncoder:
     def read(self, bytes: int = 1 << 20) -> EncodedMessages | list[dict[str, Any]] | None:
         """Messages, about `bytes` bytes and those of one event more; or the statements of one transaction
         that may define tables or change rows without row events: the fields of
-        `EncodedMessages.transactions`, and `{database, sql, event, timestamp, server_id, sql_mode,
-        server_charset}`. None: at the end.
+        `EncodedMessages.transactions`, and `{segment_format, event_place, database, sql, event, timestamp,
+        server_id, sql_mode, server_charset, file, event_position, event_bytes}`. None: at the end.
 
         Rows behind a statement are not encoded before the next call. `DecodeError` is raised once, after
         everything before it."""
@@ -598,6 +598,8 @@ class RowEncoder:
     for `_sequence`. The type options must keep all values: `decimal: double`, `binary: base64` and `hex`, and
     `tinyint1: boolean` are refused; with `zero_dates: null` a NULL in a NOT NULL column counts as the zero
     date, so use `zero_dates: text` where partial dates matter.
+
+    `segment_format`: that of the log, on which it depends what messages say of the source.
     """
 
     def __init__(
@@ -608,6 +610,7 @@ class RowEncoder:
         options: str = "{}",
         schema_ids: SchemaIds | None = None,
         route: MessageRoute | None = None,
+        segment_format: str = "mysql-binlog",
     ) -> None: ...
     @property
     def message_schemas(self) -> list[dict[str, Any]]:
@@ -620,9 +623,8 @@ class RowEncoder:
         snapshot: str = "true",
         first: str | None = None,
         last: str | None = None,
-        file: str = "",
-        position: int = 0,
-        gtid: str | None = None,
+        place: str = "",
+        transaction: str | None = None,
         server_id: int = 0,
         sequence: int = 0,
         first_row: int = 0,
@@ -632,7 +634,7 @@ class RowEncoder:
 
         `at_us`: when the rows were read. `snapshot`, and `first` and `last` for the first and the last row of
         the batch: Debezium's `source.snapshot` (`true`, `first`, `first_in_data_collection`,
-        `last_in_data_collection`, `last`, `incremental`). `file`, `position`, `gtid`: the place of the
+        `last_in_data_collection`, `last`, `incremental`). `place`, `transaction`: the place of the
         source's log at which the rows were read. `sequence`: of rows without a column `_sequence`.
         `first_row`: the number of the first row, which is part of a CloudEvent's id.
 
@@ -643,6 +645,22 @@ def collected_rows(
 ) -> pa.RecordBatch:
     """Rows that a snapshot read (those that `RowEncoder.encode` takes), in the form that `LogEncoder.collect`
     gives rows of the log: as inserts."""
+
+def source_fields(
+    segment_format: str,
+    format: str,
+    *,
+    place: str,
+    at_us: int,
+    database: str,
+    table: str,
+    transaction: str | None = None,
+    server_id: int = 0,
+    prefix: str = "",
+) -> str:
+    """What a message that is not about a row says of the source: the block `source` of Debezium, or the
+    fields of `json`, as a JSON object. `place`: in the source's log, as a text. `prefix`: Debezium's of
+    topics."""
 
 class EncodedMessages:
     def __len__(self) -> int: ...
@@ -675,9 +693,10 @@ class EncodedMessages:
         """`end`, `messages_end` and `commit_us` of `transactions`."""
 
     def transactions(self) -> list[dict[str, Any]]:
-        """`{id, commit_us, xid, thread_id, file, position, start, end, messages_end}` of each transaction
-        that ends here. `messages_end`: the number of messages up to its end. Messages behind the last one are
-        of a transaction that goes on in the next step."""
+        """`{id, commit_us, xid, thread_id, position, start, end, messages_end}` of each transaction that ends
+        here. `position`: the place in the source's log where it begins. `messages_end`: the number of
+        messages up to its end. Messages behind the last one are of a transaction that goes on in the next
+        step."""
 
     def lines(self, keys: bool = False, base64: bool = False) -> bytes:
         """One message a line; with its key and a tab before it. `base64`: both are written so."""

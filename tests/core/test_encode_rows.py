@@ -147,8 +147,7 @@ def test_debezium_says_which_rows_are_the_first_and_the_last(
     small: tuple[TableSchema, pa.RecordBatch],
 ) -> None:
     found = encode(
-        small, "debezium", {"provide_transaction_metadata": True}, first="first", last="last", file="b.7",
-        position=4,
+        small, "debezium", {"provide_transaction_metadata": True}, first="first", last="last", place="b.7:4"
     )  # fmt: skip
     values = [value for value, _ in found]
     assert [value["source"]["snapshot"] for value in values] == ["first", "true", "last"]

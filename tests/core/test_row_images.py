@@ -54,7 +54,7 @@ def snapshot(
     found: list[tuple[Any, Any]] = []
     for batch in batches:
         step = encoder.encode(
-            batch, at_us=1_700_000_000_123_456, file="f.1", position=77, sequence=900, first_row=len(found)
+            batch, at_us=1_700_000_000_123_456, place="f.1:77", sequence=900, first_row=len(found)
         )
         found += [(key, json.loads(value or b"null")) for _, key, value, _ in step.messages()]
     return found

@@ -97,8 +97,8 @@ def test_tables_come_and_change_and_the_query_goes_on(
     assert [(row[0], row[3]["z"]) for row in renamed] == [("d", 5), ("d", 6)]
     assert renamed[0][1] == "read"
     assert {row[0] for row in stream.rows("_database")} == {mysql.name}
-    gtids = stream.rows("_gtid", "_source_file", "_source_position", "_commit_timestamp")
-    assert all(all(row) for row in gtids[3:8])
+    places = stream.rows("_transaction", "_source_position", "_commit_timestamp")
+    assert all(all(row) for row in places[3:8])
 
 
 def test_rows_that_changed_without_events_are_read_again(

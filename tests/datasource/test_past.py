@@ -59,7 +59,7 @@ def test_a_part_of_the_past_is_a_table(
         quiet = {"from": str(int(middle)), "to": str(int(middle))}
         assert many.options(**quiet).load().count() == 0
         executed = server.query("SELECT @@gtid_executed")[0][0]
-        gtids = [row[0] for row in rows("_gtid")]
+        gtids = [row[0] for row in rows("_transaction")]
         assert gtids[0] == gtids[1] != gtids[2] == gtids[3]
         assert all(one is None or one.split(":")[0] in executed for one in gtids)
         server.execute("ALTER TABLE shop.t ADD b INT", "INSERT INTO shop.t VALUES (8, 'e', 1)")

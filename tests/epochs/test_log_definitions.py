@@ -29,7 +29,8 @@ AFTER = replace(BEFORE, columns=(*BEFORE.columns, Column("v", "int")))
 PLAIN = replace(BEFORE, table=TableId("d", "plain"))
 STATEMENT = {
     "event": None, "timestamp": 1, "sql": "ALTER TABLE people ADD v INT, ALTER card SET DEFAULT 'CANARY7391'",
-    "database": "d", "file": "f", "event_position": 4, "id": "g", "end": 9, "commit_us": 1, "server_id": 1,
+    "database": "d", "segment_format": "mysql-binlog", "event_place": "f:4", "id": "g", "end": 9,
+    "commit_us": 1, "server_id": 1,
 }  # fmt: skip
 
 

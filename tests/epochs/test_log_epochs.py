@@ -27,7 +27,7 @@ class Epochs(LogEpochs):
     """Its log has one row, at offset 150; a position is ten times the offset."""
 
     def _at(self, offset: Offset) -> At:
-        return At(int(offset), int(offset), "binlog.000001", int(offset) * 10)
+        return At(int(offset), int(offset), f"binlog.000001:{offset * 10}", "mysql-binlog")
 
     def _opened(self, until: Offset) -> Any:
         return None
@@ -64,9 +64,7 @@ def test_with_schemas_the_message_of_an_emptied_table_has_the_schema_of_its_rows
     attempt = _Attempt(plan, plan.tables, (), Letters())
     [[(_, key, value, _)]] = cast(Any, epochs._messages(attempt, cast(Any, None)))
     row = pa.RecordBatch.from_pydict({"id": pa.array([1], pa.int32())})
-    encoded = RowEncoder(T.to_json(), "debezium", options=options).encode(
-        row, at_us=1, file="", position=4, sequence=1, first_row=0
-    )
+    encoded = RowEncoder(T.to_json(), "debezium", options=options).encode(row, at_us=1)
     message = json.loads(value)
     assert key is None and message["payload"]["op"] == "t"
     assert message["schema"] == json.loads(encoded.lines(False))["schema"]

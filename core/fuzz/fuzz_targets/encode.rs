@@ -5,7 +5,7 @@ mod log;
 
 use libfuzzer_sys::fuzz_target;
 use penstock_core::encode::encoder::{Encoder, Step};
-use penstock_core::encode::formats;
+use penstock_core::encode::{formats, source_info};
 use penstock_core::mysql::log_order::LogOrder;
 use penstock_core::source_names::SourceNames;
 use penstock_core::transaction::{Part, Selection};
@@ -34,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
         let file = RangedFile::new("fuzz".to_owned(), size, 0..size, 1 << 16, 1 << 20, fetch);
         let file = SegmentFile::Ranged(std::sync::Arc::new(file));
         let part = Part { file, base: 0, start: 0, end: None, names: SourceNames::of_file("fuzz.000001") };
-        let format = formats::by_name(name, options).expect("a format");
+        let format = formats::by_name(name, options, &source_info::MYSQL).expect("a format");
         let order = Box::new(LogOrder::new(vec![part], Selection::default()));
         let mut encoder = Encoder::new(order, format, Vec::new(), Selection::default());
         while let Ok(Some(step)) = encoder.next_step(1 << 16) {

@@ -19,6 +19,7 @@ use super::image::Image;
 use super::json_form::Tools;
 use super::messages::{About, Messages};
 use super::schema_ids::{MessageSchema, SchemaIds};
+use super::source_info::{Fact, Kind, Source, SourceInfo, Value};
 use super::transaction_order::TransactionOrder;
 use super::{avro_schema, protobuf_schema};
 use crate::error::{DecodeError, Result};
@@ -38,6 +39,7 @@ struct Known {
 
 pub struct Binary<T> {
     options: Options,
+    info: &'static SourceInfo,
     ids: Box<dyn SchemaIds>,
     schemas: Vec<(MessageSchema, u32)>,
     tables: HashMap<u32, Arc<Known>>,
@@ -49,13 +51,19 @@ pub struct Binary<T> {
     of_snapshot: bool,
     /// The source block up to the row's number, and behind it.
     source: Vec<u8>,
+    /// The number of the row's field, if the block has one.
+    row: Option<usize>,
     behind_row: Vec<u8>,
     times: Vec<u8>,
     target: PhantomData<T>,
 }
 
 impl<T: Target> Binary<T> {
-    pub fn new(options: Options, ids: Box<dyn SchemaIds>) -> std::result::Result<Self, String> {
+    pub fn new(
+        options: Options,
+        info: &'static SourceInfo,
+        ids: Box<dyn SchemaIds>,
+    ) -> std::result::Result<Self, String> {
         if options.schemas {
             return Err("`schemas` is an option of JSON; these messages have their schema's id".to_owned());
         }
@@ -64,6 +72,7 @@ impl<T: Target> Binary<T> {
         }
         Ok(Self {
             options,
+            info,
             ids,
             schemas: Vec::new(),
             tables: HashMap::new(),
@@ -73,6 +82,7 @@ impl<T: Target> Binary<T> {
             order: TransactionOrder::default(),
             of_snapshot: false,
             source: Vec::new(),
+            row: None,
             behind_row: Vec::new(),
             times: Vec::new(),
             target: PhantomData,
@@ -127,8 +137,9 @@ impl<T: Target> Binary<T> {
             }
         };
         let name = Some((table.database.clone(), table.name.clone()));
-        let value =
-            self.register(&connect::value(&self.options, table), name.clone(), false).map_err(fail)?;
+        let value = self
+            .register(&connect::value(&self.options, table, self.info), name.clone(), false)
+            .map_err(fail)?;
         let key = match table.key.is_empty() {
             true => Vec::new(),
             false => self.register(&connect::key(&self.options, table), name, true).map_err(fail)?,
@@ -188,11 +199,13 @@ impl<T: Target> Binary<T> {
     fn write_source(&self, number: u32, out: &mut Vec<u8>) {
         let write = |out: &mut Vec<u8>| {
             out.extend_from_slice(&self.source);
-            if T::PROTOBUF {
-                write_tag(15, VARINT, out);
+            if let Some(field) = self.row {
+                if T::PROTOBUF {
+                    write_tag(field, VARINT, out);
+                }
+                T::integer(number.into(), out);
+                out.extend_from_slice(&self.behind_row);
             }
-            T::integer(number.into(), out);
-            out.extend_from_slice(&self.behind_row);
             Ok::<(), ()>(())
         };
         if T::PROTOBUF {
@@ -356,6 +369,19 @@ impl<'a, T: Target> Fields<'a, T> {
         }
     }
 
+    fn value(&mut self, field: usize, kind: Kind, value: Value<'_>) {
+        match (kind, value) {
+            (Kind::Text, Value::Text(text)) => self.string(field, text),
+            (Kind::Text, _) => self.string(field, ""),
+            (Kind::OptionalText, Value::Text(text)) => self.optional_string(field, Some(text)),
+            (Kind::OptionalText, _) => self.optional_string(field, None),
+            (Kind::OptionalInteger, Value::Integer(number)) => self.optional_integer(field, Some(number)),
+            (Kind::OptionalInteger, _) => self.optional_integer(field, None),
+            (Kind::Integer | Kind::Short, Value::Integer(number)) => self.integer(field, number),
+            (Kind::Integer | Kind::Short, _) => self.integer(field, 0),
+        }
+    }
+
     /// Tables and their numbers of changes.
     fn counts(&mut self, field: usize, counts: Option<&Vec<(String, u64)>>) {
         if !self.branch(counts.is_some()) {
@@ -381,7 +407,7 @@ impl<'a, T: Target> Fields<'a, T> {
 
 impl<T: Target> Format for Binary<T> {
     fn begin(&mut self, transaction: &Transaction, out: &mut Messages) -> Result<()> {
-        self.order.begin(transaction);
+        self.order.begin(transaction, self.info);
         if self.options.provide_transaction_metadata {
             self.boundary(transaction, false, out)?;
         }
@@ -396,10 +422,12 @@ impl<T: Target> Format for Binary<T> {
             self.order.event(table);
         }
         let micros = transaction.source_us(facts.timestamp) as i64;
+        let query = facts.query.filter(|_| self.options.include_query);
+        let from = Source { query, ..facts.source(transaction, table) };
         self.source.clear();
         let mut source = Fields::<T>::new(&mut self.source, None);
         source.string(1, env!("CARGO_PKG_VERSION"));
-        source.string(2, "mysql");
+        source.string(2, self.info.connector);
         source.string(3, &self.options.topic_prefix);
         source.integer(4, micros / 1000);
         // Its default is the first branch of the union.
@@ -408,18 +436,20 @@ impl<T: Target> Format for Binary<T> {
         }
         source.string(5, facts.snapshot.unwrap_or("false"));
         source.string(6, &table.database);
-        source.optional_string(7, None);
+        source.optional_string(7, (self.info.sequence)(&from).as_deref());
         source.optional_integer(8, Some(micros));
         source.optional_integer(9, Some(micros.saturating_mul(1000)));
-        source.optional_string(10, Some(&table.name));
-        source.integer(11, facts.server_id.into());
-        source.optional_string(12, transaction.gtid.as_deref());
-        source.string(13, &transaction.file);
-        source.integer(14, facts.position as i64);
         self.behind_row.clear();
-        let mut behind = Fields::<T>::new(&mut self.behind_row, None);
-        behind.optional_integer(16, transaction.thread_id.map(i64::from));
-        behind.optional_string(17, facts.query.filter(|_| self.options.include_query));
+        self.row = None;
+        for (number, field) in (10..).zip(self.info.fields) {
+            match field.fact {
+                Fact::Row => {
+                    self.row = Some(number);
+                    source = Fields::<T>::new(&mut self.behind_row, None);
+                }
+                fact => source.value(number, field.kind, from.value(fact)),
+            }
+        }
         self.times.clear();
         let commit = transaction.commit_us as i64;
         let mut times = Fields::<T>::new(&mut self.times, None);

@@ -9,6 +9,7 @@ use super::json_form::Tools;
 use super::json_text::quoted;
 use super::messages::{About, Messages};
 use super::plain::{letter, write_images, write_key};
+use super::source_info::{Fact, Source, SourceInfo, Value};
 use crate::digits::write_u64;
 use crate::error::Result;
 use crate::temporal::DateTime;
@@ -16,6 +17,7 @@ use crate::transaction::Transaction;
 
 pub struct CloudEvents {
     options: Options,
+    info: &'static SourceInfo,
     form: DebeziumForm,
     tools: Tools,
     /// Before the row's number in the id, and behind it up to the images.
@@ -24,10 +26,11 @@ pub struct CloudEvents {
 }
 
 impl CloudEvents {
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: Options, info: &'static SourceInfo) -> Self {
         Self {
             form: DebeziumForm::new(options.clone()),
             options,
+            info,
             tools: Tools::default(),
             head: Vec::new(),
             middle: Vec::new(),
@@ -40,9 +43,11 @@ impl Format for CloudEvents {
         self.tools.style = facts.style;
         let prefix = &self.options.topic_prefix;
         let name = |text: String| quoted(&text);
-        // File, position and row make the id: the same change has the same one, whoever reads it.
-        let id = quoted(&format!("name:{prefix};file:{};pos:{};row:", transaction.file, facts.position));
-        self.head = format!("{{\"id\":{}", id.trim_end_matches('"')).into_bytes();
+        let (info, source) = (self.info, facts.source(transaction, table));
+        let connector = info.connector;
+        // Its place makes the id: the same change has the same one, whoever reads it.
+        let id = quoted(&info.event_id(prefix, &source));
+        self.head = format!("{{\"id\":{}", id.strip_suffix('"').unwrap_or(&id)).into_bytes();
         let mut time = Vec::new();
         let micros = transaction.commit_us;
         DateTime::from_timestamp((micros / 1_000_000).max(1), (micros % 1_000_000) as u32)
@@ -50,16 +55,14 @@ impl Format for CloudEvents {
         if let Some(between) = time.get_mut(10) {
             *between = b'T';
         }
-        let gtid = transaction.gtid.as_deref().map_or_else(|| "null".to_owned(), quoted);
         self.middle = format!(
             "\",\"source\":{},\"specversion\":\"1.0\",\
-             \"type\":\"io.debezium.connector.mysql.DataChangeEvent\",\
+             \"type\":\"io.debezium.connector.{connector}.DataChangeEvent\",\
              \"time\":\"{}Z\",\"datacontenttype\":\"application/json\",\"iodebeziumop\":\"{}\",\
-             \"iodebeziumversion\":\"{}\",\"iodebeziumconnector\":\"mysql\",\"iodebeziumname\":{},\
-             \"iodebeziumtsms\":\"{}\",\"iodebeziumsnapshot\":\"{}\",\"iodebeziumdb\":{},\
-             \"iodebeziumtable\":{},\"iodebeziumserverid\":\"{}\",\"iodebeziumgtid\":{gtid},\
-             \"iodebeziumfile\":{},\"iodebeziumpos\":\"{}\",\"data\":{{\"before\":",
-            name(format!("/debezium/mysql/{prefix}")),
+             \"iodebeziumversion\":\"{}\",\"iodebeziumconnector\":\"{connector}\",\"iodebeziumname\":{},\
+             \"iodebeziumtsms\":\"{}\",\"iodebeziumsnapshot\":\"{}\",\"iodebeziumdb\":{}{},\
+             \"data\":{{\"before\":",
+            name(format!("/debezium/{connector}/{prefix}")),
             String::from_utf8_lossy(&time),
             letter(facts),
             env!("CARGO_PKG_VERSION"),
@@ -67,10 +70,7 @@ impl Format for CloudEvents {
             transaction.source_us(facts.timestamp) / 1000,
             facts.snapshot.unwrap_or("false"),
             quoted(&table.database),
-            quoted(&table.name),
-            facts.server_id,
-            quoted(&transaction.file),
-            facts.position,
+            attributes(info, &source),
         )
         .into_bytes();
         Ok(())
@@ -80,7 +80,9 @@ impl Format for CloudEvents {
         let start = out.start();
         let bytes = &mut out.bytes;
         bytes.extend_from_slice(&self.head);
-        write_u64(change.number.into(), bytes);
+        if self.info.event_id_has_row() {
+            write_u64(change.number.into(), bytes);
+        }
         bytes.extend_from_slice(&self.middle);
         write_images(&self.form, table, change, &mut self.tools, bytes)?;
         bytes.extend_from_slice(b"}}");
@@ -89,4 +91,17 @@ impl Format for CloudEvents {
         out.finish(About::Table(table.number), start, middle, change.sequence);
         Ok(())
     }
+}
+
+/// The attributes that the fields of the `source` block become, each with a comma before it.
+fn attributes(info: &SourceInfo, source: &Source<'_>) -> String {
+    let fields = info.fields.iter().filter(|one| !matches!(one.fact, Fact::Row | Fact::Thread | Fact::Query));
+    let attributes = fields.map(|one| {
+        let value = match source.value(one.fact) {
+            Value::Integer(number) => quoted(&number.to_string()),
+            other => other.json(),
+        };
+        format!(",\"iodebezium{}\":{value}", one.name.replace('_', "").to_lowercase())
+    });
+    attributes.collect()
 }

@@ -17,6 +17,7 @@ use super::image::Image;
 use super::json_form::{write_fields, Tools};
 use super::json_text::quoted;
 use super::messages::{About, Messages};
+use super::source_info::{AroundRow, Source, SourceInfo};
 use super::transaction_order::TransactionOrder;
 use crate::digits::write_u64;
 use crate::error::Result;
@@ -31,12 +32,14 @@ struct Schemas {
 
 pub struct Debezium {
     form: DebeziumForm,
+    info: &'static SourceInfo,
     tools: Tools,
     name: String,
     /// Connect's schemas, by the number of the table.
     schemas: HashMap<u32, Schemas>,
     /// From `"source"` to the row's number, and behind it to the operation.
     source: Vec<u8>,
+    has_row: bool,
     behind_row: Vec<u8>,
     /// Behind the operation.
     times: Vec<u8>,
@@ -47,13 +50,15 @@ pub struct Debezium {
 }
 
 impl Debezium {
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: Options, info: &'static SourceInfo) -> Self {
         Self {
             name: quoted(&options.topic_prefix),
             form: DebeziumForm::new(options),
+            info,
             tools: Tools::default(),
             schemas: HashMap::new(),
             source: Vec::new(),
+            has_row: false,
             behind_row: Vec::new(),
             times: Vec::new(),
             transaction_id: Vec::new(),
@@ -72,8 +77,8 @@ impl Debezium {
             return;
         }
         let key = format!("{{\"schema\":{},\"payload\":", schema::key(self.options(), table)).into_bytes();
-        let value =
-            format!("{{\"schema\":{},\"payload\":", schema::value(self.options(), table)).into_bytes();
+        let value = format!("{{\"schema\":{},\"payload\":", schema::value(self.options(), table, self.info))
+            .into_bytes();
         self.schemas.insert(table.number, Schemas { of: table.schema.clone(), key, value });
     }
 
@@ -94,7 +99,9 @@ impl Debezium {
         out.extend_from_slice(b",\"after\":");
         write_image(&self.form, table, after, &mut self.tools, out)?;
         out.extend_from_slice(&self.source);
-        write_u64(change.number.into(), out);
+        if self.has_row {
+            write_u64(change.number.into(), out);
+        }
         out.extend_from_slice(&self.behind_row);
         self.write_order(out);
         out.extend_from_slice(b",\"op\":\"");
@@ -215,6 +222,31 @@ fn write_image(
     Ok(())
 }
 
+/// The `source` block around the row's number. `prefix`: the topics', quoted.
+pub fn source_block(
+    info: &SourceInfo,
+    source: &Source<'_>,
+    prefix: &str,
+    (micros, snapshot): (u64, Option<&str>),
+) -> AroundRow {
+    let mut head = format!(
+        "{{\"version\":\"{}\",\"connector\":\"{}\",\"name\":{prefix},\"ts_ms\":{},\
+         \"snapshot\":\"{}\",\"db\":{},\"sequence\":{},",
+        env!("CARGO_PKG_VERSION"),
+        info.connector,
+        micros / 1000,
+        snapshot.unwrap_or("false"),
+        quoted(source.database),
+        (info.sequence)(source).map_or_else(|| "null".to_owned(), |sequence| quoted(&sequence)),
+    )
+    .into_bytes();
+    write_times(&mut head, micros, "");
+    let mut block = info.block(source);
+    block.before.insert_str(0, &String::from_utf8_lossy(&head));
+    block.behind.as_mut().unwrap_or(&mut block.before).push('}');
+    block
+}
+
 /// Milli-, micro- and nanoseconds of a time in microseconds.
 fn write_times(out: &mut Vec<u8>, micros: u64, tail: &str) {
     out.extend_from_slice(b"\"ts_us\":");
@@ -226,7 +258,7 @@ fn write_times(out: &mut Vec<u8>, micros: u64, tail: &str) {
 
 impl Format for Debezium {
     fn begin(&mut self, transaction: &Transaction, out: &mut Messages) -> Result<()> {
-        self.order.begin(transaction);
+        self.order.begin(transaction, self.info);
         self.transaction_id = self.order.id_json().into_bytes();
         if self.options().provide_transaction_metadata {
             self.boundary(transaction, "BEGIN", out);
@@ -244,30 +276,13 @@ impl Format for Debezium {
             self.order.event(table);
         }
         let micros = transaction.source_us(facts.timestamp);
-        let gtid = transaction.gtid.as_deref().map_or_else(|| "null".to_owned(), quoted);
-        let mut source = format!(
-            ",\"source\":{{\"version\":\"{}\",\"connector\":\"mysql\",\"name\":{},\"ts_ms\":{},\
-             \"snapshot\":\"{}\",\"db\":{},\"sequence\":null,",
-            env!("CARGO_PKG_VERSION"),
-            self.name,
-            micros / 1000,
-            facts.snapshot.unwrap_or("false"),
-            quoted(&table.database)
-        )
-        .into_bytes();
-        let tail = format!(
-            ",\"table\":{},\"server_id\":{},\"gtid\":{gtid},\"file\":{},\"pos\":{},\"row\":",
-            quoted(&table.name),
-            facts.server_id,
-            quoted(&transaction.file),
-            facts.position
-        );
-        write_times(&mut source, micros, &tail);
-        self.source = source;
-        let thread = transaction.thread_id.map_or_else(|| "null".to_owned(), |thread| thread.to_string());
-        let query =
-            facts.query.filter(|_| self.options().include_query).map_or_else(|| "null".to_owned(), quoted);
-        self.behind_row = format!(",\"thread\":{thread},\"query\":{query}}}").into_bytes();
+        let query = facts.query.filter(|_| self.options().include_query);
+        let source = Source { query, ..facts.source(transaction, table) };
+        let AroundRow { before, behind } =
+            source_block(self.info, &source, &self.name, (micros, facts.snapshot));
+        self.source = [b",\"source\":", before.as_bytes()].concat();
+        self.has_row = behind.is_some();
+        self.behind_row = behind.unwrap_or_default().into_bytes();
         let mut times = format!("\",\"ts_ms\":{},", transaction.commit_us / 1000).into_bytes();
         write_times(&mut times, transaction.commit_us, "}");
         self.times = times;

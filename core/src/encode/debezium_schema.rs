@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::columns::{Column, Table};
 use super::debezium_options::{BigintUnsigned, Binaries, Decimals, Options, TimePrecision};
 use super::json_text::quoted;
+use super::source_info::{Kind, SourceInfo};
 use crate::schema::ColumnType;
 
 /// Type, and name, version and parameters of a semantic type.
@@ -163,8 +164,8 @@ const BLOCK: &str =
     {\"type\":\"int64\",\"optional\":false,\"field\":\"data_collection_order\"}],\"optional\":true,\
     \"name\":\"event.block\",\"version\":1,\"field\":\"transaction\"}";
 
-/// Type and name of the fields of the source block; `?` marks those that may be null.
-const SOURCE: [(&str, &str); 17] = [
+/// Type and name of the fields of the source block that all connectors have; `?`: they may be null.
+const SOURCE: [(&str, &str); 9] = [
     ("string", "version"),
     ("string", "connector"),
     ("string", "name"),
@@ -174,18 +175,20 @@ const SOURCE: [(&str, &str); 17] = [
     ("string?", "sequence"),
     ("int64?", "ts_us"),
     ("int64?", "ts_ns"),
-    ("string?", "table"),
-    ("int64", "server_id"),
-    ("string?", "gtid"),
-    ("string", "file"),
-    ("int64", "pos"),
-    ("int32", "row"),
-    ("int64?", "thread"),
-    ("string?", "query"),
 ];
 
-fn source() -> String {
-    let fields = SOURCE.map(|(kind, name)| match kind {
+fn source(info: &SourceInfo) -> String {
+    let own = info.fields.iter().map(|field| {
+        let kind = match field.kind {
+            Kind::Text => "string",
+            Kind::OptionalText => "string?",
+            Kind::Integer => "int64",
+            Kind::OptionalInteger => "int64?",
+            Kind::Short => "int32",
+        };
+        (kind, field.name)
+    });
+    let fields = SOURCE.into_iter().chain(own).map(|(kind, name)| match kind {
         "snapshot" => {
             "{\"type\":\"string\",\"optional\":true,\"name\":\"io.debezium.data.Enum\",\"version\":1,\
                        \"parameters\":{\"allowed\":\"true,first,first_in_data_collection,\
@@ -201,13 +204,13 @@ fn source() -> String {
     });
     format!(
         "{{\"type\":\"struct\",\"fields\":[{}],\"optional\":false,\
-         \"name\":\"io.debezium.connector.mysql.Source\",\
-         \"version\":1,\"field\":\"source\"}}",
-        fields.join(",")
+         \"name\":\"{}\",\"version\":1,\"field\":\"source\"}}",
+        fields.collect::<Vec<_>>().join(","),
+        info.schema
     )
 }
 
-pub fn value(options: &Options, table: &Table) -> String {
+pub fn value(options: &Options, table: &Table, info: &SourceInfo) -> String {
     let row = fields(options, table.columns.iter());
     let name = full_name(options, table, "Value");
     let image = |field: &str| {
@@ -222,7 +225,7 @@ pub fn value(options: &Options, table: &Table) -> String {
          \"field\":\"op\"}},{},{},{}],\"optional\":false,\"name\":{},\"version\":2}}",
         image("before"),
         image("after"),
-        source(),
+        source(info),
         time("ts_ms"),
         time("ts_us"),
         time("ts_ns"),

@@ -10,6 +10,7 @@ use super::columns::Table;
 use super::image::{Image, Row};
 use super::messages::Messages;
 use super::schema_ids::MessageSchema;
+use super::source_info::Source;
 
 /// One row of a row event.
 #[derive(Clone, Copy)]
@@ -63,6 +64,20 @@ pub struct EventFacts<'a> {
     pub style: Style,
     /// The rows were read by a snapshot: what `source.snapshot` of Debezium's messages says of them.
     pub snapshot: Option<&'a str>,
+}
+
+impl<'a> EventFacts<'a> {
+    /// Where the rows come from.
+    pub fn source(&self, transaction: &'a Transaction, table: &'a Table) -> Source<'a> {
+        Source {
+            transaction,
+            position: self.position,
+            server_id: self.server_id,
+            query: self.query,
+            database: &table.database,
+            table: &table.name,
+        }
+    }
 }
 
 /// A format of messages.

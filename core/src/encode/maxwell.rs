@@ -11,6 +11,7 @@ use super::image::Place;
 use super::json_form::{each_label, write_fields, write_old, write_value, Form, Tools};
 use super::json_text::quoted;
 use super::messages::{About, Messages};
+use super::source_info::SourceInfo;
 use crate::decimal::DecimalImage;
 use crate::digits::write_u64;
 use crate::error::Result;
@@ -130,6 +131,7 @@ impl Form for MaxwellForm {
 
 pub struct Maxwell {
     options: Options,
+    info: &'static SourceInfo,
     form: MaxwellForm,
     tools: Tools,
     /// Up to the xid, and from it to the end of what all rows share.
@@ -145,10 +147,11 @@ pub struct Maxwell {
 }
 
 impl Maxwell {
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: Options, info: &'static SourceInfo) -> Self {
         Self {
             form: MaxwellForm { null_zero_dates: options.output_null_zerodates },
             options,
+            info,
             tools: Tools::default(),
             head: Vec::new(),
             middle: Vec::new(),
@@ -272,8 +275,8 @@ impl Format for Maxwell {
         self.head = head.into_bytes();
         let mut middle = String::new();
         if self.options.output_binlog_position && !self.of_snapshot {
-            middle +=
-                &format!(",\"position\":{}", quoted(&format!("{}:{}", transaction.file, facts.position)));
+            let place = (self.info.write_place)(&transaction.file, facts.position);
+            middle += &format!(",\"position\":{}", quoted(&place));
         }
         if self.options.output_gtid_position && !self.of_snapshot {
             let gtid = transaction.gtid.as_deref().map_or_else(|| "null".to_owned(), quoted);

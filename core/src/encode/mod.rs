@@ -38,6 +38,7 @@ pub mod routing;
 pub mod row_encoder;
 pub mod ruled;
 pub mod schema_ids;
+pub mod source_info;
 pub mod tables;
 pub mod transaction_order;
 pub mod unscaled;

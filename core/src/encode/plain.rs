@@ -8,6 +8,7 @@ use super::image::Image;
 use super::json_form::{write_fields, write_value, Form, Tools};
 use super::json_text::quoted;
 use super::messages::{About, Messages};
+use super::source_info::SourceInfo;
 use crate::decimal::DecimalImage;
 use crate::digits::write_u64;
 use crate::error::Result;
@@ -50,6 +51,7 @@ impl Form for PlainForm {
 
 pub struct Plain {
     form: PlainForm,
+    info: &'static SourceInfo,
     tools: Tools,
     /// What is before the row, and behind it up to the sequence.
     head: Vec<u8>,
@@ -57,9 +59,9 @@ pub struct Plain {
 }
 
 impl Plain {
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: Options, info: &'static SourceInfo) -> Self {
         let form = PlainForm { decimal: options.decimal };
-        Self { form, tools: Tools::default(), head: Vec::new(), tail: Vec::new() }
+        Self { form, info, tools: Tools::default(), head: Vec::new(), tail: Vec::new() }
     }
 }
 
@@ -127,13 +129,8 @@ impl Format for Plain {
         let head =
             format!("{{\"database\":{database},\"table\":{name},\"op\":\"{}\",\"before\":", letter(facts));
         self.head = head.into_bytes();
-        let gtid = transaction.gtid.as_deref().map_or_else(|| "null".to_owned(), quoted);
-        let tail = format!(
-            ",\"ts_us\":{},\"gtid\":{gtid},\"file\":{},\"pos\":{},\"sequence\":",
-            transaction.commit_us,
-            quoted(&transaction.file),
-            facts.position
-        );
+        let place = self.info.plain_fields(&facts.source(transaction, table));
+        let tail = format!(",\"ts_us\":{}{place},\"sequence\":", transaction.commit_us);
         self.tail = tail.into_bytes();
         Ok(())
     }

@@ -42,7 +42,7 @@ pub struct Read<'a> {
     /// The place of the source's log at which they were read.
     pub file: &'a str,
     pub position: u64,
-    pub gtid: Option<&'a str>,
+    pub transaction: Option<&'a str>,
     pub server_id: u32,
     /// `source.snapshot` of Debezium's messages: of the first row, of the last one, and of the others.
     pub first: &'a str,
@@ -69,7 +69,7 @@ impl RowEncoder {
         let sequences = sequences_of(batch);
         let transaction = Transaction {
             start: read.sequence,
-            gtid: read.gtid.map(str::to_owned),
+            gtid: read.transaction.map(str::to_owned),
             commit_us: read.at_us,
             commit_is_exact: true,
             file: read.file.to_owned(),

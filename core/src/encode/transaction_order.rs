@@ -2,6 +2,7 @@
 
 use super::columns::Table;
 use super::json_text::quoted;
+use super::source_info::SourceInfo;
 use crate::transaction::Transaction;
 
 #[derive(Default)]
@@ -13,12 +14,9 @@ pub struct TransactionOrder {
 }
 
 impl TransactionOrder {
-    pub fn begin(&mut self, transaction: &Transaction) {
+    pub fn begin(&mut self, transaction: &Transaction, info: &SourceInfo) {
         (self.total, self.counts) = (0, Vec::new());
-        self.id = match &transaction.gtid {
-            Some(gtid) => gtid.clone(),
-            None => format!("file={},pos={}", transaction.file, transaction.position),
-        };
+        self.id = (info.transaction_id)(transaction);
     }
 
     /// The order of tables in the END message is that of their last events, which needs no look-up for each

@@ -8,9 +8,10 @@ use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PySlice};
 
+use super::log_fields::{statement_fields, transaction_fields};
 use super::schema::{parse_table, parse_types};
 use super::segment_file::FileArgument;
-use super::segment_format::order_of;
+use super::segment_format::{order_of, source_info, source_info_of};
 use crate::encode::binary::{varint_length, write_tag, write_varint, LENGTH};
 use crate::encode::columns::Chosen;
 use crate::encode::encoder::{Batch, Encoder, Step};
@@ -20,11 +21,12 @@ use crate::encode::route::{By, Route};
 use crate::encode::row_encoder::{self, Read};
 use crate::encode::ruled::{Origin, Ruled};
 use crate::encode::schema_ids::{MessageSchema, SchemaIds};
+use crate::encode::source_info::SourceInfo;
 use crate::encode::{formats, messages::About};
 use crate::error::DecodeError;
 use crate::schema::TableSchema;
 use crate::source_names::SourceNames;
-use crate::transaction::{LoggedStatement, Part, Selection, Transaction};
+use crate::transaction::{Part, Selection};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LogEncoder>()?;
@@ -83,7 +85,7 @@ fn target_of((topic, partitions, keyed, keyless, bytes_max, from): TargetArgumen
 }
 
 #[pyclass(module = "penstock._core")]
-struct LogEncoder(Encoder);
+struct LogEncoder(Encoder, &'static SourceInfo);
 
 #[pymethods]
 impl LogEncoder {
@@ -106,8 +108,9 @@ impl LogEncoder {
     ) -> PyResult<Self> {
         let schemas = schemas.iter().map(|json| TableSchema::from_json(json)).collect::<Result<_, _>>()?;
         let selection = Selection { tables: tables.into_iter().collect() };
-        let format = named_format(format, options, schema_ids)?;
-        let parts = parts.into_iter().map(part_of).collect();
+        let parts: Vec<Part> = parts.into_iter().map(part_of).collect();
+        let info = source_info_of(&parts);
+        let format = named_format(format, options, info, schema_ids)?;
         let order = order_of(parts, selection.clone());
         let mut encoder = Encoder::new(order, format, schemas, selection);
         for (database, table, route) in routes {
@@ -119,18 +122,20 @@ impl LogEncoder {
         for (database, table, argument) in rules {
             encoder.rule(&database, &table, ruled(argument)?);
         }
-        Ok(Self(encoder))
+        Ok(Self(encoder, info))
     }
 
     #[pyo3(signature = (bytes = 1 << 20))]
     fn read<'py>(&mut self, py: Python<'py>, bytes: usize) -> PyResult<Option<Bound<'py, PyAny>>> {
         match py.detach(|| self.0.next_step(bytes))? {
             None => Ok(None),
-            Some(Step::Messages(batch)) => Ok(Some(Bound::new(py, EncodedMessages::new(batch))?.into_any())),
+            Some(Step::Messages(batch)) => {
+                Ok(Some(Bound::new(py, EncodedMessages::new(batch, self.1))?.into_any()))
+            }
             Some(Step::Statements(transaction, statements)) => {
                 let list = PyList::empty(py);
                 for statement in statements {
-                    list.append(statement_fields(py, &transaction, statement)?)?;
+                    list.append(statement_fields(py, self.1, &transaction, statement)?)?;
                 }
                 Ok(Some(list.into_any()))
             }
@@ -181,26 +186,30 @@ fn collected_rows(
 }
 
 #[pyclass(module = "penstock._core")]
-struct RowEncoder(row_encoder::RowEncoder);
+struct RowEncoder(row_encoder::RowEncoder, &'static SourceInfo);
 
 #[pymethods]
 impl RowEncoder {
     #[new]
-    #[pyo3(signature = (table, format, *, options = "{}", schema_ids = None, route = None))]
+    #[pyo3(signature = (
+        table, format, *, options = "{}", schema_ids = None, route = None, segment_format = "mysql-binlog"
+    ))]
     fn new(
         table: &str,
         format: &str,
         options: &str,
         schema_ids: Option<Py<PyAny>>,
         route: Option<RouteArgument>,
+        segment_format: &str,
     ) -> PyResult<Self> {
-        let (table, format) = (TableSchema::from_json(table)?, named_format(format, options, schema_ids)?);
+        let (table, info) = (TableSchema::from_json(table)?, source_info(segment_format)?);
+        let format = named_format(format, options, info, schema_ids)?;
         let route = route.map(route_of).transpose()?;
-        Ok(Self(row_encoder::RowEncoder::new(table, format, route.as_ref())?))
+        Ok(Self(row_encoder::RowEncoder::new(table, format, route.as_ref())?, info))
     }
 
     #[pyo3(signature = (
-        batch, *, at_us, snapshot = "true", first = None, last = None, file = "", position = 0, gtid = None,
+        batch, *, at_us, snapshot = "true", first = None, last = None, place = "", transaction = None,
         server_id = 0, sequence = 0, first_row = 0
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
@@ -212,18 +221,18 @@ impl RowEncoder {
         snapshot: &str,
         first: Option<&str>,
         last: Option<&str>,
-        file: &str,
-        position: u64,
-        gtid: Option<&str>,
+        place: &str,
+        transaction: Option<&str>,
         server_id: u32,
         sequence: u64,
         first_row: u32,
     ) -> PyResult<EncodedMessages> {
         let (first, last) = (first.unwrap_or(snapshot), last.unwrap_or(snapshot));
-        let others = snapshot;
-        let read = Read { at_us, file, position, gtid, server_id, first, last, others, sequence, first_row };
+        let (others, (file, position)) = (snapshot, (self.1.read_place)(place));
+        let read =
+            Read { at_us, file, position, transaction, server_id, first, last, others, sequence, first_row };
         let messages = py.detach(|| self.0.encode(&batch.0, &read))?;
-        Ok(EncodedMessages::new(Batch { messages, transactions: Vec::new() }))
+        Ok(EncodedMessages::new(Batch { messages, transactions: Vec::new() }, self.1))
     }
 
     #[getter]
@@ -233,13 +242,13 @@ impl RowEncoder {
 }
 
 #[pyclass(frozen, module = "penstock._core")]
-struct EncodedMessages(Arc<Batch>);
+struct EncodedMessages(Arc<Batch>, &'static SourceInfo);
 
 impl EncodedMessages {
-    fn new(mut batch: Batch) -> Self {
+    fn new(mut batch: Batch, info: &'static SourceInfo) -> Self {
         // Subscribers may keep it for a while (`values`).
         batch.messages.shrink();
-        Self(Arc::new(batch))
+        Self(Arc::new(batch), info)
     }
 }
 
@@ -324,7 +333,7 @@ impl EncodedMessages {
     fn transactions<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for (transaction, end) in &self.0.transactions {
-            let fields = transaction_fields(py, transaction)?;
+            let fields = transaction_fields(py, self.1, transaction)?;
             fields.set_item("messages_end", end)?;
             list.append(fields)?;
         }
@@ -421,10 +430,15 @@ fn repeated_field<'py>(
     })
 }
 
-fn named_format(name: &str, options: &str, schema_ids: Option<Py<PyAny>>) -> PyResult<Box<dyn Format>> {
+fn named_format(
+    name: &str,
+    options: &str,
+    info: &'static SourceInfo,
+    schema_ids: Option<Py<PyAny>>,
+) -> PyResult<Box<dyn Format>> {
     Ok(match schema_ids {
-        Some(function) => formats::with_ids(name, options, Box::new(IdsOf(function)))?,
-        None => formats::by_name(name, options)?,
+        Some(function) => formats::with_ids(name, options, info, Box::new(IdsOf(function)))?,
+        None => formats::by_name(name, options, info)?,
     })
 }
 
@@ -456,35 +470,4 @@ fn schema_list<'py>(py: Python<'py>, schemas: &[(MessageSchema, u32)]) -> PyResu
         list.append(fields)?;
     }
     Ok(list)
-}
-
-fn transaction_fields<'py>(py: Python<'py>, transaction: &Transaction) -> PyResult<Bound<'py, PyDict>> {
-    let fields = PyDict::new(py);
-    fields.set_item("id", &transaction.gtid)?;
-    fields.set_item("commit_us", transaction.commit_us)?;
-    fields.set_item("xid", transaction.xid)?;
-    fields.set_item("thread_id", transaction.thread_id)?;
-    fields.set_item("file", &transaction.file)?;
-    fields.set_item("position", transaction.position)?;
-    fields.set_item("start", transaction.start)?;
-    fields.set_item("end", transaction.end)?;
-    Ok(fields)
-}
-
-fn statement_fields<'py>(
-    py: Python<'py>,
-    transaction: &Transaction,
-    statement: LoggedStatement,
-) -> PyResult<Bound<'py, PyDict>> {
-    let fields = transaction_fields(py, transaction)?;
-    fields.set_item("database", statement.database)?;
-    fields.set_item("sql", statement.sql)?;
-    fields.set_item("event", statement.event)?;
-    fields.set_item("timestamp", statement.timestamp)?;
-    fields.set_item("server_id", statement.server_id)?;
-    fields.set_item("event_position", statement.position)?;
-    fields.set_item("event_bytes", statement.end_position.saturating_sub(statement.position))?;
-    fields.set_item("sql_mode", statement.sql_mode)?;
-    fields.set_item("server_charset", statement.server_charset)?;
-    Ok(fields)
 }

@@ -3,15 +3,15 @@
 use pyo3::prelude::*;
 
 use super::encode::{part_of, PartArgument};
-use super::segment_format::order_of;
-use crate::transaction::Selection;
+use super::segment_format::{order_of, source_info_of};
+use crate::transaction::{Part, Selection};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(transactions_of, module)?)
 }
 
-/// Start, GTID, file, position and commit time.
-type Found = (Vec<u64>, Vec<Option<String>>, Vec<String>, Vec<u64>, Vec<u64>);
+/// Start, id, place at the source, and commit time.
+type Found = (Vec<u64>, Vec<Option<String>>, Vec<String>, Vec<u64>);
 
 #[pyfunction]
 #[pyo3(signature = (parts, tables, *, statements = false))]
@@ -23,16 +23,17 @@ fn transactions_of(
 ) -> PyResult<Found> {
     py.detach(|| {
         let selection = Selection { tables: tables.into_iter().collect() };
-        let mut log = order_of(parts.into_iter().map(part_of).collect(), selection);
+        let parts: Vec<Part> = parts.into_iter().map(part_of).collect();
+        let info = source_info_of(&parts);
+        let mut log = order_of(parts, selection);
         let mut found = Found::default();
         while let Some(survey) = log.next_group()? {
             if survey.last_rows.is_some() || (statements && !survey.statements.is_empty()) {
                 let transaction = survey.transaction;
                 found.0.push(transaction.start);
                 found.1.push(transaction.gtid);
-                found.2.push(transaction.file);
-                found.3.push(transaction.position);
-                found.4.push(transaction.commit_us);
+                found.2.push((info.write_place)(&transaction.file, transaction.position));
+                found.3.push(transaction.commit_us);
             }
         }
         Ok(found)

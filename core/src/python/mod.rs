@@ -8,6 +8,7 @@ mod frame;
 mod inspect;
 mod key_index;
 mod key_run;
+mod log_fields;
 mod log_transactions;
 mod resultset;
 mod schema;
@@ -26,6 +27,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     encode::register(module)?;
     key_index::register(module)?;
     key_run::register(module)?;
+    log_fields::register(module)?;
     log_transactions::register(module)?;
     frame::register(module)?;
     resultset::register(module)?;

@@ -2,6 +2,10 @@
 //!
 //! A third format is listed here, and in `relaylog/segment_format.py`.
 
+use pyo3::exceptions::PyValueError;
+use pyo3::PyResult;
+
+use crate::encode::source_info::{self, SourceInfo};
 use crate::mysql::log_order::LogOrder;
 use crate::row_log::Transactions;
 use crate::segment_file::SegmentFile;
@@ -32,6 +36,20 @@ impl Named {
             _ => Self::MySqlBinlog,
         }
     }
+}
+
+/// What messages say of the source of parts, which are all of one format.
+pub(super) fn source_info_of(parts: &[Part]) -> &'static SourceInfo {
+    match parts.first().map(|part| Named::of_file(&part.file)) {
+        Some(Named::TypedRows) => &source_info::ROWS,
+        _ => &source_info::MYSQL,
+    }
+}
+
+/// The same by the format's name.
+pub(super) fn source_info(name: &str) -> PyResult<&'static SourceInfo> {
+    source_info::of_format(name)
+        .ok_or_else(|| PyValueError::new_err(format!("there is no segment format `{name}`")))
 }
 
 /// The transactions of parts, which are all of one format.

@@ -34,6 +34,6 @@ dp.create_auto_cdc_flow(
     keys=["id"],
     sequence_by="_sequence",
     apply_as_deletes="_change_type = 'delete'",
-    except_column_list=["_change_type", "_commit_timestamp", "_gtid", "_source_file", "_source_position"],
+    except_column_list=["_change_type", "_commit_timestamp", "_transaction", "_source_position"],
     stored_as_scd_type=1,
 )

@@ -42,15 +42,14 @@ class Transaction:
     """A transaction that changed a followed table. It ends at `offset`. `id`: its name at the source.
 
     `commit_us`: microseconds since 1970, of the commit where the log has it, else of the statement.
-    `file` and `position`: where it begins in the source's log."""
+    `position`: where it begins in the source's log."""
 
     offset: Offset
     id: str | None
     commit_us: int
     xid: int | None
     thread_id: int | None
-    file: str
-    position: int
+    position: str
     messages: tuple[Message, ...]
 
 
@@ -111,7 +110,7 @@ def _transactions(
         begin = end
         yield Transaction(
             Offset(fields["end"]), fields["id"], fields["commit_us"], fields["xid"],
-            fields["thread_id"], fields["file"], fields["position"], messages,
+            fields["thread_id"], fields["position"], messages,
         )  # fmt: skip
     begun += _messages(step, tables, begin, len(step))
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock._core import DecodeError, LogEncoder, SchemaMismatch
-from penstock.commands.encode_definitions import Definitions, OfServer, OfSqlFiles, OfTheLog
 from penstock.commands.inspect import log_files, relay_log_of
+from penstock.commands.log_definitions import LogDefinitions
 from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import say, say_json
 from penstock.encode.options import BINARY_FORMATS, check_format, options_json
@@ -31,6 +31,7 @@ from penstock.relaylog.log_parts import parts_of
 
 if TYPE_CHECKING:
     from penstock._core import LogPart
+    from penstock.commands.encode_definitions import Definitions
 
 _BYTES_PER_STEP = 1 << 20
 """Bytes of messages that the encoder returns at once: few calls, and little memory."""
@@ -46,11 +47,15 @@ def encode(
     text = options_json(options)
     check_format(format, text)
     parts = [part for path in paths for part in log_parts(path)]
-    definitions: Definitions
-    if ddl:
-        definitions = OfSqlFiles(ddl, ddl_version)
-    else:
-        definitions = OfServer(server, parts) if server else OfTheLog(parts)
+
+    def of_sql() -> Definitions:
+        from penstock.commands import encode_definitions as sql
+
+        if ddl:
+            return sql.OfSqlFiles(ddl, ddl_version)
+        return sql.OfServer(server, parts) if server else sql.OfTheLog(parts)
+
+    definitions = LogDefinitions(of_sql, given=bool(ddl or server))
     chosen = [table_named(name) for name in tables]
     encoder = LogEncoder(
         parts, format, options=text, schemas=definitions.schemas(),
@@ -78,7 +83,9 @@ def log_parts(name: str) -> list[LogPart]:
     return [(file.bytes(), file.base, 0, file.end, []) for file in log_files(name)]
 
 
-def _print(encoder: LogEncoder, format: str, options: str, definitions: Definitions, *, keys: bool) -> None:
+def _print(
+    encoder: LogEncoder, format: str, options: str, definitions: LogDefinitions, *, keys: bool
+) -> None:
     binary, schemas = format in BINARY_FORMATS, 0
     while (step := encoder.read(_BYTES_PER_STEP)) is not None:
         if isinstance(step, list):
@@ -121,8 +128,7 @@ def _write(lines: bytes) -> None:
 def _note(statement: Mapping[str, Any]) -> None:
     """Says which rows have no messages."""
     if missing := missing_rows(statement):
-        place = f"{statement['file']}:{statement['position']}"
-        say(printable(f"Note: {place}: {missing}"), file=sys.stderr)
+        say(printable(f"Note: {statement['position']}: {missing}"), file=sys.stderr)
 
 
 def _complain(error: DecodeError, reason: str, *, as_json: bool) -> None:

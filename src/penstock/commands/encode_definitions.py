@@ -17,11 +17,11 @@ from urllib.parse import unquote, urlsplit
 from penstock._core import LogEncoder, server_version
 from penstock.commands.schema import applied, statements
 from penstock.config import Secret, TablesConfig
-from penstock.encode.statements import parsed, session_of
+from penstock.encode.schema_changes import TableChange
 from penstock.errors import ConfigError
-from penstock.model.schema import TableId, TableSchema
+from penstock.model.schema import TableId
 from penstock.model.statement_head import statement_head
-from penstock.sources.logged_definitions import defined, said_by
+from penstock.sources.logged_definitions import said_by
 from penstock.sources.mysql.catalog import read_tables
 from penstock.sources.mysql.connection import connect
 from penstock.sources.mysql.ddl.catalog import Catalog
@@ -40,8 +40,8 @@ from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
 from penstock.sources.mysql.ddl.statement import CreateTable, Statement
 from penstock.sources.mysql.faults import answers_of
-from penstock.sources.mysql.messages.schema_changes import TableChange
 from penstock.sources.mysql.options import MySqlOptions
+from penstock.sources.mysql.statement_reading import session_of
 from penstock.sources.table_filter import TableFilter
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ class Definitions:
         self._temporary: set[TableId] = set()
         self._uncertain: set[TableId] = set()
         self._unclear: dict[str, str] = {}
-        self._logged: dict[TableId, TableSchema] = {}
 
     def schemas(self) -> list[str]:
         """The definitions where the log begins, as JSON."""
@@ -76,8 +75,6 @@ class Definitions:
 
     def follow(self, encoder: LogEncoder, statement: Mapping[str, Any]) -> list[TableChange]:
         """Tells the encoder what a statement in the log changes. Returns the changes that are known."""
-        if said_by(statement) is not None:
-            return self._follow_definition(statement)  # the encoder reads definitions itself
         catalog, before, unknown = self._catalog, dict(self._catalog.tables), set(self._catalog.unknown)
         catalog.reset_session()
         catalog.database = statement["database"]
@@ -95,14 +92,6 @@ class Definitions:
             if table not in catalog.unknown:
                 changes.append(_changed(table, before.get(table), now))
         return changes
-
-    def _follow_definition(self, statement: Mapping[str, Any]) -> list[TableChange]:
-        found = defined(statement)
-        if found is None:
-            return []
-        table, schema = found
-        before, self._logged[table] = self._logged.get(table), schema
-        return [TableChange(table, before, schema)]
 
     def _apply(self, parsed: Statement, place: str) -> None:
         uncertain = isinstance(parsed, CreateTable) and self._is_uncertain(parsed)
@@ -221,20 +210,22 @@ def changed_tables(parts: Sequence[LogPart]) -> dict[TableId, str]:
     encoder = LogEncoder(list(parts), "json", tables=[("", "")])
     while (step := encoder.read()) is not None:
         for statement in step if isinstance(step, list) else []:
+            if said_by(statement) is not None:
+                continue  # the log defines its tables itself
             named = named_tables(changes_of(statement))
             found |= dict.fromkeys(named - found.keys(), _place_of(statement))
     return found
 
 
 def _place_of(statement: Mapping[str, Any]) -> str:
-    return f"{statement['file']}:{statement['position']}: {statement_head(statement['sql'])}"
+    return f"{statement['position']}: {statement_head(statement['sql'])}"
 
 
 def changes_of(statement: Mapping[str, Any]) -> list[Change]:
     """The changes that a statement makes, whatever tables there are."""
     server = session_of(Server.parse("8.0"), statement)
     catalog = Catalog(server, tables=_AnyTables())
-    return catalog.apply(parsed(statement, server))
+    return catalog.apply(parse(statement["sql"], statement["database"], server))
 
 
 class _AnyTables(dict[TableId, TableDefinition]):

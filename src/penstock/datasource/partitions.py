@@ -23,14 +23,11 @@ from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment_bytes import opened
 
-GTID = "_gtid"
-SOURCE_FILE = "_source_file"
+TRANSACTION = "_transaction"
+"""The source's id of the transaction."""
 SOURCE_POSITION = "_source_position"
-SOURCE_FIELDS = (
-    pa.field(GTID, pa.string()),
-    pa.field(SOURCE_FILE, pa.string()),
-    pa.field(SOURCE_POSITION, pa.int64()),
-)
+"""Where the transaction begins in the source's log."""
+SOURCE_FIELDS = (pa.field(TRANSACTION, pa.string()), pa.field(SOURCE_POSITION, pa.string()))
 SPLIT_BYTES = 32 * 1024**2
 """Bytes of a part that are decoded at once, so that a huge transaction does not fill the memory."""
 
@@ -214,16 +211,12 @@ def without_source(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 class Transactions:
     """Where transactions begin, in the relay log and in the source's."""
 
-    def __init__(
-        self, starts: list[int], gtids: list[str | None], files: list[str], positions: list[int], _: list[int]
-    ) -> None:
+    def __init__(self, starts: list[int], ids: list[str | None], positions: list[str], _: list[int]) -> None:
         self._starts = np.asarray(starts, np.int64)
-        self._gtids = pa.array(gtids, pa.string())
-        self._files = pa.array(files, pa.string())
-        self._positions = pa.array(positions, pa.int64())
+        self._columns = pa.array(ids, pa.string()), pa.array(positions, pa.string())
 
     def added_to(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         sequences = batch.column(own_name(SEQUENCE, batch.schema.names)).to_numpy()
         of_rows = pa.array(np.searchsorted(self._starts, sequences, side="right") - 1)
-        added = [column.take(of_rows) for column in (self._gtids, self._files, self._positions)]
+        added = [column.take(of_rows) for column in self._columns]
         return pa.RecordBatch.from_arrays([*batch.columns, *added], schema=schema)

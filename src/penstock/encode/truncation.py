@@ -10,19 +10,20 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from penstock import __version__
+from penstock._core import source_fields
 from penstock.model.name import quote_part
 from penstock.model.schema import TableId
 
 
 @dataclass(frozen=True)
 class At:
-    """A place in the log, and in the source's own log. `commit_us`: microseconds since 1970."""
+    """A place in the log, and in the source's own log. `commit_us`: microseconds since 1970.
+    `segment_format`: that of the log, on which it depends what messages say of the place."""
 
     offset: int
     commit_us: int
-    file: str
-    position: int
+    place: str
+    segment_format: str
 
 
 def _json(value: dict[str, Any]) -> bytes:
@@ -35,7 +36,7 @@ def truncated(format: str, prefix: str, table: TableId, at: At) -> bytes | None:
     match format:
         case "json":
             rows = {"op": "t", "before": None, "after": None, "ts_us": at.commit_us}
-            return _json({**named, **rows, "file": at.file, "pos": at.position, "sequence": at.offset})
+            return _json({**named, **rows, **_source(format, prefix, table, at), "sequence": at.offset})
         case "maxwell":
             return _json({**named, "type": "table-truncate", "ts": at.commit_us // 1_000_000, "data": {}})
         case "canal":
@@ -55,7 +56,7 @@ def truncated(format: str, prefix: str, table: TableId, at: At) -> bytes | None:
             }
             return _json({**values, **named, "ts": ms, "type": "TRUNCATE"})
         case "debezium":
-            return _json({"before": None, "after": None, "source": _source(prefix, table, at)}
+            return _json({"before": None, "after": None, "source": _source(format, prefix, table, at)}
                          | {"transaction": None, "op": "t", **_times(at)})  # fmt: skip
     return None
 
@@ -64,11 +65,12 @@ def _times(at: At) -> dict[str, int]:
     return {"ts_ms": at.commit_us // 1000, "ts_us": at.commit_us, "ts_ns": at.commit_us * 1000}
 
 
-def _source(prefix: str, table: TableId, at: At) -> dict[str, Any]:
-    times = _times(at)
-    return {
-        "version": __version__, "connector": "mysql", "name": prefix, "ts_ms": times.pop("ts_ms"),
-        "snapshot": "false", "db": table.database, "sequence": None, **times, "table": table.table,
-        "server_id": 0, "file": at.file, "pos": at.position, "row": 0, "thread": None,
-        "query": None,
-    }  # fmt: skip
+def _source(format: str, prefix: str, table: TableId, at: At) -> dict[str, Any]:
+    """What messages say of the source."""
+    found: dict[str, Any] = json.loads(
+        source_fields(
+            at.segment_format, format, prefix=prefix, place=at.place, at_us=at.commit_us,
+            database=table.database, table=table.table,
+        )
+    )  # fmt: skip
+    return found

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock._core import LogEncoder
+from penstock.encode.statements import definition_messages
 from penstock.epochs.ruled_log import Rules
 from penstock.errors import TableError
 from penstock.model.offset import LogRange
@@ -77,9 +78,6 @@ def messages(
     if any(one.ruled for one in changes):
         statement = {**statement, "sql": None}
     definitions = [one.change for one in changes]
-    # It loads the grammar of MySQL's SQL, which pipelines of other sources do not have.
-    from penstock.encode.statements import definition_messages
-
     found = definition_messages(sink.format, sink.format_options, statement, definitions)
     yield [(sink.subject_of(table), key, value, int(reach.end)) for table, key, value in found]
 

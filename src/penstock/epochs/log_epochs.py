@@ -57,6 +57,7 @@ from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment_format import format_of
 from penstock.sinks.base import Commit, EncodedBatch, LogMessage, LogSink, name_at_target
 from penstock.snapshot.staging import Staging
 from penstock.state import StateStore
@@ -221,9 +222,8 @@ class LogEpochs:
 
     def _at(self, offset: Offset) -> At:
         log = self._opened(offset)
-        file, _, position = log.position_at(offset).text.rpartition(":")
-        number = int(position) if position.isdigit() else 0
-        return At(int(offset), log.commit_time_us_at(offset) or 0, file, number)
+        place, commit_us = log.position_at(offset).text, log.commit_time_us_at(offset) or 0
+        return At(int(offset), commit_us, place, format_of(log.facts))
 
     def _opened(self, until: Offset) -> RelayLog:
         if self._log is None:
@@ -246,11 +246,11 @@ class LogEpochs:
                 return
             if isinstance(step, TruncateTarget):
                 offset = at.offset if step.sequence is None else int(step.sequence)
-                place = At(offset, step.timestamp_us or at.commit_us, at.file, at.position)
+                place = replace(at, offset=offset, commit_us=step.timestamp_us or at.commit_us)
                 name = self._name(table.table)
                 value = truncated(self._sink.format, prefix, name, place)
                 if value is not None and self._sink.format == "debezium" and options.get("schemas"):
-                    value = b'{"schema":%s,"payload":%s}' % (self._envelope(table.schema), value)
+                    value = b'{"schema":%s,"payload":%s}' % (self._envelope(table.schema, at), value)
                 if value is not None:
                     yield [(name, None, value, offset)]
                 else:
@@ -259,13 +259,12 @@ class LogEpochs:
                         table.table, offset, self._sink.format,
                     )  # fmt: skip
 
-    def _envelope(self, schema: TableSchema) -> bytes:
+    def _envelope(self, schema: TableSchema, at: At) -> bytes:
         """Connect's schema of the table's messages. It does not depend on the row."""
         shown = self._shown(schema)
         fields = arrow_schema(shown.to_json(), "rows", self._types.to_json())
         row = pa.RecordBatch.from_pydict({field.name: pa.nulls(1, field.type) for field in fields})
-        encoder = self._row_encoder(shown)
-        found = encoder.encode(row, at_us=0, file="", position=0, sequence=0, first_row=0)
+        found = self._row_encoder(shown, at).encode(row, at_us=0)
         return json.dumps(json.loads(found.lines(False))["schema"], separators=(",", ":")).encode()
 
     # events
@@ -329,7 +328,7 @@ class LogEpochs:
             if not isinstance(step, PlaceChunks):
                 continue
             rules, shown = self._rules_of(table.schema), self._shown(table.schema)
-            encoder = self._row_encoder(shown)
+            encoder = self._row_encoder(shown, at)
             placed = self._placed(table, step, at)
             yield from self._bootstrap(shown, at, "start")
             for batch in placed if rules is None else ruled_log.placed(placed, rules, letters):
@@ -355,11 +354,12 @@ class LogEpochs:
             if (rows := batch.filter(pc.equal(kinds, "read"))).num_rows:
                 yield rows
 
-    def _row_encoder(self, schema: TableSchema) -> RowEncoder:
+    def _row_encoder(self, schema: TableSchema, at: At) -> RowEncoder:
         try:
             return RowEncoder(
                 schema.to_json(), self._sink.format, options=self._sink.format_options,
                 schema_ids=self._schema_ids, route=self._sink.route_of(schema.table),
+                segment_format=at.segment_format,
             )  # fmt: skip
         except DecodeError as error:
             raise core_error(error, str(schema.table)) from error
@@ -369,8 +369,7 @@ class LogEpochs:
     ) -> Messages:
         try:
             found = encoder.encode(
-                rows, at_us=at.commit_us, file=at.file, position=at.position, sequence=at.offset,
-                first_row=first,
+                rows, at_us=at.commit_us, place=at.place, sequence=at.offset, first_row=first
             )  # fmt: skip
         except DecodeError as error:
             raise core_error(error, str(schema.table)) from error

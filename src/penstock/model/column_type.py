@@ -45,6 +45,16 @@ VECTOR = "vector"
 ADDRESSES = frozenset({"inet4", "inet6", "uuid"})
 """Addresses and identifiers that are shown as text."""
 
+JDBC_TYPES = {
+    "boolean": 16,
+    "tinyint": 5, "smallint": 5, "mediumint": 4, "int": 4, "bigint": -5, "decimal": 3, "float": 7,
+    "double": 8, "bit": -7, "year": 4, "date": 91, "time": 92, "datetime": 93, "timestamp": 2014,
+    "char": 1, "varchar": 12, "tinytext": 12, "text": 12, "mediumtext": 12, "longtext": 12, "binary": -2,
+    "varbinary": -3, "tinyblob": 2004, "blob": 2004, "mediumblob": 2004, "longblob": 2004, "enum": 1,
+    "set": 1, "json": 1111, "geometry": 1111, "vector": 1111,
+}  # fmt: skip
+"""The numbers that Java gives to types (`java.sql.Types`)."""
+
 BINARY = SHORT_BINARY | LONG_BINARY
 TEXTS = SHORT_TEXTS | LONG_TEXTS
 

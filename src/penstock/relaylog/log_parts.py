@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING
 from penstock.model.offset import LogRange, Offset
 from penstock.relaylog.index import Entry
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment_format import scan_from
 
 if TYPE_CHECKING:
     from penstock._core import LogPart
+
+
+_NOWHERE = {"file": "", "position": 0}
+"""Before the first entry of a segment."""
 
 
 def parts_of(log: RelayLog, range_: LogRange) -> list[LogPart]:
@@ -34,20 +39,13 @@ def _places(entries: Sequence[Entry], start: Offset, end: Offset) -> list[tuple[
     """Offset, file and position at the source where each span of a part begins. An open segment has an entry
     for each flush, so only those of the part are looked at."""
     first = bisect_right(entries, start, key=lambda entry: entry.end)
-    before = _place_of(entries[first - 1]) if first else ("", 0)
+    before = entries[first - 1].fields if first else _NOWHERE
     found = []
     for number in range(first, len(entries)):
         entry = entries[number]
         if entry.start >= end:
             break
-        place = _place_of(entry)
-        # All events of a span come from one file of the source.
-        found.append((int(entry.start), place[0], before[1] if before[0] == place[0] else 0))
-        before = place
+        place = scan_from(entry.fields, before)
+        found.append((int(entry.start), str(place["file"]), int(place["position"])))
+        before = entry.fields
     return found
-
-
-def _place_of(entry: Entry) -> tuple[str, int]:
-    """The source's file and position at the end of an entry."""
-    file, _, position = entry.position.text.rpartition(":")
-    return file, int(position or 0)

@@ -41,6 +41,9 @@ class SourceKind:
     statements: Callable[..., Any]
     """`statements(captured, log, types=…)` makes the `sources.statements.Statements` of a relay log of this
     source, as far as the log says. It serves readers that have only the log."""
+    read_statement: Callable[..., Any] | None = None
+    """`read_statement(statement)` reads the text of a statement in a log of this source's own segment format
+    (`sources.statement_reading`). None: its log says definitions itself."""
     receive: Callable[..., Any] | None = None
     """`receive(config, stopping)` writes the relay log of a pipeline until it is asked to stop
     (`sources.stop_signals.Stopping`), and raises errors that it cannot retry. It is what `penstock receive`

@@ -19,11 +19,19 @@ OWN = (
     EntryPoint("debezium", "penstock.sources.debezium.registration:DEBEZIUM", GROUP),
 )
 _BY_NAME = {entry.name: entry for entry in OWN}
+OF_FORMAT = {"mysql-binlog": "mysql"}
+"""The source whose server writes logs of a segment format. Logs of others need no source to be read."""
 
 
 def names() -> list[str]:
     """Names of all sources, Penstock's own first."""
     return plugins.names(_BY_NAME, GROUP)
+
+
+def of_format(segment_format: str) -> SourceKind | None:
+    """The source that knows what is in logs of a segment format. None: they say all of it themselves."""
+    name = OF_FORMAT.get(segment_format)
+    return None if name is None else kind(name)
 
 
 def kind(name: str) -> SourceKind:

@@ -173,13 +173,60 @@ def test_a_log_of_an_earlier_version_is_not_continued(tmp_path: Path) -> None:
     assert {name: (receiving.log_path / name).read_bytes() for name in before} == before
 
 
-def test_a_source_without_sql_loads_no_grammar_of_it() -> None:
-    code = (
-        "import sys, penstock.sources.debezium.source, penstock.sources.debezium.receiver;"
-        "print([m for m in sys.modules if m.startswith('penstock.sources.mysql')])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+FRESH = """
+import json, sys
+from pathlib import Path
+from penstock import config
+from penstock.commands.encode import encode
+from penstock.epochs import log_definitions
+from penstock.model.offset import LogRange, Offset
+from penstock.model.plan import DefinitionChange
+from penstock.relaylog.reader import RelayLog
+from penstock.sources import open_source
+from penstock.sources.logged_definitions import defined
+
+folder, file = sys.argv[1:]
+for format, options in (("canal", []), ("maxwell", ["output_ddl=true"]),
+                        ("debezium", ["include.schema.changes=true"])):
+    assert encode([folder], format=format, options=options, ddl=[], ddl_version="8.0", server=None, tables=[],
+                  keys=False, as_json=False) == 0
+
+class Sink:
+    format, format_options = "debezium", json.dumps({"include_schema_changes": True})
+    def subject_of(self, table): return table
+
+log = RelayLog.open(folder)
+[statement] = log.statements(LogRange(Offset(0), log.end))
+table, schema = defined(vars(statement))
+change = log_definitions.ShownChange(table, DefinitionChange(None, schema), False)
+[[(_, _, value, _)]] = log_definitions.messages([change], Sink(), log, LogRange(Offset(0), statement.end))
+print(value.decode())
+opened = open_source(config.load(Path(file)))
+import penstock.runtime.run
+print([name for name in sys.modules if name.startswith("penstock.sources.mysql")])
+"""
+
+
+def test_messages_of_definitions_that_a_log_says_load_no_grammar(logs: Logs, tmp_path: Path) -> None:
+    """In an interpreter that encodes them, sends them, and has all of a pipeline."""
+    log = filled(logs)
+    file = Receiving("127.0.0.1:1", tmp_path / "one", "public.values").file
+    command = [sys.executable, "-c", FRESH, str(log.folder), str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    *found, loaded = done.stdout.splitlines()
+    assert loaded == "[]"
+    messages = [json.loads(line) for line in found]
+    canal = [one for one in messages if one.get("isDdl")]
+    assert [(one["type"], one["table"]) for one in canal] == [("CREATE", "values")]
+    maxwell = [one for one in messages if one.get("type") == "table-create"]
+    assert [[column["name"] for column in one["def"]["columns"]] for one in maxwell] == [list(ROWS[0])]
+    changes = [one["tableChanges"] for one in messages if "tableChanges" in one]
+    assert len(changes) == 2 and changes[0] == changes[1]
+    [[change], _] = changes
+    assert [column["name"] for column in change["table"]["columns"]] == list(ROWS[0])
+    assert [one["ddl"] for one in messages if "tableChanges" in one] == [None, None], "it is no SQL"
+    sources = [one["source"] for one in messages if "source" in one]
+    assert {one["connector"] for one in sources} == {"penstock"} and not any("gtid" in one for one in sources)
 
 
 def test_a_repeated_name_of_another_case_is_another_table(logs: Logs) -> None:

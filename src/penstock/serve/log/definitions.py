@@ -31,8 +31,9 @@ from penstock.planning.discovery import Wait, at_one_offset
 from penstock.planning.statement_effects import effects_in
 from penstock.relaylog.archive_restore import survives
 from penstock.relaylog.reader import RelayLog
-from penstock.serve.log.mysql import event_warns, has_sql
+from penstock.relaylog.segment_format import format_of
 from penstock.sources.base import Source
+from penstock.sources.statement_reading import read_statement
 from penstock.sources.statements import Statements
 from penstock.sources.table_filter import TableFilter
 
@@ -197,10 +198,10 @@ def first(
 
 def track(definitions: Definitions, relay_log: RelayLog, statements: Statements, end: Offset) -> bool:
     """Follows the statements up to `end`. Returns whether a definition changed."""
-    changed = False
+    changed, known = False, {"segment_format": format_of(relay_log.facts)}
     for statement in relay_log.statements(LogRange(definitions.tracked, end)):
-        if not has_sql(statement.event):
-            log.warning("offset %d: %s", statement.offset, event_warns(statement.event))
+        if statement.event is not None and (warning := read_statement(vars(statement) | known).warning):
+            log.warning("offset %d: %s", statement.offset, warning)
     for statement, effects in effects_in(
         relay_log, LogRange(definitions.tracked, end), statements, definitions.now, lambda *_: True
     ):

@@ -1,114 +1,28 @@
-"""What a subscription server knows of MySQL, since Canal is about MySQL: entries of statements, and where a
-subscription begins in the log."""
+"""Where a subscription begins in the log of a MySQL server."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
 from pydantic import ValidationError
 
 from penstock._core import GtidSet, transactions_of
-from penstock.encode.statements import parsed, session_of
 from penstock.errors import ConfigError
 from penstock.model.offset import LogRange, Offset
-from penstock.model.schema import TableId
 from penstock.relaylog import segment_format
 from penstock.relaylog.log_parts import parts_of
-from penstock.relaylog.reader import RelayLog, Statement
-from penstock.sources.mysql.ddl import statement as syntax
-from penstock.sources.mysql.ddl.server import Server
-from penstock.sources.mysql.event_types import event_warns, has_sql
-from penstock.sources.mysql.messages.canal import canal_entry, canal_type, renamed
+from penstock.relaylog.reader import RelayLog
 from penstock.sources.mysql.options import StartAt
 
-__all__ = [
-    "UNREADABLE_HINT",
-    "StartAt",
-    "check_start",
-    "event_warns",
-    "has_sql",
-    "offset_of",
-    "start_of",
-    "statement_entries",
-    "unreadable",
-]
+__all__ = ["StartAt", "check_start", "offset_of", "start_of"]
 
-UNREADABLE_HINT = (
-    "Leave the table out with the destination's `exclude`, or begin behind it (`start`). With "
-    "binlog_row_metadata=FULL, the log has the names of columns itself, also of the past."
-)
-"""For rows that do not fit what is known of their table."""
-
-_SERVER = Server.parse("8.0")
-_ANY_TABLE = TableId("", "")
 _LATER = "Use a later `start`."
 _EARLIER = "Use an earlier `start`, or wait until the receiver has got there."
 _STEP_BYTES = 64 * 1024**2
 """Bytes of log that are searched at once for the first transaction: a search ends soon after the place that
 the index of the log gives."""
-
-
-def statement_entries(
-    statement: Mapping[str, Any],
-    wanted: Callable[[TableId], bool],
-    *,
-    ddl: bool,
-    row_statements: bool,
-    format: str,
-) -> list[bytes]:
-    """The entries of a statement in the log (`LogEncoder.read`), one for each table that is wanted. `ddl`:
-    those of statements that define tables. `row_statements`: those of statements that change rows and have no
-    row events. `format`: `canal-entry`, or `json`. What is no statement, but may have changed rows, is told
-    like one without a table, with a comment as its SQL."""
-    if not has_sql(statement["event"]):
-        statement = {**statement, "sql": f"-- {event_warns(statement['event'])}"}
-    kind, defines, tables = _about(statement, wanted)
-    if not (ddl if defines else row_statements):
-        return []
-    if format == "json":
-        return [_json(statement, kind, table) for table in tables]
-    return [canal_entry(statement, kind, table.database, table.table, defines=defines) for table in tables]
-
-
-def statement_of(statement: Statement, wanted: Callable[[TableId], bool]) -> dict[str, Any] | None:
-    """What clients get for a statement about one of the wanted tables. None: it is about none of them."""
-    kind, _, tables = _about(vars(statement), wanted)
-    if not tables:
-        return None
-    sql = statement.sql if has_sql(statement.event) else f"-- {event_warns(statement.event)}"
-    return {"kind": kind, "database": tables[0].database, "table": tables[0].table, "sql": sql}
-
-
-def _about(
-    statement: Mapping[str, Any], wanted: Callable[[TableId], bool]
-) -> tuple[str, bool, list[TableId]]:
-    """Canal's type of a statement, whether it is DDL, and the wanted tables that it is about."""
-    if not has_sql(statement["event"]):
-        return "QUERY", False, [_ANY_TABLE]
-    read = parsed(statement, session_of(_SERVER, statement))
-    if isinstance(read, syntax.RowStatement):
-        return "QUERY", False, [table for table in read.tables if wanted(table)]
-    kind, names = canal_type(read, statement["sql"])
-    tables = [TableId(*name) for name in names]
-    before = renamed(read)
-    return kind, True, [one for one in tables if wanted(one) or (one in before and wanted(before[one]))]
-
-
-def _json(statement: Mapping[str, Any], kind: str, table: TableId) -> bytes:
-    document = {
-        "database": table.database, "table": table.table, "op": "statement", "kind": kind,
-        "sql": statement["sql"], "ts_us": statement["commit_us"], "id": statement["id"],
-        "sequence": statement["end"],
-    }  # fmt: skip
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def unreadable(reason: str) -> str:
-    """Why rows cannot be decoded, without what only helps users of `penstock encode`."""
-    return reason.partition("; give its definition by")[0]
 
 
 def start_of(asked: Any) -> StartAt:
@@ -138,7 +52,7 @@ def offset_of(log: RelayLog, start: StartAt) -> Offset:
         return _behind_transactions(log, start.gtid)
     assert start.timestamp is not None
     at_us = _microseconds(start.timestamp)
-    return _first(log, _before(log, at_us), lambda *fields: fields[3] >= at_us)
+    return _first(log, _before(log, at_us), lambda *fields: fields[2] >= at_us)
 
 
 def _at_position(log: RelayLog, file: str, position: int) -> Offset:
@@ -150,10 +64,11 @@ def _at_position(log: RelayLog, file: str, position: int) -> Offset:
         raise ConfigError(f"The relay log ends at {end}, before {wanted}.", hint=_EARLIER)
     before: list[int] = []
 
-    def finds(_: str | None, found: str, place: int, __: int) -> bool:
-        if _order(found, place) >= wanted.order:
+    def finds(_: str | None, found: str, __: int) -> bool:
+        name, _, place = found.rpartition(":")
+        if segment_format.position(name, int(place or 0)).order >= wanted.order:
             return True
-        before[:] = [place] if found == file else []
+        before[:] = [int(place)] if name == file else []
         return False
 
     offset = _first(log, log.offset_within(wanted) or log.start, finds)
@@ -191,8 +106,8 @@ def _transactions(text: str) -> GtidSet:
         raise ConfigError(f"`start.gtid`: {error}.") from None
 
 
-Finds = Callable[[str | None, str, int, int], bool]
-"""Whether a transaction is the first one: its id, file, position, and commit time in microseconds."""
+Finds = Callable[[str | None, str, int], bool]
+"""Whether a transaction is the first one: its id, its place, and its commit time in microseconds."""
 
 
 def _first(log: RelayLog, near: Offset, finds: Finds) -> Offset:
@@ -201,15 +116,11 @@ def _first(log: RelayLog, near: Offset, finds: Finds) -> Offset:
     while start < log.end:
         end = log.cut(start, _STEP_BYTES)
         columns = transactions_of(parts_of(log, LogRange(start, end)), [], statements=True)
-        for begin, gtid, file, position, commit_us in zip(*columns, strict=True):
-            if finds(gtid, file, position, commit_us):
+        for begin, id, place, commit_us in zip(*columns, strict=True):
+            if finds(id, place, commit_us):
                 return Offset(max(near, begin))
         start = end
     return log.end
-
-
-def _order(file: str, position: int) -> tuple[int, ...]:
-    return segment_format.position(file, position).order
 
 
 def _before(log: RelayLog, at_us: int) -> Offset:

@@ -15,8 +15,8 @@ from penstock._core import DecodeError, EncodedMessages, LogEncoder
 from penstock.model.offset import Offset
 from penstock.serve.batches import Piece, Place
 from penstock.serve.log.definitions import Redefined
-from penstock.serve.log.mysql import statement_entries
 from penstock.serve.log.served_log import ServedLog, explained
+from penstock.serve.log.statements import statement_entries
 from penstock.serve.log.view import View
 
 _NO_TABLE = [("", "")]

@@ -29,12 +29,14 @@ from penstock.relaylog.full_statements import in_full
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog, Statement
 from penstock.relaylog.segment import DAMAGED_HINT
+from penstock.relaylog.segment_format import format_of
 from penstock.serve import source_places
 from penstock.serve.batches import Place
 from penstock.serve.filters import Filter
 from penstock.serve.log import definitions
 from penstock.serve.log.definitions import Definitions, EveryTable, Redefined
-from penstock.serve.log.mysql import UNREADABLE_HINT, StartAt, offset_of, statement_of, unreadable
+from penstock.serve.log.mysql import StartAt, offset_of
+from penstock.serve.log.statements import UNREADABLE_HINT, statement_of, unreadable
 from penstock.serve.log.times import Times
 from penstock.serve.positions import make_folder
 from penstock.serve.settings import ServerConfig
@@ -239,18 +241,14 @@ class ServedLog:
                 raise ConfigError(f"A typed stream has one table, and not {', '.join(map(str, names))}.")
             splits = self._log.splits(reach, names[0], bytes_aim=PART_BYTES) if names else []
             schema = known.get(names[0]) if names else None
-            told = (statement_of(one, lambda table: table in tables) for one in statements)
+            told = (self._told(one, tables) for one in statements)
             return TypedPart(reach, schema, tuple(splits), tuple(one for one in told if one is not None))
 
     def _up_to_statement(self, reach: LogRange, tables: Filter) -> tuple[LogRange, list[Statement]]:
         """The part of a range up to the end of the first statement about a table of the filter, or to the
         first change of its definition, with the statements. One inside of a transaction is in a part with
         this transaction alone, and with the others in it."""
-        about = [
-            one
-            for one in map(self._in_full, self._log.statements(reach))
-            if statement_of(one, lambda table: table in tables)
-        ]
+        about = [one for one in map(self._in_full, self._log.statements(reach)) if self._told(one, tables)]
         changes = [one.offset for one in self._definitions.changes(reach) if one.table in tables]
         first = min([one.end for one in about] + changes, default=None)
         if first is None:
@@ -261,6 +259,9 @@ class ServedLog:
         if committed < first:
             first = self._transaction_end(LogRange(reach.start, reach.end), first)
         return LogRange(reach.start, first), [one for one in about if one.end <= first]
+
+    def _told(self, statement: Statement, tables: Filter) -> dict[str, Any] | None:
+        return statement_of(statement, format_of(self._log.facts), lambda table: table in tables)
 
     def _in_full(self, statement: Statement) -> Statement:
         return (in_full(self._log, statement) or statement) if statement.truncated else statement

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 from penstock.config import PipelineConfig
 from penstock.model.schema import TypeOptions
@@ -10,6 +12,7 @@ from penstock.relaylog.reader import RelayLog
 from penstock.sources.base import Source
 from penstock.sources.kind import SourceKind
 from penstock.sources.mysql.options import MySqlOptions, options_of
+from penstock.sources.statement_reading import StatementReading
 from penstock.sources.statements import Statements
 from penstock.sources.stop_signals import Stopping, ensure_end
 from penstock.sources.table_filter import TableFilter
@@ -29,6 +32,12 @@ def _statements(captured: TableFilter, log: RelayLog, *, types: TypeOptions) -> 
     return statements_without_source(captured, log, types=types)
 
 
+def _read_statement(statement: Mapping[str, Any]) -> StatementReading:
+    from penstock.sources.mysql.statement_reading import read_statement
+
+    return read_statement(statement)
+
+
 def _receive(config: PipelineConfig, stopping: Stopping) -> None:
     from penstock.sources.mysql import timeouts
     from penstock.sources.mysql.receiver import Receiver
@@ -39,4 +48,7 @@ def _receive(config: PipelineConfig, stopping: Stopping) -> None:
     Receiver(config, stopping).run()
 
 
-MYSQL = SourceKind(name="mysql", options=MySqlOptions, open=_open, statements=_statements, receive=_receive)
+MYSQL = SourceKind(
+    name="mysql", options=MySqlOptions, open=_open, statements=_statements, read_statement=_read_statement,
+    receive=_receive,
+)  # fmt: skip

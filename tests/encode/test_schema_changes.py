@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.commands.encode import encode
+from penstock.encode.schema_changes import TableChange, debezium_message
 from penstock.model.schema import Column, TableId, TableSchema
-from penstock.sources.mysql.messages.schema_changes import TableChange, debezium_message
 from penstock.testing.servers import MySqlServer
 
 TABLE = (
@@ -81,11 +81,10 @@ def test_a_table_that_a_statement_drops_and_creates_is_named_once() -> None:
     t = TableSchema(TableId("shop", "t"), (Column("id", "int", nullable=False),), ("id",))
     statement: dict[str, Any] = {
         "database": "shop", "sql": "RENAME TABLE t TO old, new TO t", "commit_us": 1, "timestamp": 1,
-        "server_id": 1, "id": None, "file": "binlog.000001", "position": 4, "event_position": 4,
-        "thread_id": 1,
+        "server_id": 1, "id": None, "segment_format": "mysql-binlog", "event_place": "binlog.000001:4",
     }  # fmt: skip
     changes = [TableChange(t.table, t, None), TableChange(t.table, None, t)]
-    _, value = debezium_message(statement, changes, topic_prefix="p", version="1")
+    _, value = debezium_message(statement, changes, topic_prefix="p")
     found = json.loads(value)
     assert found["source"]["table"] == "t"
     assert [one["type"] for one in found["tableChanges"]] == ["DROP", "CREATE"]

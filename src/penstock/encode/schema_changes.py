@@ -12,19 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock._core import source_fields
+from penstock.model.column_type import INTEGERS, JDBC_TYPES
 from penstock.model.schema import Column, TableId, TableSchema
+from penstock.sources.logged_definitions import said_by
 
 Keyed = tuple[bytes, bytes]
 """Key and value."""
-
-_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
-_JDBC_TYPES = {
-    "tinyint": 5, "smallint": 5, "mediumint": 4, "int": 4, "bigint": -5, "decimal": 3, "float": 7,
-    "double": 8, "bit": -7, "year": 4, "date": 91, "time": 92, "datetime": 93, "timestamp": 2014,
-    "char": 1, "varchar": 12, "tinytext": 12, "text": 12, "mediumtext": 12, "longtext": 12, "binary": -2,
-    "varbinary": -3, "tinyblob": 2004, "blob": 2004, "mediumblob": 2004, "longblob": 2004, "enum": 1,
-    "set": 1, "json": 1111, "geometry": 1111, "vector": 1111,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -50,7 +44,7 @@ def maxwell_messages(
     end = {
         "ts": statement["timestamp"] * 1000,
         "sql": statement["sql"],
-        "position": f"{statement['file']}:{statement['event_position']}",
+        "position": statement["event_place"],
         **({"gtid": statement["id"]} if statement["id"] else {}),
     }
     found: list[dict[str, Any]] = [
@@ -83,7 +77,7 @@ def _maxwell_table(schema: TableSchema) -> dict[str, Any]:
 
 def _maxwell_column(column: Column) -> dict[str, Any]:
     found: dict[str, Any] = {"type": column.type, "name": column.name}
-    if column.type in _INTEGERS:
+    if column.type in INTEGERS:
         found["signed"] = not column.unsigned
     if column.labels is not None:
         found["enum-values"] = list(column.labels)
@@ -98,36 +92,23 @@ def _maxwell_column(column: Column) -> dict[str, Any]:
 
 
 def debezium_message(
-    statement: Mapping[str, Any], changes: Sequence[TableChange], *, topic_prefix: str, version: str
+    statement: Mapping[str, Any], changes: Sequence[TableChange], *, topic_prefix: str
 ) -> Keyed:
     """The message of a statement in the topic of schema changes, whose name is the prefix. Without Connect's
     schema."""
     database = changes[0].table.database if changes else statement["database"]
-    source = {
-        "version": version,
-        "connector": "mysql",
-        "name": topic_prefix,
-        "ts_ms": statement["commit_us"] // 1000,
-        "snapshot": "false",
-        "db": database,
-        "sequence": None,
-        "ts_us": statement["commit_us"],
-        "ts_ns": statement["commit_us"] * 1000,
-        "table": ",".join(dict.fromkeys(change.table.table for change in changes)),
-        "server_id": statement["server_id"],
-        "gtid": statement["id"],
-        "file": statement["file"],
-        "pos": statement["event_position"],
-        "row": 0,
-        "thread": None,
-        "query": None,
-    }
+    source = source_fields(
+        statement["segment_format"], "debezium", prefix=topic_prefix, place=statement["event_place"],
+        at_us=statement["commit_us"], database=database, transaction=statement["id"],
+        table=",".join(dict.fromkeys(change.table.table for change in changes)),
+        server_id=statement["server_id"],
+    )  # fmt: skip
     value = {
-        "source": source,
+        "source": json.loads(source),
         "ts_ms": statement["commit_us"] // 1000,
         "databaseName": database,
         "schemaName": None,
-        "ddl": statement["sql"],
+        "ddl": statement["sql"] if said_by(statement) is None else None,
         "tableChanges": [_debezium_change(change) for change in changes],
     }
     return _dumps({"databaseName": database}), _dumps(value)
@@ -154,7 +135,7 @@ def _debezium_column(column: Column, position: int, auto_increment: bool) -> dic
     length = column.length if column.precision is None else column.precision
     return {
         "name": column.name,
-        "jdbcType": _JDBC_TYPES.get(column.type, 1111),
+        "jdbcType": JDBC_TYPES.get(column.type, 1111),
         "nativeType": None,
         "typeName": kind,
         "typeExpression": kind,

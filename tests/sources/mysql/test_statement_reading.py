@@ -7,7 +7,7 @@ import pytest
 
 from penstock.sources.mysql.ddl.parse import parse
 from penstock.sources.mysql.ddl.server import Server
-from penstock.sources.mysql.messages.canal import canal_type
+from penstock.sources.mysql.statement_reading import canal_type
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Canal's entries of statements: a RowChange with `isDdl` and the SQL."""
+"""What the text of a statement in the log is about, as messages tell of it."""
 
 from __future__ import annotations
 
@@ -8,38 +8,52 @@ from typing import Any
 from penstock.model.schema import TableId
 from penstock.sources.mysql.ddl import statement as syntax
 from penstock.sources.mysql.ddl.column import IndexSpec
+from penstock.sources.mysql.ddl.parse import parse
+from penstock.sources.mysql.ddl.server import Server
+from penstock.sources.mysql.event_types import event_warns, has_sql
+from penstock.sources.statement_reading import StatementReading
 
-EVENT_TYPES = {
-    "CREATE": 4, "ALTER": 5, "ERASE": 6, "QUERY": 7, "TRUNCATE": 8, "RENAME": 9, "CINDEX": 10, "DINDEX": 11,
-}  # fmt: skip
-"""Numbers of `CanalEntry.EventType`."""
-_ROW_DATA = 2
-_MYSQL = 2
+_SERVER = Server.parse("8.0")
+_ANY_TABLE = TableId("", "")
 
 
-def canal_entry(
-    statement: Mapping[str, Any], kind: str, database: str, table: str, *, defines: bool = True
-) -> bytes:
-    """Canal's entry for a statement. `statement`: fields of `LogEncoder.read`. `kind`: one of `EVENT_TYPES`.
-    `database` and `table`: what the statement is about. `defines`: it is DDL."""
-    header = b"".join(
-        [
-            _number(1, 1), _text(2, statement["file"]), _number(3, statement["event_position"]),
-            _number(4, statement["server_id"]), _text(5, "UTF-8"), _number(6, statement["timestamp"] * 1000),
-            _number(7, _MYSQL), _text(8, database), _text(9, table), _number(10, statement["event_bytes"]),
-            _number(11, EVENT_TYPES[kind]),
-        ]
-    )  # fmt: skip
-    if statement["id"]:
-        header += _bytes(12, _text(1, "curtGtid") + _text(2, statement["id"]))
-    change = b"".join(
-        [
-            _number(2, EVENT_TYPES[kind]), _number(10, int(defines)), _text(11, statement["sql"]),
-        ]
-    )  # fmt: skip
-    if statement["database"]:
-        change += _text(14, statement["database"])
-    return _bytes(1, header) + _number(2, _ROW_DATA) + _bytes(3, change)
+def read_statement(statement: Mapping[str, Any]) -> StatementReading:
+    """`statement`: fields of `LogEncoder.read`."""
+    if not has_sql(statement["event"]):
+        warning = event_warns(statement["event"])
+        return StatementReading(kind="QUERY", tables=(_ANY_TABLE,), defines=False, warning=warning)
+    parsed = parse(statement["sql"], statement["database"], session_of(_SERVER, statement))
+    if isinstance(parsed, syntax.RowStatement):
+        return StatementReading(kind="QUERY", tables=tuple(parsed.tables), defines=False, changes_rows=True)
+    kind, tables = canal_type(parsed, statement["sql"])
+    return StatementReading(
+        kind=kind,
+        tables=tuple(TableId(*table) for table in tables),
+        renamed=_renamed(parsed),
+        databases=_databases(parsed),
+        changes_rows=_loses_rows(parsed),
+    )
+
+
+def session_of(server: Server, statement: Mapping[str, Any]) -> Server:
+    """The server, with the settings of the session that ran a statement in the log."""
+    return server.in_session(statement["sql_mode"], statement["server_charset"])
+
+
+def _loses_rows(parsed: syntax.Statement) -> bool:
+    if isinstance(parsed, syntax.AlterTable):
+        return any(isinstance(action, syntax.LosesRows | syntax.ExchangeRows) for action in parsed.actions)
+    return isinstance(parsed, syntax.TruncateTable)
+
+
+def _databases(parsed: syntax.Statement) -> dict[str, str]:
+    """The databases that a statement concerns, and what it does to them."""
+    match parsed:
+        case syntax.SetDatabase(name=name, create=create):
+            return {name: "create" if create else "alter"}
+        case syntax.DropDatabase(name=name):
+            return {name: "drop"}
+    return {}
 
 
 def canal_type(parsed: syntax.Statement, sql: str) -> tuple[str, list[tuple[str, str]]]:
@@ -75,7 +89,7 @@ def _alter_type(actions: Sequence[syntax.Action]) -> str:
             return "ALTER"
 
 
-def renamed(parsed: syntax.Statement) -> Mapping[TableId, TableId]:
+def _renamed(parsed: syntax.Statement) -> Mapping[TableId, TableId]:
     """The old names of the tables that a statement renames, by the new ones."""
     match parsed:
         case syntax.RenameTables(pairs=pairs):
@@ -84,23 +98,3 @@ def renamed(parsed: syntax.Statement) -> Mapping[TableId, TableId]:
             return {one.table: table for one in actions if isinstance(one, syntax.RenameTo)}
         case _:
             return {}
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value >= 0x80:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*found, value])
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _bytes(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
-
-
-def _text(field: int, value: str) -> bytes:
-    return _bytes(field, value.encode())
