@@ -27,6 +27,8 @@ ROWS: list[tuple[str, Column, str]] = [
     ("BIT(2) … BIT(63)", Column("c", "bit", length=8), "as a number"),
     ("BIT(64)", Column("c", "bit", length=64), "as a number"),
     ("BOOLEAN of topics", Column("c", "boolean"), ""),
+    ("NUMERIC of topics", Column("c", "numeric"), "a number without a precision, with its digits: see below"),
+    ("INTERVAL of topics", Column("c", "interval"), "ISO 8601, as the topic has it: see below"),
     ("YEAR", Column("c", "year"), ""),
     ("DATE", Column("c", "date"), "zero and partial dates: see below"),
     ("DATETIME(n)", Column("c", "datetime", fsp=6), "no time zone; zero and partial dates: see below"),
@@ -80,6 +82,21 @@ Arrow, Spark and lake tables cannot represent zero and partial dates (`0000-00-0
 year 0). With `zero_dates: text` every DATE, DATETIME and TIMESTAMP column arrives as text. A table with
 such dates in its key needs this choice.
 
+## Numbers without a precision
+
+PostgreSQL's NUMERIC and Oracle's NUMBER may have any number of digits. Such a column arrives as text with
+the digits that the source sent: `1.50` stays `1.50`. With `numeric_scale: 2` it arrives as DECIMAL(38,2).
+Then zeros at the end of the fraction do not count, and a number with more digits parks the table. With
+`decimal: double` it arrives as the nearest DOUBLE.
+
+What is no number has the texts `NaN`, `Infinity` and `-Infinity`. A DOUBLE has them, too; a DECIMAL does not
+(`not_numbers`). Texts of numbers sort as texts: cast them in queries.
+
+## Spans of time
+
+An INTERVAL arrives as a text of ISO 8601, such as `P1Y2M3DT4H5M6.78S`. A span that topics have as a
+number arrives with hours, minutes and seconds: `PT730H30M`, `PT-0.5S`. Each part has its own sign.
+
 ## Bytes that are not text
 
 A character column may contain bytes that are invalid in its character set. They are not replaced: each
@@ -91,6 +108,8 @@ CHOICES = {
     "zero_dates": "zero and partial dates: NULL; the column as text; the table is parked",
     "bigint_unsigned": "BIGINT UNSIGNED: DECIMAL(20,0); BIGINT, where larger values park the table; text",
     "decimal": "DECIMAL: exact with its scale (text above 38 digits); text; the nearest DOUBLE",
+    "numeric_scale": "NUMERIC of topics: text; DECIMAL(38, scale), where other numbers park the table",
+    "not_numbers": "NaN and infinities, with `numeric_scale`: the table is parked; NULL",
     "time": "TIME: text, or microseconds in a BIGINT",
     "binary": "BINARY, VARBINARY, BLOB: bytes; base64 in one line; upper-case hexadecimal digits",
     "tinyint1": "TINYINT(1), also written BOOLEAN: the number; BOOLEAN, true if it is not 0",
@@ -122,7 +141,9 @@ def page() -> str:
         lines.append(f"| {name} | `{arrow}` | {spark_name(arrow)} | {remark} |")
     choices = ["| option | choices | |", "|---|---|---|"]
     for option in fields(TypeOptions):
-        names = [f"`{name}`" for name in get_args(get_type_hints(TypeOptions)[option.name])]
+        hint = get_type_hints(TypeOptions)[option.name]
+        listed = [f"`{name}`" for name in get_args(hint)]
+        names = ["none", "0 to 38"] if option.default is None else listed
         names[0] += " (default)"
         choices.append(f"| `{option.name}` | {', '.join(names)} | {CHOICES[option.name]} |")
     return HEAD + "\n".join(lines) + "\n" + TAIL.replace("@@CHOICES@@", "\n".join(choices))

@@ -234,6 +234,48 @@ fn write_digits(negative: bool, digits: &[u8], scale: u8, out: &mut Vec<u8>) {
     out[start] ^= 0x80;
 }
 
+/// A number without a declared precision: what its text says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Plain<'a> {
+    /// Digits with an optional sign and point.
+    Digits(&'a [u8]),
+    NotNumber(f64),
+}
+
+impl<'a> Plain<'a> {
+    pub fn parse(text: &'a [u8]) -> Result<Self, ValueError> {
+        Ok(match text {
+            b"NaN" => Self::NotNumber(f64::NAN),
+            b"Infinity" => Self::NotNumber(f64::INFINITY),
+            b"-Infinity" => Self::NotNumber(f64::NEG_INFINITY),
+            _ => {
+                let digits = text.strip_prefix(b"-").unwrap_or(text);
+                let mut parts = digits.splitn(2, |byte| *byte == b'.');
+                let are_digits = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+                if !parts.all(are_digits) {
+                    return Err(ValueError::new("text that is no decimal number"));
+                }
+                Self::Digits(text)
+            }
+        })
+    }
+
+    /// Digits after the point.
+    pub fn scale(digits: &[u8]) -> usize {
+        digits.iter().rev().position(|byte| *byte == b'.').unwrap_or(0)
+    }
+}
+
+/// Text of a number without the zeros at the end of its fraction.
+pub fn without_zeros(text: &[u8]) -> &[u8] {
+    let zeros = text.iter().rev().take_while(|byte| **byte == b'0').count();
+    match text[..text.len() - zeros].split_last() {
+        Some((b'.', whole)) => whole,
+        _ if text.contains(&b'.') => &text[..text.len() - zeros],
+        _ => text,
+    }
+}
+
 /// The double nearest to a decimal written as text.
 pub fn nearest_double(text: &[u8]) -> Result<f64, ValueError> {
     let value = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
@@ -311,6 +353,21 @@ mod tests {
             bytes.iter_mut().for_each(|byte| *byte = !*byte);
         }
         bytes
+    }
+
+    #[test]
+    fn numbers_without_a_precision_are_digits_or_none() {
+        for (text, scale, shortest) in
+            [("0", 0, "0"), ("-12.50", 2, "-12.5"), ("700", 0, "700"), ("0.00", 2, "0"), ("1.01", 2, "1.01")]
+        {
+            assert_eq!(Plain::parse(text.as_bytes()).unwrap(), Plain::Digits(text.as_bytes()));
+            assert_eq!(Plain::scale(text.as_bytes()), scale);
+            assert_eq!(without_zeros(text.as_bytes()), shortest.as_bytes());
+        }
+        assert_eq!(Plain::parse(b"-Infinity").unwrap(), Plain::NotNumber(f64::NEG_INFINITY));
+        for wrong in ["", "-", ".", "1.", ".5", "1e5", "nan", "+1", "1.2.3", "--1"] {
+            assert!(Plain::parse(wrong.as_bytes()).is_err(), "{wrong}");
+        }
     }
 
     proptest! {

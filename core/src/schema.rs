@@ -59,6 +59,10 @@ pub enum ColumnType {
         precision: u8,
         scale: u8,
     },
+    /// An exact number of any length, or what is no number, as text.
+    Numeric,
+    /// A span of time in the form of ISO 8601.
+    Interval,
     Boolean,
     Float,
     Double,
@@ -160,7 +164,9 @@ impl ColumnSchema {
             "mediumint" => ColumnType::Integer { width: 3, unsigned },
             "int" | "integer" => ColumnType::Integer { width: 4, unsigned },
             "bigint" => ColumnType::Integer { width: 8, unsigned },
-            "decimal" | "numeric" => self.decimal()?,
+            "decimal" => self.decimal()?,
+            "numeric" => ColumnType::Numeric,
+            "interval" => ColumnType::Interval,
             "boolean" => ColumnType::Boolean,
             "float" => ColumnType::Float,
             "double" => ColumnType::Double,

@@ -9,10 +9,10 @@
 //! | column type | text |
 //! |---|---|
 //! | integers, `bit`, `year` | the number in decimal |
-//! | `decimal` | as the server prints it, with all digits of its scale |
+//! | `decimal`, `numeric` | as the server prints it, with all digits of its scale |
 //! | `float`, `double` | the fewest digits that read back as the same double, in the server's notation |
 //! | `date`, `datetime`, `timestamp`, `time` | as the server prints it, timestamps in UTC |
-//! | `char`, `varchar`, `enum`, `set`, `inet4`, `inet6`, `uuid` | `LENGTH:TEXT`, length in bytes of UTF-8 |
+//! | `char`, `varchar`, `enum`, `set`, `inet4`, `inet6`, `uuid`, `interval` | `LENGTH:TEXT`, bytes of UTF-8 |
 //! | `binary`, `varbinary` | upper-case hexadecimal digits |
 //! | the `text` and `blob` families, `json`, spatial types, `vector` | SHA-256 of the bytes (text: UTF-8) |
 //!
@@ -58,12 +58,12 @@ enum Shape {
 fn shape(column_type: &str) -> Option<Shape> {
     Some(match column_type {
         "tinyint" | "smallint" | "mediumint" | "int" | "bigint" | "bit" | "year" | "boolean" => Shape::Number,
-        "decimal" => Shape::Decimal,
+        "decimal" | "numeric" => Shape::Decimal,
         "float" | "double" => Shape::Float,
         "date" => Shape::Date,
         "datetime" | "timestamp" => Shape::Datetime,
         "time" => Shape::Time,
-        "char" | "varchar" | "enum" | "set" | "inet4" | "inet6" | "uuid" => Shape::Text,
+        "char" | "varchar" | "enum" | "set" | "inet4" | "inet6" | "uuid" | "interval" => Shape::Text,
         "binary" | "varbinary" => Shape::Hex,
         "tinytext" | "text" | "mediumtext" | "longtext" | "tinyblob" | "blob" | "mediumblob" | "longblob"
         | "json" | "geometry" | "vector" => Shape::Digest,

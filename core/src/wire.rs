@@ -164,9 +164,11 @@ pub fn form(kind: &ColumnType) -> WireType {
         ColumnType::Json => WireType::JsonText { prefix: 4 },
         ColumnType::Geometry => WireType::Geometry { prefix: 4 },
         ColumnType::Vector => WireType::Vector { prefix: 4 },
-        ColumnType::Text { .. } | ColumnType::Binary { .. } | ColumnType::Network(_) => {
-            WireType::Blob { prefix: 4 }
-        }
+        ColumnType::Text { .. }
+        | ColumnType::Binary { .. }
+        | ColumnType::Network(_)
+        | ColumnType::Numeric
+        | ColumnType::Interval => WireType::Blob { prefix: 4 },
     }
 }
 

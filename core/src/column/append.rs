@@ -17,7 +17,7 @@ use crate::json;
 use crate::schema::ColumnType;
 use crate::temporal::{Date, DateTime, Instant, Time};
 
-type Result = std::result::Result<(), ValueError>;
+pub(super) type Result = std::result::Result<(), ValueError>;
 
 impl Bytes {
     /// Marks the end of the value whose bytes were just written.
@@ -205,6 +205,8 @@ impl ColumnBuilder {
                 network.write_text(value, &mut bytes.values)?;
                 bytes.end_value()?;
             }
+            (_, ColumnType::Numeric) => return self.append_number(value),
+            (Storage::Text(_), ColumnType::Interval) => return self.push_bytes(value, 0),
             _ => return Err(self.unfit("bytes")),
         }
         Ok(())
@@ -429,7 +431,7 @@ impl ColumnBuilder {
     }
 
     #[cold]
-    fn unfit(&self, form: &str) -> ValueError {
+    pub(super) fn unfit(&self, form: &str) -> ValueError {
         ValueError::new(format!("{form} cannot stand in a column of type {:?}", self.data_type()))
     }
 }

@@ -9,6 +9,7 @@
 //! | bigint unsigned, bit(64) | decimal128(20, 0) |
 //! | bit(1), boolean | bool |
 //! | decimal(p, s) | decimal128(p, s) up to 38 digits, else utf8 with its exact text |
+//! | numeric, interval | utf8 |
 //! | float, double | float32, float64 |
 //! | date, datetime, timestamp | date32, timestamp\[µs\], timestamp\[µs, UTC\]; utf8 with `ZeroDates::Text` |
 //! | time | utf8, as SELECT prints it |
@@ -20,6 +21,7 @@ pub mod encode;
 mod finish;
 mod key;
 mod layout;
+mod number;
 mod options;
 mod sink;
 mod walk;
@@ -31,12 +33,15 @@ pub use key::{write_array_key, write_widened_key};
 pub use layout::{
     added, arrow_schema, free_name, Layout, BASE, CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE,
 };
-pub use options::{BigintUnsigned, Binaries, Decimals, Times, Tinyint1, TypeOptions, ZeroDates};
+pub use options::{BigintUnsigned, Binaries, Decimals, NotNumbers, Times, Tinyint1, TypeOptions, ZeroDates};
 pub use walk::Walk;
 
 use crate::json;
 use crate::pool;
 use crate::schema::{ColumnType, TableSchema};
+
+/// Digits of numbers without a declared precision, where they are decimals (`numeric_scale`).
+const NUMERIC_DIGITS: u8 = 38;
 
 /// The Arrow type of a column. `options` are those of this column (`TypeOptions::of_column`).
 pub fn arrow_type(kind: &ColumnType, options: TypeOptions) -> DataType {
@@ -60,6 +65,11 @@ pub fn arrow_type(kind: &ColumnType, options: TypeOptions) -> DataType {
             Decimals::Precise if *precision <= 38 => DataType::Decimal128(*precision, *scale as i8),
             Decimals::Precise | Decimals::String => DataType::Utf8,
         },
+        ColumnType::Numeric => match (options.decimal, options.numeric_scale) {
+            (Decimals::Double, _) => DataType::Float64,
+            (Decimals::Precise, Some(scale)) => DataType::Decimal128(NUMERIC_DIGITS, scale as i8),
+            _ => DataType::Utf8,
+        },
         ColumnType::Boolean => DataType::Boolean,
         ColumnType::Float => DataType::Float32,
         ColumnType::Double => DataType::Float64,
@@ -81,6 +91,7 @@ pub fn arrow_type(kind: &ColumnType, options: TypeOptions) -> DataType {
         | ColumnType::Enum { .. }
         | ColumnType::Set { .. }
         | ColumnType::Network(_)
+        | ColumnType::Interval
         | ColumnType::Json => DataType::Utf8,
     }
 }

@@ -58,6 +58,16 @@ pub enum Binaries {
     Hex,
 }
 
+/// What happens to NaN and infinities of exact numbers, where the column cannot have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NotNumbers {
+    /// The value is refused.
+    #[default]
+    Error,
+    Null,
+}
+
 /// How TINYINT(1) is given, the type that BOOLEAN creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -74,6 +84,9 @@ pub struct TypeOptions {
     pub zero_dates: ZeroDates,
     pub bigint_unsigned: BigintUnsigned,
     pub decimal: Decimals,
+    /// Numbers without a declared precision are decimal128 with so many digits after the point. None: utf8.
+    pub numeric_scale: Option<u8>,
+    pub not_numbers: NotNumbers,
     pub time: Times,
     pub binary: Binaries,
     pub tinyint1: Tinyint1,
@@ -82,7 +95,12 @@ pub struct TypeOptions {
 impl TypeOptions {
     /// From `TypeOptions.to_json()`.
     pub fn from_json(text: &str) -> Result<Self, DecodeError> {
-        serde_json::from_str(text).map_err(|error| DecodeError::new(format!("type options: {error}"), 0))
+        let fail = |reason: String| DecodeError::new(format!("type options: {reason}"), 0);
+        let options: Self = serde_json::from_str(text).map_err(|error| fail(error.to_string()))?;
+        match options.numeric_scale {
+            Some(39..) => Err(fail("`numeric_scale` is more than 38".to_owned())),
+            _ => Ok(options),
+        }
     }
 
     /// The options of one column. Options that make different values equal do not apply to key columns, and
@@ -92,6 +110,9 @@ impl TypeOptions {
         let in_key = table.key.contains(&column.name);
         if in_key && self.decimal == Decimals::Double {
             self.decimal = Decimals::Precise;
+        }
+        if in_key {
+            self.not_numbers = NotNumbers::Error;
         }
         if in_key || column.unsigned || !column.column_type.starts_with("tinyint(1)") {
             self.tinyint1 = Tinyint1::Int;

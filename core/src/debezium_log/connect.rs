@@ -53,6 +53,10 @@ pub enum Reading {
         scale: i32,
     },
     VariableScaleDecimal,
+    /// A span in units of so many nanoseconds.
+    Span {
+        unit_ns: i64,
+    },
     /// Little-endian bytes.
     Bits,
     Geometry,
@@ -140,11 +144,14 @@ pub fn by_name(name: &str, parameter: impl Fn(&str) -> Option<i64>, forms: Forms
                 (Ok(precision @ 1..=65), Ok(scale @ 0..=30)) if scale <= precision => {
                     (Kind::Decimal { precision, scale }, reading)
                 }
-                _ => (Kind::Text, reading),
+                _ => (Kind::Numeric, reading),
             }
         }
         "io.debezium.data.Json" => (Kind::Json, Reading::Text),
-        "io.debezium.data.VariableScaleDecimal" => (Kind::Text, Reading::VariableScaleDecimal),
+        "io.debezium.data.VariableScaleDecimal" => (Kind::Numeric, Reading::VariableScaleDecimal),
+        "io.debezium.time.Interval" => (Kind::Interval, Reading::Text),
+        "io.debezium.time.MicroDuration" => (Kind::Interval, Reading::Span { unit_ns: 1000 }),
+        "io.debezium.time.NanoDuration" => (Kind::Interval, Reading::Span { unit_ns: 1 }),
         "io.debezium.data.Bits" => match parameter("length").and_then(|bits| u8::try_from(bits).ok()) {
             Some(bits @ 1..=64) => (Kind::Bit { bits }, Reading::Bits),
             _ => (Kind::Binary, Reading::Base64),
@@ -246,6 +253,7 @@ pub fn value<'a>(
             let scale = i32::try_from(int(scale.get())?).map_err(|_| "the scale is too large")?;
             Value::Decimal(Cow::Owned(decimal_text(&base64(&text(bytes)?)?, scale)?))
         }
+        Reading::Span { unit_ns } => Value::Text(Cow::Owned(moments::span(long(json)?, *unit_ns))),
         Reading::Bits => bits(&base64(&text(raw)?)?)?,
         Reading::Geometry => {
             let members = Members::of(raw)?;

@@ -9,6 +9,26 @@ pub fn micros(number: i128, unit_ns: i64) -> i128 {
     (number * i128::from(unit_ns)).div_euclid(1000)
 }
 
+/// A span in units of so many nanoseconds, in the form of ISO 8601 that has only times: `PT-1H-0.5S`. Each
+/// part has its own sign, as in `java.time.Duration`.
+pub fn span(number: i64, unit_ns: i64) -> String {
+    let total = i128::from(number) * i128::from(unit_ns);
+    let (sign, nanos) = (if total < 0 { "-" } else { "" }, total.unsigned_abs());
+    let (seconds, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let mut text = "PT".to_owned();
+    for (count, unit) in [(hours, 'H'), (minutes, 'M')] {
+        if count > 0 {
+            text += &format!("{sign}{count}{unit}");
+        }
+    }
+    let fraction = if rest > 0 { format!(".{rest:09}") } else { String::new() };
+    if seconds > 0 || rest > 0 || text.len() == 2 {
+        text += &format!("{sign}{seconds}{}S", fraction.trim_end_matches('0'));
+    }
+    text
+}
+
 /// Microseconds since 1970 of an ISO 8601 text with its offset: `2026-01-31T10:00:00.5+01:00`. A fraction is
 /// cut to microseconds.
 pub fn zoned(text: &str) -> Result<i128, Refused> {

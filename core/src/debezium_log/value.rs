@@ -12,18 +12,34 @@ use crate::temporal::Date;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     Bool,
-    Int { width: u8 },
+    Int {
+        width: u8,
+    },
     Float,
     Double,
-    Decimal { precision: u8, scale: u8 },
+    Decimal {
+        precision: u8,
+        scale: u8,
+    },
+    /// A number without a precision.
+    Numeric,
+    Interval,
     Date,
-    Time { fsp: u8 },
-    DateTime { fsp: u8 },
-    Timestamp { fsp: u8 },
+    Time {
+        fsp: u8,
+    },
+    DateTime {
+        fsp: u8,
+    },
+    Timestamp {
+        fsp: u8,
+    },
     Text,
     Json,
     Binary,
-    Bit { bits: u8 },
+    Bit {
+        bits: u8,
+    },
     Geometry,
 }
 
@@ -91,6 +107,8 @@ impl Kind {
             Self::Float => "float",
             Self::Double => "double",
             Self::Decimal { .. } => "decimal",
+            Self::Numeric => "numeric",
+            Self::Interval => "interval",
             Self::Date => "date",
             Self::Time { .. } => "time",
             Self::DateTime { .. } => "datetime",
@@ -148,9 +166,9 @@ pub fn put(value: &Value<'_>, kind: Kind, out: &mut Vec<u8>) -> Result<(), Refus
         (Kind::Time { fsp }, Value::Time(micros)) => put_time(*micros, fsp, out),
         (Kind::DateTime { fsp }, Value::Moment(micros)) => put_datetime(*micros, fsp, out),
         (Kind::Timestamp { .. }, Value::Moment(micros)) => put_timestamp(*micros, out),
-        (Kind::Text | Kind::Json, Value::Text(text)) => put_blob(text.as_bytes(), out),
-        (Kind::Text, Value::Decimal(text)) => put_blob(text.as_bytes(), out),
-        (Kind::Text, Value::Int(number)) => put_blob(number.to_string().as_bytes(), out),
+        (Kind::Text | Kind::Json | Kind::Interval, Value::Text(text)) => put_blob(text.as_bytes(), out),
+        (Kind::Text | Kind::Numeric, Value::Decimal(text)) => put_blob(plain(text)?.as_bytes(), out),
+        (Kind::Text | Kind::Numeric, Value::Int(number)) => put_blob(number.to_string().as_bytes(), out),
         (Kind::Binary, Value::Bytes(bytes)) => put_blob(bytes, out),
         (Kind::Bit { bits }, Value::Bits(number)) => {
             if bits < 64 && number >> bits != 0 {
@@ -240,15 +258,53 @@ fn put_timestamp(micros: i128, out: &mut Vec<u8>) -> Result<(), Refused> {
 /// Bytes of 0 to 9 digits.
 const DIGIT_BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
 
-fn put_decimal(text: &str, precision: u8, scale: u8, out: &mut Vec<u8>) -> Result<(), Refused> {
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
+/// Most digits that an exponent adds to a number.
+const EXPONENT_MAX: i64 = 1024;
+
+/// A number without plus sign and exponent, which JSON may have (`decimal.format=NUMERIC`).
+fn plain(text: &str) -> Result<Cow<'_, str>, Refused> {
+    const REFUSED: &str = "it is no decimal number";
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i64>().map_err(|_| REFUSED)?),
+        None => (text, 0),
     };
+    let digits = mantissa.strip_prefix('-').unwrap_or(mantissa);
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     if !(whole.bytes().chain(fraction.bytes())).all(|byte| byte.is_ascii_digit()) || whole.is_empty() {
-        return Err("it is no decimal number".into());
+        return Err(REFUSED.into());
     }
+    if exponent == 0 {
+        return Ok(Cow::Borrowed(mantissa));
+    }
+    if exponent.abs() > EXPONENT_MAX {
+        return Err("the decimal number is too long".into());
+    }
+    let mut digits = format!("{whole}{fraction}");
+    let mut point = whole.len() as i64 + exponent;
+    if point < 1 {
+        digits.insert_str(0, &"0".repeat((1 - point) as usize));
+        point = 1;
+    }
+    let point = point as usize;
+    if digits.len() <= point {
+        digits.push_str(&"0".repeat(point - digits.len()));
+    } else {
+        digits.insert(point, '.');
+    }
+    let zeros = digits.bytes().take_while(|digit| *digit == b'0').count();
+    let needed = digits.find('.').unwrap_or(digits.len()) - 1;
+    let sign = if mantissa.starts_with('-') { "-" } else { "" };
+    Ok(Cow::Owned(format!("{sign}{}", &digits[zeros.min(needed)..])))
+}
+
+fn put_decimal(text: &str, precision: u8, scale: u8, out: &mut Vec<u8>) -> Result<(), Refused> {
+    let text = plain(text)?;
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, &*text),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let whole = whole.trim_start_matches('0');
     let fraction = fraction.trim_end_matches('0');
     let (whole_max, scale) = (usize::from(precision - scale), usize::from(scale));
@@ -354,6 +410,28 @@ mod tests {
             let mut found = Vec::new();
             read.write_text(&mut found).unwrap();
             proptest::prop_assert_eq!(String::from_utf8(found).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn numbers_lose_their_exponent_and_no_digit() {
+        for (sent, expected) in [
+            ("1E-7", "0.0000001"),
+            ("-1.50e+3", "-1500"),
+            ("1.5E1", "15"),
+            ("-0.00123E2", "-0.123"),
+            ("12e0", "12"),
+            ("+1.50", "1.50"),
+            ("123E-3", "0.123"),
+            ("0E-10", "0.0000000000"),
+        ] {
+            assert_eq!(plain(sent).unwrap(), expected);
+            let mut image = Vec::new();
+            put(&Value::Decimal(sent.into()), Kind::Decimal { precision: 38, scale: 10 }, &mut image)
+                .unwrap();
+        }
+        for wrong in ["", "-", "1.2.3", "1e", "e5", "1e99999999999", "1e2000", "NaN", "1 ", "0x1", ".5"] {
+            assert!(plain(wrong).is_err(), "{wrong}");
         }
     }
 

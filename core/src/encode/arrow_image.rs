@@ -233,6 +233,10 @@ fn append_value(
             }
             _ => decimal::write_image_of_text(values.text(row)?.as_bytes(), *precision, *scale, out)?,
         },
+        ColumnType::Numeric => match values {
+            Values::Decimal(array) => append_bytes(array.value_as_string(row).as_bytes(), out)?,
+            _ => append_bytes(values.text(row)?.as_bytes(), out)?,
+        },
         ColumnType::Boolean => match values.integer(row)? {
             value @ (0 | 1) => out.push(value as u8),
             _ => return None,
@@ -289,7 +293,7 @@ fn append_value(
         ColumnType::Network(network) => {
             append_prefixed(out, |out| append_network(*network, values.text(row)?, out))?;
         }
-        ColumnType::Text { .. } => append_bytes(values.text(row)?.as_bytes(), out)?,
+        ColumnType::Text { .. } | ColumnType::Interval => append_bytes(values.text(row)?.as_bytes(), out)?,
         ColumnType::Binary { .. } | ColumnType::Geometry | ColumnType::Vector => match values {
             Values::Bytes(array) => append_bytes(array.value(row), out)?,
             _ => return None,

@@ -32,7 +32,7 @@ fn tag_kind(options: &Options, column: &Column) -> u8 {
     let precise = options.bigint_unsigned_handling_mode == BigintUnsigned::Precise;
     match column.kind {
         ColumnType::Integer { width: 8, unsigned: true } if precise => LENGTH,
-        ColumnType::Decimal { .. } => of_decimals(options),
+        ColumnType::Decimal { .. } | ColumnType::Numeric => of_decimals(options),
         ColumnType::Integer { .. }
         | ColumnType::Year { .. }
         | ColumnType::Boolean

@@ -90,6 +90,30 @@ impl<T: Target> Value<'_, T> {
         })
     }
 
+    /// A number without a declared precision: a record of its scale and its bytes.
+    fn numeric(&mut self, text: &[u8]) -> Taken {
+        match self.options.decimal_handling_mode {
+            Decimals::Double => self.float64(unscaled::double(text)?),
+            Decimals::String => self.slice(unscaled::shown(text)?),
+            Decimals::Precise => {
+                let (scale, bytes) = unscaled::with_scale(text)?;
+                self.start();
+                if T::PROTOBUF {
+                    return prefixed::<T, _>(self.out, |out| {
+                        write_tag(1, VARINT, out);
+                        T::integer(scale as i64, out);
+                        write_tag(2, LENGTH, out);
+                        write_bytes::<T>(&bytes, out);
+                        Ok(())
+                    });
+                }
+                T::integer(scale as i64, self.out);
+                write_bytes::<T>(&bytes, self.out);
+            }
+        }
+        Ok(())
+    }
+
     /// A date that the calendar does not have: null, or the first day in a column that must not be null.
     fn no_date(&mut self, first: &[u8]) -> Taken {
         if self.field.nullable {
@@ -301,6 +325,11 @@ impl<T: Target> ValueSink for Value<'_, T> {
                 Ok(())
             }
             ColumnType::Network(network) => self.written(|out| network.write_text(value, out)),
+            ColumnType::Numeric => self.numeric(value),
+            ColumnType::Interval => {
+                self.slice(value);
+                Ok(())
+            }
             _ => Err(unfit("bytes", self.column)),
         }
     }

@@ -111,6 +111,7 @@ impl ValueSink for Text<'_> {
             }
             ColumnType::Geometry | ColumnType::Vector => write_latin1(value, 0, self.out),
             ColumnType::Network(network) => network.write_text(value, self.out)?,
+            ColumnType::Numeric | ColumnType::Interval => self.out.extend_from_slice(value),
             _ => return Err(unfit("bytes", self.column)),
         }
         Ok(())

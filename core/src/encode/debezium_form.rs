@@ -94,6 +94,22 @@ impl Form for DebeziumForm {
         Ok(())
     }
 
+    fn numeric(&self, _: &Column, text: &[u8], out: &mut Vec<u8>) -> Taken {
+        match self.options.decimal_handling_mode {
+            Decimals::Precise => {
+                let (scale, bytes) = unscaled::with_scale(text)?;
+                out.extend_from_slice(b"{\"scale\":");
+                write_u64(scale as u64, out);
+                out.extend_from_slice(b",\"value\":");
+                write_base64(&bytes, 0, out);
+                out.push(b'}');
+            }
+            Decimals::Double => write_double(unscaled::double(text)?, out),
+            Decimals::String => write_utf8(unscaled::shown(text)?, out),
+        }
+        Ok(())
+    }
+
     fn binary(&self, _: &Column, value: &[u8], zeros: usize, out: &mut Vec<u8>) {
         self.bytes(value, zeros, out);
     }

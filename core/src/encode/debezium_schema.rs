@@ -64,6 +64,17 @@ fn type_of(options: &Options, column: &Column) -> Type {
         }
         ColumnType::Integer { .. } => of("int64"),
         ColumnType::Decimal { precision, scale } => decimal(options, *precision, *scale),
+        ColumnType::Numeric => match options.decimal_handling_mode {
+            Decimals::Precise => Type {
+                inner: ",\"fields\":[{\"type\":\"int32\",\"optional\":false,\"field\":\"scale\"},\
+                        {\"type\":\"bytes\",\"optional\":false,\"field\":\"value\"}]"
+                    .to_owned(),
+                ..named("struct", "io.debezium.data.VariableScaleDecimal")
+            },
+            Decimals::Double => of("double"),
+            Decimals::String => of("string"),
+        },
+        ColumnType::Interval => named("string", "io.debezium.time.Interval"),
         ColumnType::Float => of("float"),
         ColumnType::Double => of("double"),
         ColumnType::Boolean | ColumnType::Bit { bits: 1 } => of("boolean"),

@@ -6,7 +6,7 @@
 use super::columns::{Column, Table};
 use super::image::{Image, Place};
 use super::json_text::{write_base64, write_string, write_utf8};
-use crate::decimal::DecimalImage;
+use crate::decimal::{DecimalImage, Plain};
 use crate::digits::{write_i64, write_u64};
 use crate::error::{Result, ValueError};
 use crate::json::{self, Shapes, Style};
@@ -47,6 +47,12 @@ pub trait Form {
         out.push(b'"');
         image.write_text(out)?;
         out.push(b'"');
+        Ok(())
+    }
+
+    /// A number without a declared precision.
+    fn numeric(&self, _: &Column, text: &[u8], out: &mut Vec<u8>) -> Taken {
+        write_utf8(text, out);
         Ok(())
     }
 
@@ -104,6 +110,11 @@ pub trait Form {
     fn json(&self, _: &Column, text: &[u8], out: &mut Vec<u8>) {
         write_utf8(text, out);
     }
+
+    /// A document that is not MySQL's: its text may be of several lines, or no JSON at all.
+    fn json_text(&self, column: &Column, text: &[u8], out: &mut Vec<u8>) {
+        self.json(column, text, out);
+    }
 }
 
 fn quoted(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
@@ -149,6 +160,15 @@ fn name_of(value: f64) -> &'static [u8] {
         f64::NEG_INFINITY => b"-Infinity",
         _ => b"NaN",
     }
+}
+
+/// A number without a declared precision as a number of JSON, or as the name of what is no number.
+pub fn write_numeric(text: &[u8], out: &mut Vec<u8>) -> Taken {
+    match Plain::parse(text)? {
+        Plain::Digits(digits) => out.extend_from_slice(digits),
+        Plain::NotNumber(value) => write_double(value, out),
+    }
+    Ok(())
 }
 
 pub fn write_floats(value: &[u8], out: &mut Vec<u8>) {
@@ -274,6 +294,8 @@ impl<F: Form> ValueSink for Value<'_, F> {
                 network.write_text(value, self.out)?;
                 self.out.push(b'"');
             }
+            ColumnType::Numeric => self.form.numeric(self.column, value, self.out)?,
+            ColumnType::Interval => write_utf8(value, self.out),
             _ => return Err(unfit("bytes", self.column)),
         }
         Ok(())
@@ -329,7 +351,7 @@ impl<F: Form> ValueSink for Value<'_, F> {
     }
 
     fn json_text(&mut self, text: &[u8]) -> Taken {
-        self.form.json(self.column, text, self.out);
+        self.form.json_text(self.column, text, self.out);
         Ok(())
     }
 

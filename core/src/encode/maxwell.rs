@@ -8,8 +8,8 @@ use super::columns::{Column, Table};
 use super::format::{Change, EventFacts, Format};
 use super::geometry;
 use super::image::Place;
-use super::json_form::{each_label, write_fields, write_old, write_value, Form, Tools};
-use super::json_text::quoted;
+use super::json_form::{each_label, write_fields, write_numeric, write_old, write_value, Form, Tools};
+use super::json_text::{quoted, write_utf8};
 use super::messages::{About, Messages};
 use super::source_info::SourceInfo;
 use crate::decimal::DecimalImage;
@@ -77,6 +77,10 @@ impl Form for MaxwellForm {
         image.write_text(out)
     }
 
+    fn numeric(&self, _: &Column, text: &[u8], out: &mut Vec<u8>) -> Taken {
+        write_numeric(text, out)
+    }
+
     fn geometry(&self, _: &Column, value: &[u8], out: &mut Vec<u8>) -> Taken {
         let (_, wkb) = geometry::split(value)?;
         out.push(b'"');
@@ -126,6 +130,16 @@ impl Form for MaxwellForm {
     /// The document itself, not a string of its text.
     fn json(&self, _: &Column, text: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(text);
+    }
+
+    fn json_text(&self, _: &Column, text: &[u8], out: &mut Vec<u8>) {
+        match serde_json::from_slice::<serde::de::IgnoredAny>(text) {
+            // A message is one line. Line breaks are only between the parts of a document.
+            Ok(_) => {
+                out.extend(text.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }))
+            }
+            Err(_) => write_utf8(text, out),
+        }
     }
 }
 

@@ -2,11 +2,11 @@
 
 use serde::Deserialize;
 
-use super::columns::Table;
+use super::columns::{Column, Table};
 use super::format::{Change, EventFacts, Format};
 use super::image::Image;
-use super::json_form::{write_fields, write_value, Form, Tools};
-use super::json_text::quoted;
+use super::json_form::{write_fields, write_numeric, write_value, Form, Tools};
+use super::json_text::{quoted, write_utf8};
 use super::messages::{About, Messages};
 use super::source_info::SourceInfo;
 use crate::decimal::DecimalImage;
@@ -36,7 +36,7 @@ pub struct PlainForm {
 }
 
 impl Form for PlainForm {
-    fn decimal(&self, _: &super::columns::Column, image: DecimalImage<'_>, out: &mut Vec<u8>) -> Taken {
+    fn decimal(&self, _: &Column, image: DecimalImage<'_>, out: &mut Vec<u8>) -> Taken {
         let quote = self.decimal == Decimals::String;
         if quote {
             out.push(b'"');
@@ -44,6 +44,14 @@ impl Form for PlainForm {
         image.write_text(out)?;
         if quote {
             out.push(b'"');
+        }
+        Ok(())
+    }
+
+    fn numeric(&self, _: &Column, text: &[u8], out: &mut Vec<u8>) -> Taken {
+        match self.decimal {
+            Decimals::String => write_utf8(text, out),
+            Decimals::Number => write_numeric(text, out)?,
         }
         Ok(())
     }

@@ -1,4 +1,36 @@
-//! Decimals as Connect has them: the number times 10^scale in the fewest bytes, big-endian, with a sign.
+//! Decimals as Connect and Debezium have them: the number times 10^scale in the fewest bytes, big-endian,
+//! with a sign. Numbers without a declared precision bring their scale along.
+
+use crate::decimal::{nearest_double, Plain};
+use crate::error::ValueError;
+
+/// The scale of a number, and its bytes.
+pub fn with_scale(text: &[u8]) -> Result<(usize, Vec<u8>), ValueError> {
+    match Plain::parse(text)? {
+        Plain::Digits(digits) => Ok((Plain::scale(digits), of_text(digits))),
+        Plain::NotNumber(_) => Err(ValueError::new(
+            "NaN or an infinity, which `decimal.handling.mode: precise` cannot write; use `string` or \
+             `double`",
+        )),
+    }
+}
+
+pub fn double(text: &[u8]) -> Result<f64, ValueError> {
+    match Plain::parse(text)? {
+        Plain::Digits(digits) => nearest_double(digits),
+        Plain::NotNumber(value) => Ok(value),
+    }
+}
+
+/// As Debezium shows it with `decimal.handling.mode: string`.
+pub fn shown(text: &[u8]) -> Result<&[u8], ValueError> {
+    Ok(match Plain::parse(text)? {
+        Plain::Digits(digits) => digits,
+        Plain::NotNumber(value) if value.is_nan() => b"NAN",
+        Plain::NotNumber(value) if value > 0.0 => b"POSITIVE_INFINITY",
+        Plain::NotNumber(_) => b"NEGATIVE_INFINITY",
+    })
+}
 
 /// Calls `take` with the bytes.
 #[inline]

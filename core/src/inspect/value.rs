@@ -9,6 +9,7 @@ use crate::charset::Charset;
 use crate::column::encode;
 use crate::decimal::DecimalImage;
 use crate::double::write_double;
+use crate::encode::json_form::show_double;
 use crate::error::ValueError;
 use crate::json::Style;
 use crate::rows::{RowSink, Taken, ValueSink};
@@ -94,17 +95,17 @@ impl ValueSink for JsonRow<'_> {
     }
 
     fn float(&mut self, value: f32) -> Taken {
-        // No column holds an infinity; a damaged one must not make invalid JSON.
         if !value.is_finite() {
-            return self.null();
+            return self.double(value.into());
         }
         show(ryu::Buffer::new().format_finite(value), &mut self.out);
         Ok(())
     }
 
     fn double(&mut self, value: f64) -> Taken {
+        // JSON has no infinities: they are texts, as in messages.
         if !value.is_finite() {
-            return self.null();
+            return self.quoted(|out| show_double(value, out));
         }
         write_double(value, &mut self.out);
         Ok(())
@@ -172,7 +173,7 @@ impl ValueSink for JsonRow<'_> {
     }
 
     fn json_text(&mut self, text: &[u8]) -> Taken {
-        self.out.extend_from_slice(text);
+        write_utf8(text, &mut self.out);
         Ok(())
     }
 
@@ -192,6 +193,7 @@ impl ValueSink for JsonRow<'_> {
 fn fractional_digits(wire: WireType) -> u8 {
     match wire {
         WireType::Time { fsp } | WireType::DateTime { fsp } | WireType::Timestamp { fsp } => fsp,
+        WireType::Instant => 6,
         mut old => old.old_fraction().copied().flatten().unwrap_or(0),
     }
 }

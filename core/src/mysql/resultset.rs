@@ -308,9 +308,12 @@ fn append_value(
         }
         ColumnType::Network(_) => builder.append_network_text(cursor.take_lenenc("text")?),
         ColumnType::Json => builder.append_json_text(cursor.take_lenenc("JSON text")?),
-        ColumnType::Text { .. } | ColumnType::Binary { .. } | ColumnType::Geometry | ColumnType::Vector => {
-            builder.append_bytes(cursor.take_lenenc("string")?)
-        }
+        ColumnType::Text { .. }
+        | ColumnType::Binary { .. }
+        | ColumnType::Numeric
+        | ColumnType::Interval
+        | ColumnType::Geometry
+        | ColumnType::Vector => builder.append_bytes(cursor.take_lenenc("string")?),
     })
 }
 
@@ -397,7 +400,11 @@ fn fits(kind: &ColumnType, code: u8, flags: u16, decimals: u8) -> bool {
         // MariaDB sends it as bytes.
         ColumnType::Vector => code == 242 || string && label == 0,
         ColumnType::Geometry => code == 255,
-        ColumnType::Text { .. } | ColumnType::Binary { .. } | ColumnType::Network(_) => string && label == 0,
+        ColumnType::Text { .. }
+        | ColumnType::Binary { .. }
+        | ColumnType::Network(_)
+        | ColumnType::Numeric
+        | ColumnType::Interval => string && label == 0,
     }
 }
 

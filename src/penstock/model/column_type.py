@@ -16,6 +16,8 @@ FLOATS = frozenset({"float", "double"})
 """Binary floating point of 4 and 8 bytes."""
 DECIMAL = "decimal"
 """An exact number with `Column.precision` digits, `Column.scale` of them after the point."""
+NUMERIC = "numeric"
+"""An exact number with any number of digits, or what is no number: `NaN`, `Infinity` and `-Infinity`."""
 BIT = "bit"
 """A bit field of `Column.length` bits."""
 YEAR = "year"
@@ -24,6 +26,8 @@ DATES = frozenset({"date", "datetime", "timestamp"})
 """A day; a day and a time without a zone; a moment. `Column.fsp`: digits of the fraction of a second."""
 TIME = "time"
 """A signed span of time, with `Column.fsp` digits of the fraction of a second."""
+INTERVAL = "interval"
+"""A span of time in the form of ISO 8601, which may have months, days and times."""
 SHORT_TEXTS = frozenset({"char", "varchar"})
 """Texts of at most `Column.length` characters. `char` is padded with spaces."""
 LONG_TEXTS = frozenset({"tinytext", "text", "mediumtext", "longtext"})

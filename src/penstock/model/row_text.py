@@ -19,9 +19,11 @@ from penstock.model.column_type import (
     FLOATS,
     GEOMETRY,
     INTEGERS,
+    INTERVAL,
     JSON,
     LONG_BINARY,
     LONG_TEXTS,
+    NUMERIC,
     SET,
     SHORT_BINARY,
     SHORT_TEXTS,
@@ -46,11 +48,11 @@ class Shape(enum.Enum):
 
 
 _SHAPES = {
-    **dict.fromkeys([*INTEGERS, BOOLEAN, DECIMAL, BIT, YEAR], Shape.NUMBER),
+    **dict.fromkeys([*INTEGERS, BOOLEAN, DECIMAL, NUMERIC, BIT, YEAR], Shape.NUMBER),
     **dict.fromkeys(FLOATS, Shape.FLOAT),
     **dict.fromkeys(DATES, Shape.TEMPORAL),
     TIME: Shape.TIME,
-    **dict.fromkeys([*SHORT_TEXTS, ENUM, SET, *ADDRESSES], Shape.TEXT),
+    **dict.fromkeys([*SHORT_TEXTS, ENUM, SET, *ADDRESSES, INTERVAL], Shape.TEXT),
     **dict.fromkeys(SHORT_BINARY, Shape.HEX),
     **dict.fromkeys([*LONG_TEXTS, JSON], Shape.TEXT_DIGEST),
     **dict.fromkeys([*LONG_BINARY, GEOMETRY, VECTOR], Shape.BINARY_DIGEST),

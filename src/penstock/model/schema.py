@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
 
 from penstock.model.name import join_name, split_name
 
@@ -85,6 +87,11 @@ class TypeOptions:
     """BIGINT UNSIGNED: DECIMAL(20,0); BIGINT, where a value above 2^63 - 1 parks the table; text."""
     decimal: Literal["precise", "string", "double"] = "precise"
     """DECIMAL: DECIMAL (as text above 38 digits), text, or the nearest DOUBLE."""
+    numeric_scale: Annotated[int, Field(ge=0, le=38)] | None = None
+    """Numbers without a declared precision are text, with the digits that the source prints. With a scale:
+    DECIMAL(38, scale), where a value that does not fit parks the table."""
+    not_numbers: Literal["error", "null"] = "error"
+    """NaN and infinities in numbers that `numeric_scale` makes DECIMAL: park the table, or NULL."""
     time: Literal["text", "micros"] = "text"
     """TIME: as SELECT shows it, or as microseconds in a BIGINT."""
     binary: Literal["bytes", "base64", "hex"] = "bytes"

@@ -42,6 +42,11 @@ def test_rows_of_a_snapshot_and_changes_after_it_leave_the_rows_of_the_database(
     assert log.translator.positions == [(table.topic, 0, 1, 6)]
 
 
+VARIABLE = column(
+    "v", "struct", "io.debezium.data.VariableScaleDecimal",
+    fields=[column("scale", "int32", optional=False), column("value", "bytes", optional=False)],
+)  # fmt: skip
+
 VALUES: list[tuple[dict[str, Any], Any, Any]] = [
     (column("v", "boolean"), True, 1),
     (column("v", "int8"), -128, -128),
@@ -84,11 +89,27 @@ VALUES: list[tuple[dict[str, Any], Any, Any]] = [
         Decimal(10**30),
     ),
     (
-        column("v", "struct", "io.debezium.data.VariableScaleDecimal",
-               fields=[column("scale", "int32"), column("value", "bytes")]),
+        VARIABLE,
         {"scale": 2, "value": decimal(-7)},
         "-0.07",
     ),
+    (VARIABLE, {"scale": 0, "value": decimal(-(10**90) - 1, 64)}, f"-{10**90 + 1}"),
+    (VARIABLE, {"scale": 3, "value": decimal(1500)}, "1.500"),
+    (VARIABLE, {"scale": -2, "value": decimal(7)}, "700"),
+    (
+        column("v", "bytes", "org.apache.kafka.connect.data.Decimal", parameters={"scale": "50"}),
+        decimal(1, 1),
+        "0." + "0" * 49 + "1",
+    ),
+    (
+        column("v", "string", "io.debezium.time.Interval"),
+        "P1Y-2M3DT4H5M-6.789012S",
+        "P1Y-2M3DT4H5M-6.789012S",
+    ),
+    (column("v", "int64", "io.debezium.time.MicroDuration"), -(2**63), "PT-2562047788H-54.775808S"),
+    (column("v", "int64", "io.debezium.time.MicroDuration"), 0, "PT0S"),
+    (column("v", "int64", "io.debezium.time.MicroDuration"), 5_400_500_000, "PT1H30M0.5S"),
+    (column("v", "int64", "io.debezium.time.NanoDuration"), -500_000_001, "PT-0.500000001S"),
     (column("v", "bytes", "io.debezium.data.Bits", parameters={"length": "12"}), "AQI=", 0x201),
     (column("v", "string", "io.debezium.data.Enum", parameters={"allowed": "a,b"}), "b", "b"),
     (column("v", "string", "io.debezium.data.Json"), '{"a": [1, 2]}', '{"a": [1, 2]}'),
