@@ -292,9 +292,6 @@ MYSQL_ONLY = {
     "commands/encode_definitions.py",
     "commands/inspect.py",
     "commands/init.py",  # asks for a server's address, and writes a file for it
-    "serve/log/mysql.py",  # Canal's protocol is about MySQL
-    "serve/source_places.py",  # and so are its positions
-    "serve/zookeeper/nodes.py",  # as Canal writes them
 }
 
 
@@ -333,6 +330,10 @@ SPEAKS_OF_BINLOG = {
     "cli_offline.py",  # help of `penstock inspect`
     "datasource/definitions.py",  # what `mysql_cdc` needs of a server
     "sources/debezium/receiver.py",  # keys of `relay.json` and `receiver.json`
+    "sources/registry.py",  # the name of a segment format
+    "encode/canal_entry.py",  # fields of messages, as their tools name them
+    "encode/schema_changes.py",
+    "encode/statements.py",
 }
 
 

@@ -98,14 +98,14 @@ def run(
 def receive(
     file: File,
     child: Annotated[bool, typer.Option("--child", hidden=True)] = False,
-    start_file: Annotated[str | None, typer.Option("--start-file", hidden=True)] = None,
+    start_place: Annotated[str | None, typer.Option("--start-place", hidden=True)] = None,
     source: Annotated[str, typer.Option(help="With a server's file: one of its `sources`.")] = "",
     as_json: Json = False,
 ) -> None:
     """Run only the receiver, which copies the source's log into the relay log, until SIGTERM or Ctrl-C."""
     from penstock.commands.receive import receive as command
 
-    command(file, child=child, start_file=start_file, source=source)
+    command(file, child=child, start_place=start_place, source=source)
 
 
 @app.command(rich_help_panel=RUN)

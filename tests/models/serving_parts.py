@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.model.offset import Offset
+from penstock.relaylog.segment_format import position
 from penstock.serve.batches import Block, Piece, Place
 from penstock.serve.log.origin import Clients
 from penstock.serve.source_places import NotReached, SourcePlace
 
 FILE = "binlog.000001"
+
+
+def transaction_of(place: SourcePlace) -> int:
+    return place.position.order[-1]
 
 
 @dataclass
@@ -31,7 +36,7 @@ class Source:
 
     def number(self, place: SourcePlace) -> int:
         """The number of the last entry before a place."""
-        return self.before(place.position) + place.entries
+        return self.before(transaction_of(place)) + place.entries
 
 
 class Log:
@@ -63,12 +68,13 @@ class Log:
         return f"{FILE}:{self.received}"
 
     def place_of(self, place: SourcePlace) -> Place:
-        if place.position > self.received or (place.entries and place.position == self.received):
+        transaction = transaction_of(place)
+        if transaction > self.received or (place.entries and transaction == self.received):
             raise NotReached("The relay log has not reached it.")
-        return Place(self.offset(place.position), place.entries)
+        return Place(self.offset(transaction), place.entries)
 
     def source_place(self, place: Place) -> SourcePlace:
-        return SourcePlace(FILE, self.transaction(place.offset), place.entries)
+        return SourcePlace(position(FILE, self.transaction(place.offset)), place.entries)
 
     def place_in(self, log_id: str, place: Place) -> Place | None:
         return place if log_id == self.id else None

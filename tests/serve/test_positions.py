@@ -18,7 +18,7 @@ from penstock.serve.log.served_log import ServedLog
 from penstock.serve.log.view import View
 from penstock.serve.positions import InFiles, Subscribed
 from penstock.serve.settings import DestinationSection
-from penstock.sources.mysql.options import StartAt
+from penstock.sources.log_start import LogStart
 
 EARLIER = {"1001": Subscribed(Place(Offset(100)), ""), "b": Subscribed(Place(Offset(7), 3), r"shop\.é")}
 LATER = {"1001": Subscribed(Place(Offset(200)), "")}
@@ -142,14 +142,14 @@ class OfLog:
     def place_in(self, log_id: str, place: Place) -> Place | None:
         return place if log_id == self.id else None
 
-    def offset_of(self, _start: StartAt) -> Offset:
+    def offset_of(self, _start: LogStart) -> Offset:
         return self.end
 
 
 def merged(*ids: str) -> MergedLogs:
     threads, tails = cast(Any, None), cast(Any, None)
     logs = {one: OneLog(cast(ServedLog, OfLog(one, end=90)), tails, threads, Clients()) for one in ids}
-    return MergedLogs(logs, Clients(), StartAt(at="latest"))
+    return MergedLogs(logs, Clients(), LogStart(at="latest"))
 
 
 def test_a_log_that_was_replaced_is_not_taken_for_that_of_a_new_source() -> None:

@@ -29,9 +29,9 @@ def _keep_buffers() -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-def receive(file: Path, *, child: bool, start_file: str | None = None, source: str = "") -> None:
-    """Runs until SIGTERM or SIGINT; with `child`, until standard input ends. `start_file`: the file of the
-    source's log at which a new relay log begins. Raises errors that it cannot retry."""
+def receive(file: Path, *, child: bool, start_place: str | None = None, source: str = "") -> None:
+    """Runs until SIGTERM or SIGINT; with `child`, until standard input ends. `start_place`: a place in the
+    source's log that a new relay log must have. Raises errors that it cannot retry."""
     stopping = Stopping()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -39,11 +39,8 @@ def receive(file: Path, *, child: bool, start_file: str | None = None, source: s
         obey_parent(stopping)
     _keep_buffers()
     config = _load(file, source)
-    if start_file is not None:
-        from penstock.serve.log.mysql import StartAt  # only subscription servers ask for it
-
-        start = {"start": StartAt(file=start_file, position=4)}
-        config = config.model_copy(update={"source": config.source.model_copy(update=start)})
+    if start_place is not None:
+        config = config.model_copy(update={"source": config.source.beginning_at(start_place)})
     refuse_moved(config.state)
     known = kind(config.source.type)
     if known.receive is None:

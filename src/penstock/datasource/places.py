@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from penstock._core import DecodeError, transactions_of
+from penstock._core import DecodeError
 from penstock.errors import ConfigError
-from penstock.model.offset import LogRange, Offset
-from penstock.relaylog.log_parts import parts_of
+from penstock.model.offset import Offset
+from penstock.relaylog.first_transaction import first_committed_since
 from penstock.relaylog.reader import RelayLog
 
 
@@ -28,7 +28,7 @@ def offset_of(log: RelayLog, text: str, option: str) -> Offset:
         ) from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=timezone.utc)
-    return _at_time(log, round(time.timestamp() * 1_000_000))
+    return first_committed_since(log, round(time.timestamp() * 1_000_000), statements=False)
 
 
 def _checked(log: RelayLog, offset: Offset, option: str) -> Offset:
@@ -44,18 +44,3 @@ def _checked(log: RelayLog, offset: Offset, option: str) -> Offset:
     if known != offset:
         raise ConfigError(f"`{option}` of mysql_cdc: offset {offset} is not the end of a transaction.")
     return offset
-
-
-def _at_time(log: RelayLog, time_us: int) -> Offset:
-    at = log.start
-    for name in log.segments():
-        for entry in log.entries_of(name):
-            if entry.committed <= at:
-                continue
-            if entry.last_commit_us is not None and entry.last_commit_us >= time_us:
-                starts, *_, times = transactions_of(parts_of(log, LogRange(at, entry.committed)), [])
-                for start, committed_us in zip(starts, times, strict=True):
-                    if committed_us >= time_us:
-                        return Offset(start)
-            at = entry.committed
-    return log.end

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.model.schema import TableId
+from penstock.sources.statement_reading import StatementReading
+
 EVENT_TYPES = {
     "CREATE": 4, "ALTER": 5, "ERASE": 6, "QUERY": 7, "TRUNCATE": 8, "RENAME": 9, "CINDEX": 10, "DINDEX": 11,
 }  # fmt: skip
@@ -13,24 +16,21 @@ _ROW_DATA = 2
 _MYSQL = 2
 
 
-def canal_entry(
-    statement: Mapping[str, Any], kind: str, database: str, table: str, *, defines: bool = True
-) -> bytes:
-    """Canal's entry for a statement. `statement`: fields of `LogEncoder.read`. `kind`: one of `EVENT_TYPES`.
-    `database` and `table`: what the statement is about. `defines`: it is DDL."""
+def canal_entry(statement: Mapping[str, Any], read: StatementReading, table: TableId) -> bytes:
+    """Canal's entry for a statement about a table. `statement`: fields of `LogEncoder.read`."""
     header = b"".join(
         [
             _number(1, 1), _text(2, statement["file"]), _number(3, statement["event_position"]),
             _number(4, statement["server_id"]), _text(5, "UTF-8"), _number(6, statement["timestamp"] * 1000),
-            _number(7, _MYSQL), _text(8, database), _text(9, table), _number(10, statement["event_bytes"]),
-            _number(11, EVENT_TYPES[kind]),
+            _number(7, _MYSQL), _text(8, table.database), _text(9, table.table),
+            _number(10, statement["event_bytes"]), _number(11, EVENT_TYPES[read.kind]),
         ]
     )  # fmt: skip
     if statement["id"]:
         header += _bytes(12, _text(1, "curtGtid") + _text(2, statement["id"]))
     change = b"".join(
         [
-            _number(2, EVENT_TYPES[kind]), _number(10, int(defines)), _text(11, statement["sql"]),
+            _number(2, EVENT_TYPES[read.kind]), _number(10, int(read.defines)), _text(11, read.sql),
         ]
     )  # fmt: skip
     if statement["database"]:

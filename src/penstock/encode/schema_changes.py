@@ -32,6 +32,12 @@ class TableChange:
     """The columns that the server numbers."""
 
 
+def sql_of(statement: Mapping[str, Any]) -> str | None:
+    """None: the log defines its tables itself, or the SQL must not be shown."""
+    sql: str | None = statement["sql"]
+    return sql if said_by(statement) is None else None
+
+
 # Maxwell
 
 
@@ -43,7 +49,7 @@ def maxwell_messages(
     ends."""
     end = {
         "ts": statement["timestamp"] * 1000,
-        "sql": statement["sql"],
+        "sql": sql_of(statement),
         "position": statement["event_place"],
         **({"gtid": statement["id"]} if statement["id"] else {}),
     }
@@ -108,7 +114,7 @@ def debezium_message(
         "ts_ms": statement["commit_us"] // 1000,
         "databaseName": database,
         "schemaName": None,
-        "ddl": statement["sql"] if said_by(statement) is None else None,
+        "ddl": sql_of(statement),
         "tableChanges": [_debezium_change(change) for change in changes],
     }
     return _dumps({"databaseName": database}), _dumps(value)

@@ -75,13 +75,13 @@ def _canal_messages(
 ) -> list[tuple[TableId, bytes]]:
     tables = read.tables if read.defines else ()
     write = _canal if format == "canal" else canal_entry
-    return [(table, write(statement, read.kind, table.database, table.table)) for table in tables]
+    return [(table, write(statement, read, table)) for table in tables]
 
 
-def _canal(statement: Mapping[str, Any], kind: str, database: str, table: str) -> bytes:
+def _canal(statement: Mapping[str, Any], read: StatementReading, table: TableId) -> bytes:
     message = {
         "data": None,
-        "database": database,
+        "database": table.database,
         "es": statement["timestamp"] * 1000,
         "gtid": statement["id"] or "",
         "id": statement["end"],
@@ -89,10 +89,10 @@ def _canal(statement: Mapping[str, Any], kind: str, database: str, table: str) -
         "mysqlType": None,
         "old": None,
         "pkNames": None,
-        "sql": statement["sql"],
+        "sql": read.sql,
         "sqlType": None,
-        "table": table,
+        "table": table.table,
         "ts": statement["commit_us"] // 1000,
-        "type": kind,
+        "type": read.kind,
     }
     return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()

@@ -11,12 +11,12 @@ from typing import Any
 
 from penstock.errors import ConfigError
 from penstock.serve.batches import AnyPlace, parse_place
-from penstock.serve.log.mysql import StartAt
 from penstock.serve.log.origin import AnyReader, Origin
 from penstock.serve.log.view import EntryFormat, View
 from penstock.serve.positions import Positions, Subscribed
 from penstock.serve.settings import DestinationSection
 from penstock.serve.subscription import NotYet, Refused, Subscription
+from penstock.sources.log_start import LogStart
 
 log = logging.getLogger(__name__)
 
@@ -179,11 +179,11 @@ class Destination:
         """Returns once what clients have acknowledged is stored. Raises `PenstockError`."""
         await self._positions.settled(self.name)
 
-    def reader(self, filter: str, start: AnyPlace | StartAt, format: EntryFormat) -> AnyReader:
+    def reader(self, filter: str, start: AnyPlace | LogStart, format: EntryFormat) -> AnyReader:
         """A reader for a client that remembers its own place. Raises `BadFilter`, `ConfigError` and
         `Refused`."""
         tables = self.options.tables.narrowed(filter)
-        if isinstance(start, StartAt):
+        if isinstance(start, LogStart):
             place = self.origin.begin(start)
         elif self.origin.has(start):
             place = start

@@ -20,8 +20,8 @@ class Failover(Protocol):
 
     def close(self) -> None: ...
 
-    def start_file(self, source: str, /) -> str | None:
-        """The oldest file of a source's log that a client needs. Raises `PenstockError`."""
+    def start_place(self, source: str, /) -> str | None:
+        """The oldest place in a source's log that a client needs. Raises `PenstockError`."""
 
     def needs(self) -> list[dict[ServedLog, Offset]]:
         """For each log, the place from which it must be kept for destinations that other servers serve."""

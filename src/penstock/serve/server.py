@@ -68,7 +68,7 @@ class Server:
                 self._failover.open()
             logs = SourceLogs(self._config, self._file, stack, self._stopping)
             try:
-                logs.open(self._start_file)
+                logs.open(self._start_place)
             except TransientError:
                 if self._stopping.is_set():
                     return
@@ -89,8 +89,8 @@ class Server:
             return ZooKeeperFailover(self._config, address)
         return StoreFailover(self._config, address) if self._config.positions.type == "store" else None
 
-    def _start_file(self, source: str) -> str | None:
-        return None if self._failover is None else self._failover.start_file(source)
+    def _start_place(self, source: str) -> str | None:
+        return None if self._failover is None else self._failover.start_place(source)
 
     def _open(self, logs: SourceLogs, threads: ThreadPoolExecutor) -> None:
         origins = {name: logs.origin(name, threads) for name in self._config.destinations}

@@ -22,7 +22,9 @@ from penstock.model.units import Milliseconds
 from penstock.serve.batches import SOURCES_MAX
 from penstock.serve.filters import BadFilter, Filter
 from penstock.serve.listeners.passwords import Account, known
-from penstock.serve.log.mysql import StartAt, check_start
+from penstock.serve.start import Start
+from penstock.sources.kind import SourceOptions
+from penstock.sources.log_start import LogStart
 
 NAME = re.compile(r"^[A-Za-z0-9._-]{1,100}$")
 """A name of a destination is part of the names of files."""
@@ -77,7 +79,7 @@ class DestinationSection(Section):
     """For tables, as `database.table`, the only columns that their rows have."""
     exclude_columns: dict[str, list[str]] = Field({})
     """For tables, columns that are left out of their rows."""
-    start: StartAt = StartAt(at="latest")
+    start: Start = LogStart(at="latest")
     """Where a client begins that has not acknowledged anything yet."""
     batch: Literal["items", "bytes"] = "items"
     """What the size that a client asks for counts: entries (Canal: ITEMSIZE), or KiB (Canal: MEMSIZE)."""
@@ -95,7 +97,7 @@ class DestinationSection(Section):
     def _usable(self) -> DestinationSection:
         try:
             Filter((self.filter,), self.exclude)
-            check_start(self.start)
+            self.start.check()
         except (BadFilter, ConfigError) as error:
             raise ValueError(str(error).rstrip(".")) from None
         for name in (*self.columns, *self.exclude_columns):
@@ -318,15 +320,13 @@ class ServerConfig(Section):
         if source is not None:
             given, known = source.model_fields_set, type(source).model_fields
             readers = [one for to, one in self.destinations.items() if name in self.sources_of(to)]
-            if "start" in known and "start" not in given:
-                # As far back as a destination may want to begin.
-                latest = all(one.start.at == "latest" for one in readers)
-                source = source.model_copy(update={"start": StartAt(at="latest" if latest else "earliest")})
+            # As far back as a destination may want to begin.
+            source = source.beginning(latest=all(one.start.at == "latest" for one in readers))
             if self.sources and "heartbeat" in known and "heartbeat" not in given:
                 source = source.model_copy(update={"heartbeat": MERGED_HEARTBEAT_MS})
         assert relay_log.path is not None
         return PipelineConfig(
-            name="serve", source=source or {"user": ""}, tables={"include": ["*.*"]},
+            name="serve", source=source or SourceOptions(type=""), tables={"include": ["*.*"]},
             state=relay_log.path / "serve", relay_log=relay_log, store=self.store,
         )  # fmt: skip
 

@@ -26,6 +26,16 @@ class SourceOptions(Section):
         past, when tables may have had other definitions. A source with an option for this overrides it."""
         return True
 
+    def beginning(self, *, latest: bool) -> SourceOptions:
+        """These options; if they do not say where a new relay log begins, it does at the present end of the
+        source's log (`latest`), or as far back as that goes."""
+        return self
+
+    def beginning_at(self, place: str) -> SourceOptions:
+        """These options, for a new relay log that has everything behind a place: the text of a
+        `SourcePosition`."""
+        return self
+
 
 @dataclass(frozen=True, kw_only=True)
 class SourceKind:
@@ -44,6 +54,11 @@ class SourceKind:
     read_statement: Callable[..., Any] | None = None
     """`read_statement(statement)` reads the text of a statement in a log of this source's own segment format
     (`sources.statement_reading`). None: its log says definitions itself."""
+    start: type[Any] | None = None
+    """A `sources.log_start.LogStart` with places of this source's own log. None: it has no names for them."""
+    places: Callable[[], Any] | None = None
+    """`places()` makes the `sources.source_places.Places` of this source's own segment format. None: a place
+    in one relay log means nothing in another one."""
     receive: Callable[..., Any] | None = None
     """`receive(config, stopping)` writes the relay log of a pipeline until it is asked to stop
     (`sources.stop_signals.Stopping`), and raises errors that it cannot retry. It is what `penstock receive`

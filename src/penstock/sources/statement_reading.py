@@ -32,6 +32,8 @@ class StatementReading:
     """Whether it is about definitions. If not, it only changes rows."""
     changes_rows: bool = False
     """Whether it changes rows that the log has no row events for."""
+    sql: str = ""
+    """Its SQL, or a comment with `warning`. Empty: it is no SQL."""
     warning: str = ""
     """What readers of rows are told, if it is no statement at all."""
 

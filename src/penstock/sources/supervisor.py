@@ -58,15 +58,15 @@ LOG_FILE = "receiver.log"
 class Supervisor:
     """`sources.receiver.Receiver` with a process of its own. `check` raises the error that ended it.
 
-    `folder`: that of the relay log. None: as the pipeline file says. `start_file`: the file of the source's
-    log at which a new relay log begins. None: as the pipeline file says. `source`: of a server's file with
-    several `sources`."""
+    `folder`: that of the relay log. None: as the pipeline file says. `start_place`: a place in
+    the source's log that a new relay log must have. None: as the pipeline file says. `source`: of a server's
+    file with several `sources`."""
 
     def __init__(
-        self, file: Path, folder: Path | None = None, *, start_file: str | None = None, source: str = ""
+        self, file: Path, folder: Path | None = None, *, start_place: str | None = None, source: str = ""
     ) -> None:
         self._file = file
-        self._start = [] if start_file is None else ["--start-file", start_file]
+        self._start = [] if start_place is None else ["--start-place", start_place]
         if source:
             self._start += ["--source", source]
         self._folder = folder or configuration.load(file).relay_log_path

@@ -11,6 +11,7 @@ import pytest
 from tests.store.conftest import options
 
 from penstock.errors import ConfigError
+from penstock.relaylog.segment_format import position as position_in
 from penstock.serve.leases.document import StoredClient, key
 from penstock.serve.leases.lease import DestinationLease
 from penstock.serve.positions import Replaced
@@ -33,7 +34,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 
 def clients(position: int) -> dict[str, StoredClient]:
-    place = SourcePlace("binlog.000001", position, gtids="a:1-5", offset=7, relay_log="x")
+    place = SourcePlace(position_in("binlog.000001", position), executed="a:1-5", offset=7, relay_log="x")
     return {"1001": StoredClient({"": place}, r"shop\..*")}
 
 

@@ -8,7 +8,7 @@ earlier server can be written.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import ConfigError
@@ -33,11 +33,11 @@ class StoredClient:
     filter: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        return {"filter": self.filter, "places": {name: asdict(one) for name, one in self.places.items()}}
+        return {"filter": self.filter, "places": {name: one.to_json() for name, one in self.places.items()}}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> StoredClient:
-        places = {str(name): SourcePlace(**one) for name, one in document["places"].items()}
+        places = {str(name): SourcePlace.from_json(one) for name, one in document["places"].items()}
         return cls(places, str(document["filter"]))
 
 

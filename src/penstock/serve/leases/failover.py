@@ -56,15 +56,15 @@ class StoreFailover:
     def close(self) -> None:
         pass
 
-    def start_file(self, source: str) -> str | None:
-        """The oldest file of a source's log that a client needs. None: no client needs any."""
+    def start_place(self, source: str) -> str | None:
+        """The oldest place in a source's log that a client needs. None: no client needs any."""
         places = [
             client.places[source]
             for one in self._documents.values()
             for client in one.clients.values()
             if source in client.places
         ]
-        return min(places, key=lambda one: one.source_position.order).file if places else None
+        return str(min(places, key=lambda one: one.position.order)) if places else None
 
     def needs(self) -> list[dict[ServedLog, Offset]]:
         """For each log, the place from which it must be kept for destinations that other servers serve: its

@@ -36,7 +36,7 @@ def status_of(config: ServerConfig, end: SourcePosition | None) -> dict[str, Any
 
 def _client(client: StoredClient, end: SourcePosition | None) -> dict[str, Any]:
     places = list(client.places.values())
-    behind = behind_end(places[0].source_position, end if len(places) == 1 else None)
+    behind = behind_end(places[0].position, end if len(places) == 1 else None)
     return {
         "position": ", ".join(map(str, places)),
         "committed": min((one.commit_us for one in places), default=0) / 1e6,

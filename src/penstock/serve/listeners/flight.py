@@ -37,8 +37,8 @@ from penstock.serve.destination import OF_ARROW, OF_FLIGHT, Destination, Destina
 from penstock.serve.listeners import flight_messages as messages
 from penstock.serve.listeners import typed_stream
 from penstock.serve.listeners.access import Access
-from penstock.serve.log.mysql import start_of
 from penstock.serve.log.origin import AnyReader
+from penstock.serve.start import start_of
 from penstock.serve.subscription import NotYet, Refused, Subscription
 
 log = logging.getLogger(__name__)

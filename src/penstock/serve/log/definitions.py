@@ -27,7 +27,7 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.plan import Park
 from penstock.model.schema import TableId, TableSchema
 from penstock.model.schema_change import TableEffect
-from penstock.planning.discovery import Wait, at_one_offset
+from penstock.planning.discovery import Wait, at_one_offset, reach_end
 from penstock.planning.statement_effects import effects_in
 from penstock.relaylog.archive_restore import survives
 from penstock.relaylog.reader import RelayLog
@@ -175,10 +175,12 @@ class EveryTable(TableFilter):
 def first(
     relay_log: RelayLog, source: Source | None, statements: Statements, captured: TableFilter, wait: Wait
 ) -> Definitions:
-    """See the module. `source` None: only the log is asked. Raises `TransientError`."""
-    if source is None:
+    """See the module. Only the log is asked if `source` is None or has no tables that could be read. Raises
+    `TransientError`."""
+    if source is None or not source.catalog.reads_tables:
+        end = relay_log.end if source is None else reach_end(relay_log, source, wait)
         made = Definitions(relay_log.start, {})
-        track(made, relay_log, statements, relay_log.end)
+        track(made, relay_log, statements, end)
         return made
     catalog = source.catalog
     schemas, at, restless = at_one_offset(relay_log, source, wait, lambda: catalog.read_tables(captured))

@@ -16,11 +16,11 @@ from typing import Any, Protocol
 from penstock.model.offset import Offset
 from penstock.serve.batches import AnyPlace, Block, Place, Places
 from penstock.serve.log.merged_reader import MergedReader
-from penstock.serve.log.mysql import StartAt
 from penstock.serve.log.reader import Reader
 from penstock.serve.log.served_log import ServedLog
 from penstock.serve.log.tails import Tails
 from penstock.serve.log.view import View
+from penstock.sources.log_start import LogStart
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Origin(Protocol):
     def end(self) -> AnyPlace:
         """The place up to which it can be read."""
 
-    def begin(self, start: StartAt) -> AnyPlace:
+    def begin(self, start: LogStart) -> AnyPlace:
         """The place that a `start` means. Raises `ConfigError`."""
 
     def has(self, place: AnyPlace) -> bool:
@@ -118,7 +118,7 @@ class OneLog:
     def end(self) -> Place:
         return Place(self._served.end)
 
-    def begin(self, start: StartAt) -> Place:
+    def begin(self, start: LogStart) -> Place:
         return Place(self._served.offset_of(start))
 
     def has(self, place: AnyPlace) -> bool:
@@ -150,7 +150,7 @@ class OneLog:
 class MergedLogs:
     """`Origin`. `logs`: by the names of the sources, in their order. `start`: of the destination."""
 
-    def __init__(self, logs: Mapping[str, OneLog], clients: Clients, start: StartAt) -> None:
+    def __init__(self, logs: Mapping[str, OneLog], clients: Clients, start: LogStart) -> None:
         self._start = start
         self._names = list(logs)
         self._logs: Sequence[OneLog] = list(logs.values())
@@ -163,7 +163,7 @@ class MergedLogs:
     def end(self) -> Places:
         return Places(tuple(one.end for one in self._logs))
 
-    def begin(self, start: StartAt) -> Places:
+    def begin(self, start: LogStart) -> Places:
         return Places(tuple(one.begin(start) for one in self._logs))
 
     def has(self, place: AnyPlace) -> bool:

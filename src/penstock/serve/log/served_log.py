@@ -35,14 +35,15 @@ from penstock.serve.batches import Place
 from penstock.serve.filters import Filter
 from penstock.serve.log import definitions
 from penstock.serve.log.definitions import Definitions, EveryTable, Redefined
-from penstock.serve.log.mysql import StartAt, offset_of
 from penstock.serve.log.statements import UNREADABLE_HINT, statement_of, unreadable
 from penstock.serve.log.times import Times
 from penstock.serve.positions import make_folder
 from penstock.serve.settings import ServerConfig
 from penstock.serve.source_places import SourcePlace
-from penstock.sources import open_source, statements_of
+from penstock.serve.start import offset_of
+from penstock.sources import open_source, registry, statements_of
 from penstock.sources.base import Source
+from penstock.sources.log_start import LogStart
 from penstock.sources.statements import Statements
 
 if TYPE_CHECKING:
@@ -132,6 +133,11 @@ class ServedLog:
         return identity_of(self._log.facts)
 
     @property
+    def has_canals_places(self) -> bool:
+        """Whether positions of the source are those that Canal knows."""
+        return registry.OF_FORMAT.get(format_of(self._log.facts)) == registry.DEFAULT
+
+    @property
     def was_restored(self) -> bool:
         return self.id != self._log.uuid
 
@@ -201,7 +207,7 @@ class ServedLog:
 
     # for scans ----------------------------------------------------------------------------------------------
 
-    def offset_of(self, start: StartAt) -> Offset:
+    def offset_of(self, start: LogStart) -> Offset:
         with self._lock:
             self._log.refresh()
             return min(offset_of(self._log, start), self._end)

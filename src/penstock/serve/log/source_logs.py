@@ -80,11 +80,11 @@ class SourceLogs:
         self._clients = Clients()
         self.all: list[SourceLog] = []
 
-    def open(self, start_file: Callable[[str], str | None]) -> None:
-        """Starts the receivers, and finds the definitions of tables. `start_file`: where the new relay log of
-        a source begins; None: as the file says. Raises `PenstockError`, and `TransientError` if it is stopped
-        meanwhile."""
-        supervisors = {name: self._receiver(name, start_file) for name in self._config.logs}
+    def open(self, start_place: Callable[[str], str | None]) -> None:
+        """Starts the receivers, and finds the definitions of tables. `start_place`: what the new relay log of
+        a source must have; None: as the file says. Raises `PenstockError`, and `TransientError` if it is
+        stopped meanwhile."""
+        supervisors = {name: self._receiver(name, start_place) for name in self._config.logs}
         for name, supervisor in supervisors.items():
             check = (lambda: None) if supervisor is None else partial(check_receiver, supervisor)
             pipeline = self._config.pipeline_of(name)
@@ -99,12 +99,12 @@ class SourceLogs:
             self._stack.callback(made.tails.stop)
             self.all.append(made)
 
-    def _receiver(self, name: str, start_file: Callable[[str], str | None]) -> Supervisor | None:
+    def _receiver(self, name: str, start_place: Callable[[str], str | None]) -> Supervisor | None:
         if self._config.logs[name].source is None:
             return None
         path = self._config.pipeline_of(name).relay_log_path
-        start = None if RelayLog.exists(path) else start_file(name)
-        made = Supervisor(self._file, path, start_file=start, source=name)
+        start = None if RelayLog.exists(path) else start_place(name)
+        made = Supervisor(self._file, path, start_place=start, source=name)
         self._stack.callback(made.stop)
         made.start()
         return made

@@ -33,14 +33,10 @@ def statement_entries(
     read = read_statement(statement)
     if not (ddl if read.defines else row_statements):
         return []
-    statement = {**statement, "sql": _text(statement["sql"], read)}
     tables = _wanted(read, wanted)
     if format == "json":
-        return [_json(statement, read.kind, table) for table in tables]
-    return [
-        canal_entry(statement, read.kind, table.database, table.table, defines=read.defines)
-        for table in tables
-    ]
+        return [_json(statement, read, table) for table in tables]
+    return [canal_entry(statement, read, table) for table in tables]
 
 
 def statement_of(
@@ -52,7 +48,7 @@ def statement_of(
     if not tables:
         return None
     [table, *_] = tables
-    sql = _text(statement.sql, read)
+    sql = read.sql or statement.sql
     return {"kind": read.kind, "database": table.database, "table": table.table, "sql": sql}
 
 
@@ -63,14 +59,10 @@ def _wanted(read: StatementReading, wanted: Callable[[TableId], bool]) -> list[T
     return [one for one in read.tables if wanted(one) or (one in before and wanted(before[one]))]
 
 
-def _text(sql: str, read: StatementReading) -> str:
-    return f"-- {read.warning}" if read.warning else sql
-
-
-def _json(statement: Mapping[str, Any], kind: str, table: TableId) -> bytes:
+def _json(statement: Mapping[str, Any], read: StatementReading, table: TableId) -> bytes:
     document = {
-        "database": table.database, "table": table.table, "op": "statement", "kind": kind,
-        "sql": statement["sql"], "ts_us": statement["commit_us"], "id": statement["id"],
+        "database": table.database, "table": table.table, "op": "statement", "kind": read.kind,
+        "sql": read.sql or statement["sql"], "ts_us": statement["commit_us"], "id": statement["id"],
         "sequence": statement["end"],
     }  # fmt: skip
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()

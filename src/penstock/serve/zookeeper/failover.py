@@ -7,6 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from penstock.errors import ConfigError
 from penstock.model.offset import Offset
 from penstock.serve.destination import Destinations
 from penstock.serve.log.origin import Origin
@@ -42,9 +43,9 @@ class ZooKeeperFailover:
             self._positions.close()
         self._zookeeper.close()
 
-    def start_file(self, _source: str) -> str | None:
-        """The oldest file of the source's log that a client needs. Raises `PenstockError`."""
-        return stored.oldest_file(self._zookeeper, self._config.destinations)
+    def start_place(self, _source: str) -> str | None:
+        """The oldest place in the source's log that a client needs. Raises `PenstockError`."""
+        return stored.oldest_place(self._zookeeper, self._config.destinations)
 
     def needs(self) -> list[dict[ServedLog, Offset]]:
         """For each log, the place from which it must be kept for destinations that other servers serve."""
@@ -58,6 +59,12 @@ class ZooKeeperFailover:
     ) -> None:
         """Begins to take destinations over and to give them up. `origin`: what a destination reads."""
         [served] = logs
+        if not served.has_canals_places:
+            raise ConfigError(
+                "`zookeeper` stores positions as Canal does, by file and position of MySQL's log. The log of "
+                "this source has none.",
+                hint="Share destinations by `positions: {type: store}`.",
+            )
         self._served = served
         kind = self._config.positions.type
         assert kind != "store"

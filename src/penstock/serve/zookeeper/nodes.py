@@ -17,9 +17,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from penstock.serve.source_places import SourcePlace
+from penstock.sources import registry
+from penstock.sources.source_places import Places
 
 CANAL, OURS = "/otter/canal", "/otter/penstock"
 SERVERS = f"{CANAL}/cluster"
@@ -28,6 +31,14 @@ OUR_SERVERS = f"{OURS}/servers"
 RESERVED = frozenset(("running", "cluster", "parse", "parser", ".", ".."))
 """Names beside the clients of a destination, which no client can have."""
 _POSITION = "com.alibaba.otter.canal.protocol.position.LogPosition"
+
+
+def canals_places() -> Places:
+    """Canal is a replica of MySQL, the default source: its nodes have positions of that."""
+    places = registry.kind(registry.DEFAULT).places
+    assert places is not None
+    found: Places = places()
+    return found
 
 
 def server(address: str) -> str:
@@ -90,14 +101,7 @@ def cursor_data(place: SourcePlace, source: tuple[str, int]) -> bytes:
         {
             "@type": _POSITION,
             "identity": {"slaveId": -1, "sourceAddress": {"address": source[0], "port": source[1]}},
-            "postion": {
-                "gtid": place.gtids,
-                "included": False,
-                "journalName": place.file,
-                "position": place.position,
-                "serverId": place.server_id,
-                "timestamp": place.commit_us // 1_000_000 * 1000,  # as in the log: whole seconds
-            },
+            "postion": canals_places().to_canal(place),
             "penstock": {
                 "server_uuid": place.server_uuid,
                 "commit_us": place.commit_us,
@@ -117,16 +121,14 @@ def cursor_place(data: bytes) -> SourcePlace | None:
         return None
     document = _object(data)
     found, ours = document.get("postion"), document.get("penstock") or {}
-    if not isinstance(found, dict) or not found.get("journalName"):
+    if not isinstance(found, dict):
         raise ValueError("it has no file and position")
-    return SourcePlace(
-        file=str(found["journalName"]),
-        position=int(found["position"]),
+    place = canals_places().of_canal(found)
+    return replace(
+        place,
         entries=int(ours.get("entries", 0)),
-        gtids=str(found.get("gtid") or ""),
         server_uuid=str(ours.get("server_uuid", "")),
-        server_id=int(found.get("serverId") or 0),
-        commit_us=int(ours.get("commit_us") or 1000 * int(found.get("timestamp") or 0)),
+        commit_us=int(ours.get("commit_us") or place.commit_us),
         relay_log=str(ours.get("relay_log", "")),
         offset=int(ours.get("offset", 0)),
         view=str(ours.get("view", "")),

@@ -50,7 +50,7 @@ def _destination(zookeeper: ZooKeeper, name: str, end: SourcePosition | None) ->
         if client.place is None:
             found |= {"position": None, "wrong": client.wrong}
         else:
-            place = client.place.source_position
+            place = client.place.position
             found |= {"position": str(client.place), "committed": client.place.commit_us / 1e6}
             found |= behind_end(place, end)
         clients[client_id] = found | {"filter": client.filter}

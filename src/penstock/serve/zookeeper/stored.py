@@ -57,12 +57,12 @@ def _data(zookeeper: ZooKeeper, asked: object) -> bytes:
         return b""
 
 
-def oldest_file(zookeeper: ZooKeeper, destinations: Iterable[str]) -> str | None:
-    """The oldest file of the source's log that a client still needs. A new relay log begins there."""
+def oldest_place(zookeeper: ZooKeeper, destinations: Iterable[str]) -> str | None:
+    """The oldest place in the source's log that a client still needs. A new relay log begins there."""
     places = [
         one.place
         for name in destinations
         for one in clients_of(zookeeper, name).values()
         if one.place is not None
     ]
-    return min(places, key=lambda place: place.source_position.order).file if places else None
+    return str(min(places, key=lambda place: place.position.order)) if places else None

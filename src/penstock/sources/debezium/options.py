@@ -70,6 +70,11 @@ class DebeziumOptions(SourceOptions):
     def begins_at_end(self) -> bool:
         return self.start == "latest"
 
+    def beginning(self, *, latest: bool) -> DebeziumOptions:
+        if "start" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"start": "latest" if latest else "earliest"})
+
     @property
     def unavailable_uuid(self) -> str:
         """What the connector for PostgreSQL writes in lists of UUIDs: Java's `UUID.nameUUIDFromBytes`."""

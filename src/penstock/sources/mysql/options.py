@@ -2,58 +2,49 @@
 
 from __future__ import annotations
 
-from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, WithJsonSchema, field_validator, model_validator
+from pydantic import Field, WithJsonSchema, model_validator
 
 from penstock.config import PipelineConfig, Secret
 from penstock.config.sections import check_addresses
 from penstock.errors import ConfigError, LoginRefused, TransientError
-from penstock.model.section import Section, TableName
+from penstock.model.section import TableName
 from penstock.model.units import Milliseconds
 from penstock.sources.kind import SourceOptions
+from penstock.sources.log_start import LogStart
 
 _HOST_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
 
-class StartAt(Section):
+class StartAt(LogStart):
     """The place in the source's log at which a new relay log begins. Give only one of these options."""
 
-    shorthands: ClassVar[list[dict[str, Any]]] = [{"enum": ["latest", "earliest"]}]
-
-    at: Literal["latest", "earliest"] | None = None
-    """The end of the source's log, or the oldest file that the source still has. `start: latest` is short
-    for `start: {at: latest}`."""
     gtid: str | None = None
     """Everything after this set of executed GTIDs."""
     file: str | None = None
     """Name of a file of the source's log; needs `position`."""
     position: int | None = Field(None, ge=4)
     """Position in `file` at which a transaction begins, in bytes."""
-    timestamp: str | None = None
-    """ISO 8601. Starts with the first transaction committed at or after this time."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_word(cls, value: Any) -> Any:
-        return {"at": value} if isinstance(value, str) else value
-
-    @field_validator("timestamp", mode="before")
-    @classmethod
-    def _from_time(cls, value: Any) -> Any:
-        """YAML reads a time without quotes as a time."""
-        return value.isoformat() if isinstance(value, date) else value
 
     @model_validator(mode="after")
-    def _one_way(self) -> StartAt:
+    def _whole(self) -> StartAt:
         if (self.file is None) != (self.position is None):
             raise ValueError("`file` and `position` go together")
-        ways = [self.at, self.gtid, self.file, self.timestamp]
-        if sum(way is not None for way in ways) != 1:
-            raise ValueError("give one of: latest, earliest, gtid, file + position, timestamp")
         return self
+
+    def ways(self) -> dict[str, Any]:
+        return {**super().ways(), "gtid": self.gtid, "file + position": self.file}
+
+    def check(self) -> None:
+        from penstock._core import GtidSet
+
+        super().check()
+        try:
+            GtidSet(self.gtid or "")
+        except ValueError as error:
+            raise ConfigError(f"`start.gtid`: {error}.") from None
 
 
 class MySqlOptions(SourceOptions):
@@ -125,6 +116,16 @@ class MySqlOptions(SourceOptions):
     @property
     def begins_at_end(self) -> bool:
         return self.start.at == "latest"
+
+    def beginning(self, *, latest: bool) -> MySqlOptions:
+        if "start" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"start": StartAt(at="latest" if latest else "earliest")})
+
+    def beginning_at(self, place: str) -> MySqlOptions:
+        """At the beginning of the place's file."""
+        file, _, _ = place.rpartition(":")
+        return self.model_copy(update={"start": StartAt(file=file, position=4)})
 
     @model_validator(mode="after")
     def _one_password(self) -> MySqlOptions:

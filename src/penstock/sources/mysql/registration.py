@@ -11,7 +11,8 @@ from penstock.model.schema import TypeOptions
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.base import Source
 from penstock.sources.kind import SourceKind
-from penstock.sources.mysql.options import MySqlOptions, options_of
+from penstock.sources.mysql.options import MySqlOptions, StartAt, options_of
+from penstock.sources.source_places import Places
 from penstock.sources.statement_reading import StatementReading
 from penstock.sources.statements import Statements
 from penstock.sources.stop_signals import Stopping, ensure_end
@@ -38,6 +39,12 @@ def _read_statement(statement: Mapping[str, Any]) -> StatementReading:
     return read_statement(statement)
 
 
+def _places() -> Places:
+    from penstock.sources.mysql.log_places import MySqlPlaces
+
+    return MySqlPlaces()
+
+
 def _receive(config: PipelineConfig, stopping: Stopping) -> None:
     from penstock.sources.mysql import timeouts
     from penstock.sources.mysql.receiver import Receiver
@@ -50,5 +57,5 @@ def _receive(config: PipelineConfig, stopping: Stopping) -> None:
 
 MYSQL = SourceKind(
     name="mysql", options=MySqlOptions, open=_open, statements=_statements, read_statement=_read_statement,
-    receive=_receive,
+    start=StartAt, places=_places, receive=_receive,
 )  # fmt: skip

@@ -21,10 +21,14 @@ def read_statement(statement: Mapping[str, Any]) -> StatementReading:
     """`statement`: fields of `LogEncoder.read`."""
     if not has_sql(statement["event"]):
         warning = event_warns(statement["event"])
-        return StatementReading(kind="QUERY", tables=(_ANY_TABLE,), defines=False, warning=warning)
+        return StatementReading(
+            kind="QUERY", tables=(_ANY_TABLE,), defines=False, sql=f"-- {warning}", warning=warning
+        )
     parsed = parse(statement["sql"], statement["database"], session_of(_SERVER, statement))
     if isinstance(parsed, syntax.RowStatement):
-        return StatementReading(kind="QUERY", tables=tuple(parsed.tables), defines=False, changes_rows=True)
+        return StatementReading(
+            kind="QUERY", tables=tuple(parsed.tables), defines=False, changes_rows=True, sql=statement["sql"]
+        )
     kind, tables = canal_type(parsed, statement["sql"])
     return StatementReading(
         kind=kind,
@@ -32,6 +36,7 @@ def read_statement(statement: Mapping[str, Any]) -> StatementReading:
         renamed=_renamed(parsed),
         databases=_databases(parsed),
         changes_rows=_loses_rows(parsed),
+        sql=statement["sql"],
     )
 
 
