@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 from penstock.datasource.options import CdcOptions
 from penstock.datasource.partitions import SOURCE_FIELDS, Batches, Surveys, read, singles, table_of
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE, own_name
+from penstock.model.not_numbers import with_names
 from penstock.model.schema import TableSchema
+from penstock.sinks.documents import are_numbers, float_texts
 from penstock.sinks.documents import texts as values_of
 from penstock.sinks.names import source_columns
 from penstock.sinks.rows import pieces
@@ -110,10 +112,16 @@ def _json(column: pa.Array) -> pa.Array:
         found = _quoted(pa.array(values_of(column), _TEXT))
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         found = _quoted(column.cast(_TEXT))
-    elif pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+    elif pa.types.is_boolean(kind) or pa.types.is_integer(kind):
         found = column.cast(_TEXT)
+    elif pa.types.is_floating(kind):
+        found = float_texts(column)
+        if not are_numbers(column):
+            found = pc.if_else(pc.is_finite(column), found, _quoted(found))
     else:
-        found = pa.array([json.dumps(one, ensure_ascii=False) for one in column.to_pylist()], _TEXT)
+        found = pa.array(
+            [json.dumps(with_names(one), ensure_ascii=False) for one in column.to_pylist()], _TEXT
+        )
     return pc.fill_null(found, "null")
 
 

@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BinaryType, StructType
 
 from penstock.model.change import SEQUENCE
+from penstock.model.not_numbers import name_of, with_names
 from penstock.sinks.decimals import decimal_texts
 from penstock.sinks.evolve import Change
 from penstock.sinks.rows import converted
@@ -30,6 +31,8 @@ def texts(column: pa.Array) -> list[Text | None]:
         return list(column.to_pylist())
     if pa.types.is_decimal(kind):
         return list(decimal_texts(column).to_pylist())
+    if pa.types.is_floating(kind):
+        return list(float_texts(column).to_pylist())
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
     if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -37,9 +40,23 @@ def texts(column: pa.Array) -> list[Text | None]:
     return list(column.cast(pa.large_string()).to_pylist())
 
 
+def float_texts(column: pa.Array) -> pa.Array:
+    """The texts of floating-point values."""
+    found = column.cast(pa.large_string())
+    if are_numbers(column):
+        return found
+    names = [None if one is None else name_of(one) for one in column.to_pylist()]
+    return pc.if_else(pc.is_finite(column), found, pa.array(names, pa.large_string()))
+
+
+def are_numbers(column: pa.Array) -> bool:
+    """Whether no floating-point value is NaN or an infinity."""
+    return bool(pc.all(pc.is_finite(column), min_count=0).as_py())
+
+
 def plain(column: pa.Array, *, iso: bool = False) -> list[Any]:
-    """The values of a column as JSON has them: decimals and times as texts, bytes in Base64. `iso`: with `T`
-    between date and time, and `Z` after a point in time."""
+    """The values of a column as JSON has them: decimals, times and what is no number as texts, bytes in
+    Base64. `iso`: with `T` between date and time, and `Z` after a point in time."""
     kind = column.type
     if is_binary(kind):
         return [None if one is None else base64.b64encode(one).decode() for one in column.to_pylist()]
@@ -47,7 +64,8 @@ def plain(column: pa.Array, *, iso: bool = False) -> list[Any]:
         return list(_iso(column).to_pylist())
     if pa.types.is_decimal(kind) or pa.types.is_temporal(kind):
         return texts(column)
-    return list(column.to_pylist())
+    values = list(column.to_pylist())
+    return with_names(values) if pa.types.is_floating(kind) and not are_numbers(column) else values
 
 
 def _iso(column: pa.Array) -> pa.Array:

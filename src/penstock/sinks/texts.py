@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
+from penstock.model.not_numbers import NAMES
+
 BLOCK_BYTES = 16 * 1024**2
 """CSV is read in blocks of about this size, which have whole rows."""
 ROWS_AT_ONCE = 10_000
@@ -112,6 +114,8 @@ def document_batch(rows: Sequence[Mapping[str, Any]], fields: pa.Schema) -> pa.R
         values = [row.get(field.name) for row in rows]
         if pa.types.is_binary(field.type):
             values = [_of_base64(value, field) for value in values]
+        if pa.types.is_floating(field.type):
+            values = [float(value) if value in NAMES else value for value in values]
         columns.append(_array(values, field))
     return batch_of(columns, fields)
 
@@ -155,9 +159,16 @@ def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
         if not same:
             raise ValueError("another kind of value")
     found = array.cast(kind)
-    if pa.types.is_floating(kind) and not found.cast(array.type).equals(array):
+    if pa.types.is_floating(kind) and not _without_nan(found.cast(array.type)).equals(_without_nan(array)):
         raise ValueError("digits would be lost")
     return found
+
+
+def _without_nan(array: pa.Array) -> pa.Array:
+    """Zero instead of NaN, which equals nothing."""
+    if not pa.types.is_floating(array.type):
+        return array
+    return pc.if_else(pc.is_nan(array), pa.scalar(0, array.type), array)
 
 
 def _parsed(texts: pa.Array, kind: pa.DataType) -> pa.Array:

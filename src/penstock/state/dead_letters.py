@@ -15,6 +15,7 @@ from typing import IO, Any
 
 from penstock.disk import directory
 from penstock.disk.replace import PRIVATE, replace_by
+from penstock.model.not_numbers import with_names
 from penstock.model.schema import TableId
 from penstock.sinks.base import Commit
 from penstock.sinks.names import directory_name
@@ -42,7 +43,7 @@ def listing(folder: Path, table: TableId, commit: Commit) -> Iterator[Callable[[
                 directory.make(target, "state")
                 stack.callback(draft.unlink, missing_ok=True)
                 file = stack.enter_context(open(draft, "w", encoding="utf-8", opener=_private))
-            line = json.dumps({**letter, "epoch": commit.epoch}, default=str, ensure_ascii=False)
+            line = json.dumps(with_names({**letter, "epoch": commit.epoch}), default=str, ensure_ascii=False)
             file.write(f"{line}\n")
 
         yield add

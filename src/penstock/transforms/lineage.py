@@ -26,6 +26,7 @@ from penstock.model.column_type import (
     SHORT_TEXT,
     TEXTS,
 )
+from penstock.model.not_numbers import with_names
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.transforms import TransformRule, named, renamed
 
@@ -177,4 +178,4 @@ def for_message(array: pa.Array) -> pa.Array:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, default=str, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(with_names(value), default=str, ensure_ascii=False, separators=(",", ":"))

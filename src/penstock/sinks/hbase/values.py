@@ -18,7 +18,7 @@ from penstock.errors import TableError
 from penstock.model.change import SEQUENCE
 from penstock.model.schema import TableId
 from penstock.sinks.decimals import decimal_texts
-from penstock.sinks.documents import is_binary
+from penstock.sinks.documents import float_texts, is_binary
 from penstock.sinks.hbase.ordered_keys import ordered_keys
 
 SEPARATOR = "|"
@@ -100,6 +100,8 @@ def _texts(column: pa.Array) -> pa.Array:
     kind = column.type
     if pa.types.is_decimal(kind):
         column = decimal_texts(column)
+    elif pa.types.is_floating(kind):
+        column = float_texts(column)
     elif pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
     elif pa.types.is_timestamp(kind) and kind.tz is not None:

@@ -106,7 +106,8 @@ def mapped(kind: DataType) -> dict[str, Any]:
     if isinstance(kind, IntegralType) or (isinstance(kind, DecimalType) and _is_long(kind)):
         return {"type": "long"}
     if isinstance(kind, (DecimalType, FractionalType)):
-        return {"type": "double"}
+        # The server has no NaN and no infinities. Such a value is in the document, and not found by it.
+        return {"type": "double", "ignore_malformed": True}
     if isinstance(kind, BooleanType):
         return {"type": "boolean"}
     if isinstance(kind, BinaryType):

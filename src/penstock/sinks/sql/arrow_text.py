@@ -10,6 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
+from penstock.errors import TableError
+from penstock.model.schema import TableId
+from penstock.printable import argument
 from penstock.sinks.decimals import decimal_texts
 
 _CSV = pa_csv.WriteOptions(include_header=False, quoting_style="all_valid")
@@ -47,6 +50,23 @@ def column_with_nul(batch: pa.RecordBatch) -> str | None:
         if pc.any(pc.match_substring(batch.column(number), NUL)).as_py():
             return name
     return None
+
+
+def refuse_no_numbers(batch: pa.RecordBatch, table: TableId, database: str, *, infinities: bool) -> None:
+    """Raises `TableError` for NaN, and for `infinities`, which a database cannot store."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if not pa.types.is_floating(column.type):
+            continue
+        wrong = pc.invert(pc.is_finite(column)) if infinities else pc.is_nan(column)
+        if pc.any(wrong).as_py():
+            raise TableError(
+                f"Column {name} of {table} has {'NaN or an infinity' if infinities else 'NaN'}, which "
+                f"{database} cannot store.",
+                hint="Correct the value at the source and run "
+                f"`penstock resnapshot FILE {argument(table)}`, or give the column another value with "
+                f"`transforms` and run `penstock unpark FILE {argument(table)}`.",
+                table=str(table),
+            )
 
 
 def without_nul(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -396,6 +396,7 @@ class MySql(Dialect):
     def load(self, session: Session, into: str, batches: Iterable[pa.RecordBatch], table: TableId) -> int:
         rows = 0
         for batch in pieces(batches):
+            arrow_text.refuse_no_numbers(batch, table, "MySQL", infinities=True)
             columns = ", ".join(map(self.quoted, batch.schema.names))
             head = f"INSERT INTO {into} ({columns}) VALUES "
             for values in _statements(arrow_text.as_tuples(batch), min(STATEMENT_BYTES, self._packet // 2)):

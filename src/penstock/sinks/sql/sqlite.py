@@ -180,6 +180,7 @@ class Sqlite(Dialect):
         if alone:  # else each row would be a transaction
             self.run(session, "BEGIN")
         for batch in pieces(batches):
+            arrow_text.refuse_no_numbers(batch, table, "SQLite", infinities=False)
             columns = ", ".join(map(self.quoted, batch.schema.names))
             marks = ", ".join("?" * batch.num_columns)
             sql = f"INSERT INTO {into} ({columns}) VALUES ({marks})"

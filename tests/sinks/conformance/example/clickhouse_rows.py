@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, IntegralType
+from pyspark.sql.types import BinaryType, DoubleType, FloatType, IntegralType
 from tests.sinks.conformance.example.typed_rows import frame_of
 
 from penstock.model.schema import TableId
@@ -28,6 +28,8 @@ def written_rows(options: ClickHouseOptions, spark: SparkSession, table: TableId
 
 
 def _shown(field: Any) -> str:
+    if isinstance(field.dataType, (FloatType, DoubleType)):
+        return f"toString({quoted(field.name)})"  # JSON would have null for what is no number
     return f"hex({quoted(field.name)})" if isinstance(field.dataType, BinaryType) else quoted(field.name)
 
 

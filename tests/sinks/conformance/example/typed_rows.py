@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DecimalType, FractionalType, StructType, TimestampNTZType
+from pyspark.sql.types import (
+    BooleanType,
+    DecimalType,
+    FractionalType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 
 def frame_of(spark: SparkSession, rows: Iterable[Sequence[Any]], columns: StructType) -> DataFrame:
@@ -28,4 +35,8 @@ def _typed(value: Any, kind: Any) -> Any:
         return float(value)
     if isinstance(kind, TimestampNTZType) and isinstance(value, str):
         return datetime.fromisoformat(value)
+    if isinstance(kind, TimestampType) and isinstance(value, str):
+        return datetime.fromisoformat(value.removesuffix("Z")).replace(tzinfo=timezone.utc)
+    if isinstance(kind, BooleanType):
+        return str(value).lower() in ("1", "true")
     return value
