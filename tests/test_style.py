@@ -290,7 +290,6 @@ SOURCES = sorted(
 MYSQL_ONLY = {
     "commands/schema.py",
     "commands/encode_definitions.py",
-    "commands/inspect.py",
     "commands/init.py",  # asks for a server's address, and writes a file for it
 }
 

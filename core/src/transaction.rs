@@ -87,14 +87,14 @@ pub struct Part {
 pub struct Selection {
     /// Empty: all but those of the server itself.
     pub tables: HashSet<(String, String)>,
+    /// The databases of the server itself.
+    pub of_the_server: &'static [&'static str],
 }
-
-const OF_THE_SERVER: [&[u8]; 4] = [b"mysql", b"sys", b"performance_schema", b"information_schema"];
 
 impl Selection {
     pub fn has(&self, database: &[u8], table: &[u8]) -> bool {
         if self.tables.is_empty() {
-            return !OF_THE_SERVER.contains(&database);
+            return !self.of_the_server.iter().any(|one| one.as_bytes() == database);
         }
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         self.tables.contains(&(text(database), text(table)))

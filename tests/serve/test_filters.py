@@ -14,7 +14,7 @@ def matching(filter: Filter, *names: str) -> list[str]:
     return [name for name in names if TableId.parse(name) in filter]
 
 
-NAMES = ("shop.orders", "shop.orders_1", "Shop.Other", "stock.orders", "xshop.orders", "mysql.user")
+NAMES = ("shop.orders", "shop.orders_1", "Shop.Other", "stock.orders", "xshop.orders")
 
 
 @pytest.mark.parametrize(

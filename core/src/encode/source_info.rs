@@ -49,6 +49,8 @@ const fn field(name: &'static str, kind: Kind, fact: Fact) -> Field {
 pub struct SourceInfo {
     /// The name of the segment format.
     pub format: &'static str,
+    /// The databases of the server itself, which have no messages unless they are asked for.
+    pub of_the_server: &'static [&'static str],
     /// The name of Debezium's connector.
     pub connector: &'static str,
     /// The name of the block's schema in Connect.
@@ -166,6 +168,7 @@ impl SourceInfo {
 /// MySQL and MariaDB.
 pub static MYSQL: SourceInfo = SourceInfo {
     format: "mysql-binlog",
+    of_the_server: &["mysql", "sys", "performance_schema", "information_schema"],
     connector: "mysql",
     schema: "io.debezium.connector.mysql.Source",
     fields: &[
@@ -193,6 +196,7 @@ pub static MYSQL: SourceInfo = SourceInfo {
 /// number is their place.
 pub static ROWS: SourceInfo = SourceInfo {
     format: "rows",
+    of_the_server: &[],
     connector: "penstock",
     schema: "penstock.Source",
     fields: &[
@@ -212,6 +216,7 @@ pub static ROWS: SourceInfo = SourceInfo {
 /// PostgreSQL: a place is an LSN, and a transaction's id an xid.
 pub static POSTGRESQL: SourceInfo = SourceInfo {
     format: "pgoutput",
+    of_the_server: &["pg_catalog", "information_schema"],
     connector: "postgresql",
     schema: "io.debezium.connector.postgresql.Source",
     fields: &[

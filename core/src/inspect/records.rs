@@ -1,14 +1,16 @@
 //! The records of the format `rows` (`typed_rows`), as lines and counts like those of a binlog file.
 
-use crate::error::Result;
+use super::changes::{Changes, Reader, Words};
+use crate::error::{DecodeError, Result};
 use crate::mysql::gtid::Gtid;
-use crate::records::{Record, RecordFile};
+use crate::records::RecordFile;
 use crate::segment_file::SegmentFile;
-use crate::typed_rows::{begin_of, BEGIN, COMMIT, DEFINITION, NAME, NOTE, ROWS, STATEMENT};
+use crate::typed_rows::{
+    begin_of, rows_of, Definition, BEGIN, COMMIT, DEFINITION, NAME, NOTE, ROWS, STATEMENT,
+};
 use crate::window::Direction;
 
-/// Takes a record, with the time and the id of its transaction.
-type Take<'a> = dyn FnMut(&Record<'_>, u64, Option<&Gtid>) -> Result<()> + 'a;
+pub const WORDS: Words = Words { transaction: "transaction", transactions: "executed" };
 
 /// A file of records, and where it is read.
 pub struct Records {
@@ -16,7 +18,7 @@ pub struct Records {
     position: u64,
     end: u64,
     commit_us: u64,
-    gtid: Option<Gtid>,
+    id: Option<Gtid>,
 }
 
 impl Records {
@@ -27,27 +29,44 @@ impl Records {
         let size =
             file.size().map_err(|error| crate::error::DecodeError::of_io("cannot be read", error, 0))?;
         let end = end.unwrap_or(u64::MAX).min(size);
-        Ok(Self { position: opened.start(), file: opened, end, commit_us: 0, gtid: None })
+        Ok(Self { position: opened.start(), file: opened, end, commit_us: 0, id: None })
     }
+}
 
-    /// Gives the next record, with the time and the id of its transaction. Returns false at the end.
-    pub fn step(&mut self, take: &mut Take<'_>) -> Result<bool> {
+impl Reader for Records {
+    fn step(&mut self, changes: &mut Changes) -> Result<bool> {
         if self.position >= self.end {
             return Ok(false);
         }
         let header = self.file.header(self.position, self.end)?;
         let record = self.file.record(self.position, header, Direction::Forward)?;
         self.position += header.size;
-        if record.kind == BEGIN {
-            let (us, id) = begin_of(&record)?;
-            (self.commit_us, self.gtid) = (us as u64, Some(id.parse()?));
+        changes.summary.count_record(name_of(record.kind));
+        match record.kind {
+            BEGIN => {
+                let (us, id) = begin_of(&record)?;
+                (self.commit_us, self.id) = (us as u64, Some(id.parse()?));
+                changes.transaction = Some(id.to_owned());
+            }
+            DEFINITION => {
+                let definition = Definition::parse(&record)?;
+                changes.define(definition.map_of(&definition.schema()?)?);
+            }
+            ROWS => {
+                let mut rows = rows_of(&record)?;
+                let Some(table) = changes.tables.remove(&rows.table_id) else {
+                    return Err(DecodeError::new("rows without a definition before them", record.offset));
+                };
+                changes.take_rows((record.offset, self.commit_us), &mut rows, table)?;
+            }
+            COMMIT => changes.summary.count_transaction(self.id.as_ref(), None, self.commit_us),
+            _ => {}
         }
-        take(&record, self.commit_us, self.gtid.as_ref())?;
         Ok(true)
     }
 }
 
-pub fn name_of(kind: u8) -> &'static str {
+fn name_of(kind: u8) -> &'static str {
     match kind {
         BEGIN => "BEGIN",
         DEFINITION => "DEFINITION",

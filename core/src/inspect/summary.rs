@@ -89,7 +89,8 @@ impl Summary {
         self.problems.push((text, position));
     }
 
-    pub fn to_json(&self, file: &str, failed: Option<&DecodeError>) -> String {
+    /// `ids`: what the format calls the set of transactions.
+    pub fn to_json(&self, file: &str, ids: &str, failed: Option<&DecodeError>) -> String {
         let events: Map<String, Value> = self
             .events
             .iter()
@@ -114,7 +115,7 @@ impl Summary {
             "transactions": self.transactions,
             "first_ts": self.first_us.map(iso),
             "last_ts": self.last_us.map(iso),
-            "gtids": gtids,
+            ids: gtids,
             "notes": self.notes,
             "problems": problems,
             "error": error,

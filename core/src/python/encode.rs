@@ -107,9 +107,9 @@ impl LogEncoder {
         rules: Vec<(String, String, RulesArgument)>,
     ) -> PyResult<Self> {
         let schemas = schemas.iter().map(|json| TableSchema::from_json(json)).collect::<Result<_, _>>()?;
-        let selection = Selection { tables: tables.into_iter().collect() };
         let parts: Vec<Part> = parts.into_iter().map(part_of).collect();
         let info = source_info_of(&parts);
+        let selection = Selection { tables: tables.into_iter().collect(), of_the_server: info.of_the_server };
         let format = named_format(format, options, info, schema_ids)?;
         let order = order_of(parts, selection.clone());
         let mut encoder = Encoder::new(order, format, schemas, selection);

@@ -22,9 +22,9 @@ fn transactions_of(
     statements: bool,
 ) -> PyResult<Found> {
     py.detach(|| {
-        let selection = Selection { tables: tables.into_iter().collect() };
         let parts: Vec<Part> = parts.into_iter().map(part_of).collect();
         let info = source_info_of(&parts);
+        let selection = Selection { tables: tables.into_iter().collect(), of_the_server: info.of_the_server };
         let mut log = order_of(parts, selection);
         let mut found = Found::default();
         while let Some(survey) = log.next_group()? {

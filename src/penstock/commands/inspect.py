@@ -1,4 +1,4 @@
-"""`penstock inspect PATH…`: prints the changes in binlog files and relay logs, offline.
+"""`penstock inspect PATH…`: prints the changes in files of logs and in relay logs, offline.
 
 Changes are printed as they are read, in bounded memory. A damaged file ends the command with exit code 1:
 everything before the damage has been printed, and position and reason go to stderr (and into `error` of a
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from penstock import config as configuration
-from penstock._core import DecodeError, GtidSet, Inspector
+from penstock._core import DecodeError, Inspector
 from penstock.commands.table_arguments import table_named
 from penstock.commands.terminal import cell, console, say, say_json
 from penstock.errors import ConfigError
@@ -32,6 +32,7 @@ from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import RELAY_FILE
 from penstock.relaylog.segment_bytes import Part
+from penstock.relaylog.segment_format import SUFFIXES, TransactionSet
 from penstock.store.errors import StoreRefused, StoreUnavailable
 from penstock.store.opening import open_store
 
@@ -47,7 +48,7 @@ _NUMBERED = re.compile(r"\.\d{6,}$")
 
 @dataclass(frozen=True)
 class LogFile:
-    """One binlog file. `base`: offset of its first byte. `end`: byte position in the file at which reading
+    """One file of a log. `base`: offset of its first byte. `end`: byte position in the file at which reading
     stops, or None for the end of the file."""
 
     path: str
@@ -96,13 +97,13 @@ def log_files(name: str) -> list[LogFile]:
         return _segments(log)
     path = Path(name)
     if not path.exists():
-        raise ConfigError(f"{path} does not exist.", hint="Give binlog files, or directories of them.")
+        raise ConfigError(f"{path} does not exist.", hint="Give files of a log, or directories of them.")
     if not path.is_dir():
         return [LogFile(name)]
     numbered = [entry for entry in path.iterdir() if _NUMBERED.search(entry.name) and entry.is_file()]
     if not numbered:
         raise ConfigError(
-            f"{path} contains neither a relay log nor binlog files (NAME.000001).",
+            f"{path} contains neither a relay log nor numbered files of a server's log (NAME.000001).",
             hint="Name the files themselves.",
         )
     return [
@@ -133,7 +134,7 @@ def _opened(place: LogPlace) -> RelayLog:
             f"The older part of {place} is in an archive, which cannot be read: {error.message}",
             hint="Give the pipeline file instead, which says how its store is reached. Or set variables of "
             f"the store, such as AWS_ENDPOINT_URL. Or name the files that are on this "
-            f"disk: {place}/*.binlog or *.rows",
+            f"disk: {place}/*.SUFFIX, with the suffix {' or '.join(SUFFIXES.values())}",
         ) from error
 
 
@@ -219,6 +220,10 @@ def _shown(value: Any) -> str:
     return "NULL" if value is None else str(value)
 
 
+_COUNTS = frozenset(("events", "rows", "transactions", "first_ts", "last_ts", "notes", "problems", "error"))
+"""What summaries of all formats have."""
+
+
 @dataclass
 class Totals:
     """The sum of the summaries of several files."""
@@ -228,7 +233,8 @@ class Totals:
     transactions: int = 0
     first_ts: str | None = None
     last_ts: str | None = None
-    gtids: str = ""
+    executed: dict[str, str] = field(default_factory=dict)
+    """The transactions that ended, by what the format calls their set."""
     notes: list[str] = field(default_factory=list)
     problems: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, Any] | None = None
@@ -239,7 +245,9 @@ class Totals:
         self.transactions += part["transactions"]
         self.first_ts = self.first_ts or part["first_ts"]
         self.last_ts = part["last_ts"] or self.last_ts
-        self.gtids = _join_gtids(self.gtids, part["gtids"])
+        for name in part.keys() - _COUNTS:
+            known = TransactionSet(self.executed.get(name, ""))
+            self.executed[name] = str(known.union(TransactionSet(part[name])))
         self.notes += [note for note in part["notes"] if note not in self.notes]
         self.problems += part["problems"]
         self.error = part["error"]
@@ -251,20 +259,11 @@ class Totals:
             "transactions": self.transactions,
             "first_ts": self.first_ts,
             "last_ts": self.last_ts,
-            "gtids": self.gtids,
+            **self.executed,
             "notes": self.notes,
             "problems": self.problems,
             "error": self.error,
         }
-
-
-def _join_gtids(left: str, right: str) -> str:
-    """Returns the union of two sets of GTIDs. For MariaDB (`domain-server-number`), returns the last GTID of
-    each domain."""
-    if ":" in left or ":" in right:
-        return str(GtidSet(left).union(GtidSet(right)))
-    domains = {gtid.split("-")[0]: gtid for gtid in [*left.split(","), *right.split(",")] if gtid}
-    return ",".join(domains.values())
 
 
 def _summarise(files: Iterable[LogFile], tables: Sequence[str], *, as_json: bool) -> int:
@@ -295,8 +294,9 @@ def _show(totals: Totals) -> None:
             table.add_row(cell(name), f"{count:,}")
         out.print(table)
     out.print(cell(f"{totals.transactions:,} transactions, {totals.first_ts} to {totals.last_ts}"))
-    if totals.gtids:
-        out.print(cell(f"GTIDs {totals.gtids}"))
+    for name, executed in totals.executed.items():
+        if executed:
+            out.print(cell(f"{name}: {executed}"))
     for note in totals.notes:
         out.print(cell(f"Note: {note}."))
     for problem in [*totals.problems, *filter(None, [totals.error])]:

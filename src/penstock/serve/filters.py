@@ -19,7 +19,6 @@ FILTER_CHARACTERS_MAX = 16_384
 _REPEATS_MAX = 3
 """Repetitions in one expression for `re`. A name has at most 129 characters, so that no match takes more than
 some milliseconds."""
-_OF_THE_SERVER = {"mysql", "sys", "performance_schema"}
 
 Matches = Callable[[str], bool]
 
@@ -96,8 +95,6 @@ class Filter:
         return found
 
     def _decide(self, table: TableId) -> bool:
-        if table.database.lower() in _OF_THE_SERVER:
-            return False
         name = f"{table.database}.{table.table}"
         if any(matches(name) for matches in self._exclude):
             return False

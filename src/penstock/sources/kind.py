@@ -54,6 +54,8 @@ class SourceKind:
     read_statement: Callable[..., Any] | None = None
     """`read_statement(statement)` reads the text of a statement in a log of this source's own segment format
     (`sources.statement_reading`). None: its log says definitions itself."""
+    of_the_server: frozenset[str] = frozenset()
+    """The databases of the server itself, which subscribers do not get."""
     start: type[Any] | None = None
     """A `sources.log_start.LogStart` with places of this source's own log. None: it has no names for them."""
     places: Callable[[], Any] | None = None

@@ -23,8 +23,11 @@ from penstock.config import TablesConfig
 from penstock.errors import RelayLogCorrupt
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import DEFAULT_TYPES, Column, TableId, TableSchema
+from penstock.relaylog.files import LogPlace
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
+from penstock.serve.filters import Filter
+from penstock.serve.log.served_log import ServedLog
 from penstock.sources import statements_of
 from penstock.sources.table_filter import TableFilter
 
@@ -117,6 +120,42 @@ def test_the_file_says_what_it_is_and_inspect_reads_it(logs: Logs) -> None:
     summary = json.loads(inspector.summary())
     assert summary["rows"] == {"insert public.values": 3} and summary["problems"] == []
     assert summary["events"]["DEFINITION"] >= 1 and summary["error"] is None
+
+
+def test_inspect_shows_a_log_with_the_words_of_its_format(logs: Logs) -> None:
+    log = filled(logs)
+    table = table_of_values()
+    log.take([consumed(table, 3, table.change("d", ROWS[0], None, **postgresql(9, 9)))])
+
+    def inspect(*options: str) -> str:
+        command = [sys.executable, "-m", "penstock", "inspect", str(log.folder), *options]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    lines = [json.loads(line) for line in inspect("--json").splitlines()]
+    assert [(one["op"], one["transaction"]) for one in lines] == [
+        ("c", "1-1-3"), ("c", "1-1-3"), ("c", "1-1-3"), ("d", "1-1-4"),
+    ]  # fmt: skip
+    assert lines[0]["after"]["much"] == "Infinity" and not any("gtid" in one for one in lines)
+    summary = json.loads(inspect("--summary", "--json"))
+    executed = str(log.log.executed_at(log.log.end))
+    assert summary["executed"] == executed and "1-1-4" in executed and "gtids" not in summary
+    assert summary["rows"] == {"delete public.values": 1, "insert public.values": 3}
+    assert {"BEGIN", "DEFINITION", "ROWS", "STATEMENT", "COMMIT"} <= summary["events"].keys()
+    assert f"executed: {executed}" in inspect("--summary")
+
+
+def test_a_database_is_not_left_out_because_mysql_has_one_of_its_name(logs: Logs) -> None:
+    table, log = Table(source={"db": "sys", "table": "orders"}), logs()
+    log.take([consumed(table, 0, table.change("c", None, {"id": 1, "note": "a"}, **mysql(pos=10)))])
+    [message] = messages(log.log, "json")
+    assert json.loads(message)["database"] == "sys"
+    begins, *_ = transactions_of(parts_of(log.log, LogRange(Offset(0), log.log.end)), [])
+    assert len(begins) == 1
+    served = ServedLog(LogPlace.at(log.folder), None, None)
+    served.begin(lambda *_, **__: None)
+    part = served.part(served.start, Filter(("",)))
+    assert part is not None and part.tables == (TableId("sys", "orders"),) and len(part.schemas) <= 1
+    served.close()
 
 
 def test_every_transaction_can_be_entered_alone(logs: Logs) -> None:

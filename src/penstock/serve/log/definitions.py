@@ -16,11 +16,12 @@ from __future__ import annotations
 import json
 import logging
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from penstock.config import TablesConfig
 from penstock.disk.replace import replace_file
 from penstock.errors import ConfigError, TransientError
 from penstock.model.offset import LogRange, Offset
@@ -161,15 +162,17 @@ def load(path: Path, relay_log: RelayLog) -> Definitions | None:
 
 
 class EveryTable(TableFilter):
-    """All tables but those of the server itself. Helper tables of online schema changes count, too, and
-    sequences."""
+    """All tables but those of databases of the server itself. Helper tables of online schema changes count,
+    too, and sequences."""
 
     sequences = True
 
-    _SERVER = frozenset(("mysql", "sys", "performance_schema"))
+    def __init__(self, of_the_server: Collection[str]) -> None:
+        super().__init__(TablesConfig(include=["*.*"]))
+        self._of_the_server = of_the_server
 
     def __contains__(self, table: TableId) -> bool:
-        return table.database.lower() not in self._SERVER and table not in self.removed
+        return table.database.lower() not in self._of_the_server and table not in self.removed
 
 
 def first(

@@ -112,7 +112,7 @@ class EntryScan:
             return
         entries = statement_entries(
             statement,
-            lambda table: table in self._view.tables,
+            lambda table: self._served.has(table, self._view.tables),
             ddl=self._view.ddl,
             row_statements=self._view.row_statements,
             format=self._view.format,

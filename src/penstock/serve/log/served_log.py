@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock._core import DecodeError, SchemaMismatch, transactions_of
-from penstock.config import TablesConfig
 from penstock.errors import ConfigError, PenstockError, RelayLogCorrupt, TableError, TransientError
 from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema
@@ -99,7 +98,8 @@ class ServedLog:
         self._log = RelayLog.open(place)
         self._source = source
         self._store = store
-        captured = self._captured = EveryTable(TablesConfig(include=["*.*"]))
+        kind = registry.of_format(format_of(self._log.facts))
+        captured = self._captured = EveryTable(() if kind is None else kind.of_the_server)
         if source is not None:
             self._statements: Statements = source.statements(
                 captured, self._log, types=DEFAULT_TYPES, parks_cascades=False
@@ -267,7 +267,11 @@ class ServedLog:
         return LogRange(reach.start, first), [one for one in about if one.end <= first]
 
     def _told(self, statement: Statement, tables: Filter) -> dict[str, Any] | None:
-        return statement_of(statement, format_of(self._log.facts), lambda table: table in tables)
+        return statement_of(statement, format_of(self._log.facts), lambda table: self.has(table, tables))
+
+    def has(self, table: TableId, tables: Filter) -> bool:
+        """Whether clients with this filter get the table."""
+        return table in tables and table in self._captured
 
     def _in_full(self, statement: Statement) -> Statement:
         return (in_full(self._log, statement) or statement) if statement.truncated else statement
@@ -285,7 +289,7 @@ class ServedLog:
 
     def _wanted(self, reach: LogRange, tables: Filter, *, exact: bool = False) -> tuple[TableId, ...]:
         found = self._log.tables(reach, exact=exact).items()
-        return tuple(sorted(table for table, (events, _) in found if events and table in tables))
+        return tuple(sorted(table for table, (events, _) in found if events and self.has(table, tables)))
 
     def _part(self, reach: LogRange, tables: tuple[TableId, ...]) -> Part:
         known = self._definitions.at(reach.start)

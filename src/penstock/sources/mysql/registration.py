@@ -57,5 +57,6 @@ def _receive(config: PipelineConfig, stopping: Stopping) -> None:
 
 MYSQL = SourceKind(
     name="mysql", options=MySqlOptions, open=_open, statements=_statements, read_statement=_read_statement,
-    start=StartAt, places=_places, receive=_receive,
+    of_the_server=frozenset(("mysql", "sys", "performance_schema")), start=StartAt, places=_places,
+    receive=_receive,
 )  # fmt: skip
