@@ -15,7 +15,6 @@ from penstock.model.schema import DEFAULT_TYPES, CascadingKey, Column, TableId, 
 from penstock.sources.mysql.collations import MySqlComparisons
 from penstock.spark.row_versions import ParentChanges
 from penstock.spark.scratch import save
-from penstock.spark.self_referencing import SelfReferencing
 from penstock.spark.small_cascades import SmallCascades, TooMany
 from penstock.store.folder import StoreFolder
 from penstock.store.opening import open_store
@@ -23,6 +22,7 @@ from penstock.store.opening import open_store
 PARENT, CHILD = TableId("shop", "parent"), TableId("shop", "child")
 COLUMNS = (Column("id", "int", nullable=False), Column("parent_id", "int"))
 KEY = CascadingKey("fk", ("parent_id",), PARENT, ("id",), on_delete="CASCADE")
+OWN_KEY = CascadingKey("own", ("parent_id",), CHILD, ("id",), on_delete="CASCADE")
 SCHEMA = TableSchema(CHILD, COLUMNS, ("id",), foreign_keys=(KEY,))
 WATCHED = Watched((0,), True, ())
 NOTHING: Any = None
@@ -38,15 +38,15 @@ def three_deletes(tmp_path: Path) -> dict[TableId, list[ParentChanges]]:
     return {PARENT: [ParentChanges({"id": 0}, files)]}
 
 
-@pytest.mark.parametrize("kind", [SmallCascades, SelfReferencing])
+@pytest.mark.parametrize("keys", [(KEY,), (KEY, OWN_KEY)], ids=["another table", "also itself"])
 def test_as_many_changes_are_followed_as_the_limit_says(
-    kind: type[SmallCascades], three_deletes: dict[TableId, list[ParentChanges]]
+    keys: tuple[CascadingKey, ...], three_deletes: dict[TableId, list[ParentChanges]]
 ) -> None:
-    plan = TablePlan(SCHEMA, ())
-    family = kind(NOTHING, DEFAULT_TYPES, MySqlComparisons(), plan, WATCHED, three_deletes, limit=3)
+    plan = TablePlan(replace(SCHEMA, foreign_keys=keys), ())
+    family = SmallCascades(NOTHING, DEFAULT_TYPES, MySqlComparisons(), plan, WATCHED, three_deletes, limit=3)
     assert family.is_touched and family.rows_max == 3
     with pytest.raises(TooMany):
-        kind(NOTHING, DEFAULT_TYPES, MySqlComparisons(), plan, WATCHED, three_deletes, limit=2)
+        SmallCascades(NOTHING, DEFAULT_TYPES, MySqlComparisons(), plan, WATCHED, three_deletes, limit=2)
 
 
 def test_of_rows_whose_key_may_change_a_tenth_is_followed() -> None:

@@ -6,22 +6,19 @@ ends at a statement that changes a followed table, like those of `ChangeReader`.
 
 from __future__ import annotations
 
-import os
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock._core import DecodeError, EncodedMessages, LogEncoder
 from penstock.changes.reader import ChangeReader, explained
 from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableId
-from penstock.relaylog.log_parts import parts_of
+from penstock.relaylog.side_by_side import PART_BYTES, SideBySide
 
-PART_BYTES = 4 * 1024**2
-"""Bytes of log that one thread decodes at once: enough that starting it does not count. A larger transaction
-is one part."""
+if TYPE_CHECKING:
+    from penstock._core import LogPart
+
 READ_BYTES = 8 * 1024**2
 """Bytes of messages that are in one piece of memory."""
 
@@ -59,42 +56,30 @@ class LogOrderReader(ChangeReader):
     def __init__(self, *arguments: Any, format: str = "json", options: str = "{}", **others: Any) -> None:
         super().__init__(*arguments, **others)
         self._format, self._options = format, options
-        self._threads = os.cpu_count() or 1
-        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="penstock-encode")
-        self.closing(lambda: self._pool.shutdown(cancel_futures=True))
+        self._threads = SideBySide()
+        self.closing(self._threads.close)
 
     def _reach_bytes(self) -> int:
-        return PART_BYTES * self._threads
+        return PART_BYTES * self._threads.threads
 
     def _changes(self, reach: LogRange) -> Iterator[Transaction]:
-        if not self._live:
-            return
-        running: deque[Future[list[Transaction]]] = deque()
-        start = reach.start
-        while start < reach.end or running:
-            while start < reach.end and len(running) < self._threads:
-                end = min(self._log.cut(start, PART_BYTES), reach.end)
-                running.append(self._pool.submit(self._decode, LogRange(start, end)))
-                start = end
-            yield from running.popleft().result()
+        return self._threads.run(self._log, reach, self._decode, PART_BYTES) if self._live else iter(())
 
-    def _decode(self, part: LogRange) -> list[Transaction]:
+    def _decode(self, parts: list[LogPart]) -> Iterator[Transaction]:
         encoder = LogEncoder(
-            parts_of(self._log, part), self._format, options=self._options,
+            parts, self._format, options=self._options,
             schemas=[schema.to_json() for schema in self._live.values()],
             tables=[(table.database, table.table) for table in self._live],
         )  # fmt: skip
-        found: list[Transaction] = []
         begun: list[Message] = []
         try:
             while (step := encoder.read(READ_BYTES)) is not None:
                 # What statements do is known before (`_effects`).
                 if isinstance(step, EncodedMessages):
                     tables = [TableId(*name) for name in encoder.tables]
-                    found += _transactions(step, tables, begun)
+                    yield from _transactions(step, tables, begun)
         except DecodeError as error:
             raise explained(error, getattr(error, "table", ""), error.path or "") from error
-        return found
 
 
 def _transactions(

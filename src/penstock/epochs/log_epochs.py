@@ -18,11 +18,8 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
@@ -55,9 +52,9 @@ from penstock.model.plan import (
 )
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.relaylog.files import LogPlace
-from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment_format import format_of
+from penstock.relaylog.side_by_side import PART_BYTES, SideBySide
 from penstock.sinks.base import Commit, EncodedBatch, LogMessage, LogSink, name_at_target
 from penstock.snapshot.staging import Staging
 from penstock.state import StateStore
@@ -65,11 +62,6 @@ from penstock.state.dead_letters import Letters
 
 log = logging.getLogger(__name__)
 
-PART_BYTES = 4 * 1024**2
-"""Bytes of log that one thread encodes at once: enough that starting it does not count."""
-LARGE_BYTES = 4 * PART_BYTES
-"""Bytes of a part from which on its messages are written while it is encoded. A transaction is never in two
-parts, and may be larger than the memory."""
 READ_BYTES = 1024**2
 """Bytes of messages that are in one piece of memory."""
 ROWS_AT_ONCE = 2000
@@ -122,8 +114,7 @@ class LogEpochs:
         self._log: RelayLog | None = None
         self._messages_of_log = 0
         """Of the epoch's row events, for all tables."""
-        self._threads = os.cpu_count() or 1
-        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="encode")
+        self._threads = SideBySide()
 
     def run(self, plan: EpochPlan, *, is_first: bool) -> list[TableOutcome]:
         """Writes the epoch, unless it is written already. `is_first`: nobody can have written it before."""
@@ -272,27 +263,9 @@ class LogEpochs:
     def _events(
         self, reach: LogRange, wanted: dict[TableId, _Wanted], letters: Letters
     ) -> Iterator[Messages]:
-        log = self._opened(reach.end)
-        running: deque[Future[list[Messages]]] = deque()
         part_bytes = ruled_log.part_bytes([one.rules for one in wanted.values()], PART_BYTES)
-        start = reach.start
-        try:
-            while start < reach.end or running:
-                if start == reach.end or len(running) == self._threads:
-                    yield from running.popleft().result()
-                    continue
-                part = LogRange(start, min(log.cut(start, part_bytes), reach.end))
-                encoded = self._encode(parts_of(log, part), wanted, letters)
-                start = part.end
-                if part == reach or part.end - part.start >= max(LARGE_BYTES, 2 * part_bytes):
-                    while running:
-                        yield from running.popleft().result()
-                    yield from encoded
-                else:
-                    running.append(self._pool.submit(list, encoded))
-        finally:
-            for future in running:
-                future.cancel()
+        log = self._opened(reach.end)
+        return self._threads.run(log, reach, lambda parts: self._encode(parts, wanted, letters), part_bytes)
 
     def _encode(
         self, parts: list[Any], wanted: dict[TableId, _Wanted], letters: Letters

@@ -22,7 +22,7 @@ changed at p, and later another parent became A, together with its child rows. A
 of either kind, so the chunk is read again. The changes of earlier epochs are in their folders, which are
 deleted when no snapshot needs them any more.
 
-**A table that refers to itself** (`spark/self_referencing.py`) is read in one piece and catches up in epochs
+**A table that refers to itself** (`spark/small_cascades.py`) is read in one piece and catches up in epochs
 of its own. The epochs of the other tables store the changes of its parents for it
 (`EpochPlan.catch_up_later`).
 
@@ -63,7 +63,6 @@ from penstock.sinks.rows import Incomplete, Rows
 from penstock.sinks.spark_sql import quoted, spark_type
 from penstock.spark.row_versions import LargeCascades, ParentChanges, Result, places_of
 from penstock.spark.scratch import FrameFiles, Scratch, save
-from penstock.spark.self_referencing import SelfReferencing
 from penstock.spark.small_cascades import ROWS_MAX, SmallCascades, TooMany
 from penstock.state import StateStore
 from penstock.store.base import Store
@@ -311,10 +310,10 @@ class Cascades:
         itself = refers_to_itself(table.schema)
         family: SmallCascades | LargeCascades
         try:
-            small, limit = (SelfReferencing, self._own_rows_max) if itself else (SmallCascades, ROWS_MAX)
-            family = small(
-                self._spark, self._types, self._comparisons, table, watched, changes, reach, limit=limit
-            )
+            family = SmallCascades(
+                self._spark, self._types, self._comparisons, table, watched, changes, reach,
+                limit=self._own_rows_max if itself else ROWS_MAX,
+            )  # fmt: skip
             worked = self._result(plan, table, family, found)
         except TooMany:
             if itself:

@@ -3,6 +3,11 @@ concerned, and the driver does the rest (`cascades/replay.py`).
 
 The result is the same as that of `spark/row_versions.py`, which handles any number of rows but needs many
 Spark jobs, and so takes seconds even for one row.
+
+**A table that refers to itself** is always computed here, because Spark has no rule for it. Its rows are
+found level by level: rows that refer to a deleted row, rows that refer to those, and so on. Each level is one
+Spark job over the target. A server follows a cascade over at most 15 levels, and most epochs have one or two.
+Some rows are fetched in vain, because the row they refer to turns out not to be hit.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from penstock.cascades import reread_reasons
-from penstock.cascades.comparison import Comparisons
+from penstock.cascades.comparison import Comparison, Comparisons
 from penstock.cascades.in_memory import (
     Edge,
     Hit,
@@ -28,8 +33,9 @@ from penstock.cascades.in_memory import (
     outcome,
     plain,
 )
+from penstock.cascades.keys import refers_to_itself
 from penstock.cascades.parent_changes import Watched
-from penstock.cascades.replay import replay
+from penstock.cascades.replay import OwnEdge, replay
 from penstock.epochs import tasks
 from penstock.failures.crossing import crossing
 from penstock.model.change import CHANGE_TYPE, DELETED, SEQUENCE
@@ -42,7 +48,7 @@ from penstock.spark.row_versions import ParentChanges, Relation, Result
 ROWS_MAX = 20_000
 """Limit of rows of a table, and of changes of its parents, that the driver handles as Python objects."""
 LOGGED_BYTES_MAX = 16 * 1024**2
-"""Limit of a table's log in the epoch: the driver decodes all of it."""
+"""Limit of a table's log in the epoch, for work that Spark can do instead: the driver decodes all of it."""
 STANDS = ("insert", "update_postimage")
 """Row images that show the values of a row from there on."""
 LISTED_MAX = 200
@@ -74,18 +80,26 @@ class SmallCascades(Relation):
         self._spark = spark
         self._reach = reach
         self._limit = limit
-        if self.step is not None and self.step.bytes > self.logged_bytes_max:
+        self._refers_to_itself = refers_to_itself(self.schema)
+        if self.step is not None and self.step.bytes > LOGGED_BYTES_MAX and not self._has_any_log:
             raise TooMany
         if sum(known.files.rows for several in changes.values() for known in several) > limit:
             raise TooMany
         self._row_of = {place: number for number, place in enumerate(self.columns)}
         self._fields = tasks.layout(self.schema, "rows", types)
         edges = [self._edge(key, changes.get(key.parent, [])) for key in self.schema.foreign_keys]
-        self.edges = [edge for edge in edges if edge is not None and self._matters(edge)]
+        self.edges = [edge for edge in edges if edge is not None and (edge.effects or self._is_own(edge))]
+        self._own = [
+            OwnEdge(number, tuple(self._row_of[self.places[name]] for name in edge.key.referenced))
+            for number, edge in enumerate(self.edges)
+            if self._is_own(edge)
+        ]
 
     @property
-    def logged_bytes_max(self) -> int:
-        return LOGGED_BYTES_MAX
+    def _has_any_log(self) -> bool:
+        """Whether the log may have any size: there is no other way, and only columns of the key and the
+        foreign keys are in memory. If rows can get other keys, all columns are."""
+        return self._refers_to_itself and not self.moves
 
     @property
     def rows_max(self) -> int:
@@ -98,8 +112,8 @@ class SmallCascades(Relation):
         """See `LargeCascades.is_touched`."""
         return any(edge.effects for edge in self.edges)
 
-    def _matters(self, edge: Edge) -> bool:
-        return bool(edge.effects)
+    def _is_own(self, edge: Edge) -> bool:
+        return edge.key.parent == self.schema.table
 
     def _edge(self, key: CascadingKey, known: list[ParentChanges]) -> Edge | None:
         columns = [self.places[name] for name in key.columns]
@@ -155,21 +169,36 @@ class SmallCascades(Relation):
                 ):
                     raise reread_reasons.beyond_ascii(self.schema.table, edge.key, column)
 
+    def _check_followed(self, hits: list[Hit]) -> None:
+        """Raises `TableError` if only the server knows which rows of the table refer to the hit ones."""
+        for each in self._own:
+            edge = self.edges[each.number]
+            for at, (place, how) in enumerate(zip(edge.columns, edge.comparisons, strict=True)):
+                column = self.schema.columns[self.columns[place]]
+                if how == "unknown" and hits:
+                    raise reread_reasons.unknown_order(self.schema.table, edge.key, column)
+                if self.comparisons.is_case_sensitive(column):
+                    continue
+                if not all(is_plain(each.values(hit.before)[at]) for hit in hits):
+                    raise reread_reasons.beyond_ascii(self.schema.table, edge.key, column)
+
     # rows ---------------------------------------------------------------------------------------------------
 
     def work_out(
         self, target: DataFrame | None, after: Offset, chunks: Sequence[tuple[DataFrame, Offset]]
     ) -> Result | None:
         """See `LargeCascades.work_out`."""
-        images = Images(tuple(self._row_of[self.places[name]] for name in self.schema.key))
-        versions = list(self._logged(images))
+        assert not (chunks and self._own), "it is read in one piece, whose place in the log is known"
+        logged = self._logged()
         frames = [] if target is None else [self.of_target(target, after)]
         frames += [self.of_chunk(frame, window) for frame, window in chunks]
-        values = [edge.effects.keys() for edge in self.edges]
-        for frame in frames:
-            versions += self._fetched(frame, values)
+        versions = self._reachable(logged, frames)
         self._check_rows(versions)
-        return self._result(replay(self.edges, (), versions, images), images)
+        images = Images(tuple(self._row_of[self.places[name]] for name in self.schema.key))
+        self._learn(images, logged, versions)
+        hits = replay(self.edges, self._own, versions, images)
+        self._check_followed(hits)
+        return self._result(hits, images)
 
     def _result(self, hits: list[Hit], images: Images) -> Result | None:
         if not hits:
@@ -183,15 +212,15 @@ class SmallCascades(Relation):
             self._changes(hits),
         )
 
-    def _logged(self, images: Images) -> Iterator[Version]:
-        """Versions from the row images of this epoch. All images are added to `images`."""
-        for batch in self._images():
-            rows, sequences = self._rows(batch), batch.column(SEQUENCE).to_pylist()
-            images.add(rows, sequences)
-            kinds = batch.column(CHANGE_TYPE).to_pylist()
-            for row, sequence, kind in zip(rows, sequences, kinds, strict=True):
-                if kind in STANDS:
-                    yield Version(row, sequence)
+    def _logged(self) -> pa.Table:
+        """All row images of this epoch, with the needed columns."""
+        columns = [pa.field(f"c{place}", self._fields.field(place).type) for place in self.columns]
+        own = [pa.field(CHANGE_TYPE, pa.string()), pa.field(SEQUENCE, pa.int64())]
+        schema = pa.schema([*columns, *own])
+        names = [*(self.schema.columns[place].name for place in self.columns), CHANGE_TYPE, SEQUENCE]
+        batches = [pa.RecordBatch.from_arrays([batch.column(name) for name in names], schema=schema)
+                   for batch in self._images()]  # fmt: skip
+        return pa.Table.from_batches(batches, schema)
 
     def _images(self) -> Iterator[pa.RecordBatch]:
         """The row images in layout `changelog`, with the needed columns."""
@@ -207,6 +236,49 @@ class SmallCascades(Relation):
 
     def _rows(self, images: pa.RecordBatch | pa.Table) -> list[Row]:
         return list(zip(*[plain(images.column(n)) for n in range(len(self.columns))], strict=True))
+
+    def _reachable(self, logged: pa.Table, frames: Sequence[DataFrame]) -> list[Version]:
+        """Versions that a change may hit, on any level."""
+        standing = logged.filter(pc.is_in(logged[CHANGE_TYPE], pa.array(STANDS)))
+        found: dict[Version, None] = {}
+        asked: list[set[Row]] = [set() for _ in self.edges]
+        waiting = [set(edge.effects) for edge in self.edges]
+        while any(waiting):
+            level = [*self._logged_with(standing, waiting)]
+            level += [one for frame in frames for one in self._fetched(frame, waiting)]
+            new = [one for one in level if one not in found]
+            found |= dict.fromkeys(new)
+            if len(found) > self.rows_max:
+                raise TooMany
+            for known, values in zip(asked, waiting, strict=True):
+                known |= values
+            waiting = [set() for _ in self.edges]
+            for each in self._own:
+                waiting[each.number] = self._values(each, new) - asked[each.number]
+        return list(found)
+
+    def _values(self, own: OwnEdge, versions: list[Version]) -> set[Row]:
+        """The values of this foreign key in rows that refer to one of the versions."""
+        edge = self.edges[own.number]
+        values = {edge.compared(own.values(one.row)) for one in versions}
+        return {value for value in values if None not in value}
+
+    def _logged_with(self, standing: pa.Table, values: Sequence[set[Row]]) -> Iterator[Version]:
+        """Versions from the log that refer to one of the values, or to a text that may be equal to one."""
+        mask = pa.repeat(pa.scalar(False), standing.num_rows)
+        for edge, asked in zip(self.edges, values, strict=True):
+            same = pa.repeat(pa.scalar(True), standing.num_rows)
+            for at, (place, how) in enumerate(zip(edge.columns, edge.comparisons, strict=True)):
+                column = standing.column(place)
+                if not self.comparisons.is_case_sensitive(self.schema.columns[self.columns[place]]):
+                    plain_text = pc.fill_null(pc.match_substring_regex(column, reread_reasons.PLAIN), True)
+                    mask = pc.or_(mask, pc.invert(plain_text))
+                known = pa.array([value[at] for value in asked], column.type)
+                same = pc.and_(same, pc.fill_null(pc.is_in(_compared(column, how), known), False))
+            mask = pc.or_(mask, same)
+        found = standing.filter(mask)
+        rows = zip(self._rows(found), found[SEQUENCE].to_pylist(), strict=True)
+        return (Version(row, sequence) for row, sequence in rows)
 
     def _fetched(self, frame: DataFrame, values: Sequence[Collection[Row]]) -> Iterator[Version]:
         """Versions that a change may hit: rows whose foreign keys have one of the `values`, given for each
@@ -239,6 +311,15 @@ class SmallCascades(Relation):
         ]
         names = [f"q{number}_{at}" for at in range(len(own))]
         return self._spark.createDataFrame(pa.table(arrays, names))
+
+    def _learn(self, images: Images, logged: pa.Table, versions: list[Version]) -> None:
+        """Adds the log's images of the versions' keys to `images`; of all keys, if rows can get
+        other keys."""
+        if not self.moves:
+            first = images.key[0]
+            logged_keys = arrow([one.row[first] for one in versions], logged.column(first).type)
+            logged = logged.filter(pc.is_in(logged.column(first), logged_keys))
+        images.add(self._rows(logged), logged[SEQUENCE].to_pylist())
 
     # results ------------------------------------------------------------------------------------------------
 
@@ -273,6 +354,12 @@ def _read(known: ParentChanges, referenced: Sequence[str], kinds: Sequence[pa.Da
             found = whole[column].cast(kind) if column is not None else pa.nulls(whole.num_rows, kind)
             arrays[f"{side}{at}"] = found
     return pa.table({**arrays, "gone": whole["gone"], "p": whole["p"]})
+
+
+def _compared(column: pa.ChunkedArray, how: Comparison) -> pa.ChunkedArray:
+    if "padded" in how and pa.types.is_string(column.type):
+        column = pc.utf8_rtrim(column, " ")
+    return pc.ascii_lower(column) if "folded" in how and pa.types.is_string(column.type) else column
 
 
 def _none(kinds: Sequence[pa.DataType]) -> pa.Table:
