@@ -248,6 +248,7 @@ def test_waits_between_attempts_end_at_the_limit_of_the_file() -> None:
         ({}, 3),
         ({"schema": {"rereads_max": 7}}, 7),
         ({"schema": {"rereads": "fail"}}, 0),
+        ({"source": {"type": "debezium", "bootstrap": "kafka:9092", "topics": "shop.*"}}, 0),
         ({"schema": {"rereads": "keep", "rereads_max": 7}}, 0),
         ({"snapshot": {"mode": "never"}}, 0),
     ],

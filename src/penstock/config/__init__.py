@@ -251,6 +251,7 @@ class PipelineConfig(Section):
     def rereads_max(self) -> int:
         """How often in 24 hours a table is read again automatically for one reason; 0: never."""
         may = self.evolution.rereads == "resnapshot" and self.snapshot.mode != "never"
+        may = may and self.source.reads_tables
         return self.evolution.rereads_max if may else 0
 
     @property

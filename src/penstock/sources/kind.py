@@ -26,6 +26,11 @@ class SourceOptions(Section):
         past, when tables may have had other definitions. A source with an option for this overrides it."""
         return True
 
+    @property
+    def reads_tables(self) -> bool:
+        """Whether the rows of a table can be read again from the source."""
+        return True
+
     def beginning(self, *, latest: bool) -> SourceOptions:
         """These options; if they do not say where a new relay log begins, it does at the present end of the
         source's log (`latest`), or as far back as that goes."""

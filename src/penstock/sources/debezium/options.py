@@ -70,6 +70,10 @@ class DebeziumOptions(SourceOptions):
     def begins_at_end(self) -> bool:
         return self.start == "latest"
 
+    @property
+    def reads_tables(self) -> bool:
+        return False
+
     def beginning(self, *, latest: bool) -> DebeziumOptions:
         if "start" in self.model_fields_set:
             return self
