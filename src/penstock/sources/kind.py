@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from typing_extensions import Self
+
 from penstock.model.section import Section
 
 
@@ -31,12 +33,12 @@ class SourceOptions(Section):
         """Whether the rows of a table can be read again from the source."""
         return True
 
-    def beginning(self, *, latest: bool) -> SourceOptions:
+    def beginning(self, *, latest: bool) -> Self:
         """These options; if they do not say where a new relay log begins, it does at the present end of the
         source's log (`latest`), or as far back as that goes."""
         return self
 
-    def beginning_at(self, place: str) -> SourceOptions:
+    def beginning_at(self, place: str) -> Self:
         """These options, for a new relay log that has everything behind a place: the text of a
         `SourcePosition`."""
         return self

@@ -22,6 +22,8 @@ from penstock.errors import ConfigError, LogPurged, PenstockError
 from penstock.model.offset import Offset
 from penstock.serve.batches import Place
 from penstock.serve.source_places import NotReached, of_place, to_place
+from penstock.sources.debezium.options import DebeziumOptions
+from penstock.sources.mysql.options import MySqlOptions, StartAt
 from penstock.testing import servers
 from penstock.testing.canal.client import JavaClient
 from penstock.testing.canal.server import RunningServer
@@ -137,6 +139,27 @@ def test_a_start_names_a_time_but_no_place_of_a_server(topics: Topics, table: Ta
     refused = served(topics, table, tmp_path / "stopped", destinations={"shop": {"start": {"gtid": "1-2-"}}})
     with pytest.raises(PenstockError, match="not a GTID set"):
         refused.start()
+
+
+@pytest.mark.slow
+def test_positions_in_zookeeper_are_refused(topics: Topics, table: Table, tmp_path: Path) -> None:
+    """A node of Canal has the file and the position of a database server."""
+    with servers.zookeeper() as zookeeper:
+        shared = {"zookeeper": zookeeper.hosts, "positions": {"type": "zookeeper"}}
+        server = served(topics, table, tmp_path, **shared)
+        with pytest.raises(PenstockError, match=r"file and position of MySQL's log.*type: store"):
+            server.start()
+
+
+def test_a_new_log_begins_where_a_subscriber_needs_it() -> None:
+    topics = DebeziumOptions(type="debezium", bootstrap="b:1", topics=["x"])
+    assert topics.beginning(latest=True).start == "latest"
+    assert topics.beginning(latest=False).beginning_at("topics.000001:7").start == "earliest"
+    chosen = DebeziumOptions(type="debezium", bootstrap="b:1", topics=["x"], start="latest")
+    assert chosen.beginning(latest=False).start == "latest"
+    server = MySqlOptions(user="u").beginning(latest=False)
+    assert server.start == StartAt(at="earliest")
+    assert server.beginning_at("binlog.000003:4711").start == StartAt(file="binlog.000003", position=4)
 
 
 def test_a_stored_place_is_one_of_its_relay_log(logs: Logs, tmp_path: Path) -> None:

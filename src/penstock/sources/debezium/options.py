@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from pydantic import BeforeValidator, Field
+from typing_extensions import Self
 
 from penstock.config import PipelineConfig, Secret
 from penstock.encode.registry_access import RegistryAccess
@@ -74,7 +75,7 @@ class DebeziumOptions(SourceOptions):
     def reads_tables(self) -> bool:
         return False
 
-    def beginning(self, *, latest: bool) -> DebeziumOptions:
+    def beginning(self, *, latest: bool) -> Self:
         if "start" in self.model_fields_set:
             return self
         return self.model_copy(update={"start": "latest" if latest else "earliest"})

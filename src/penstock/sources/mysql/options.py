@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema, model_validator
+from typing_extensions import Self
 
 from penstock.config import PipelineConfig, Secret
 from penstock.config.sections import check_addresses
@@ -117,12 +118,12 @@ class MySqlOptions(SourceOptions):
     def begins_at_end(self) -> bool:
         return self.start.at == "latest"
 
-    def beginning(self, *, latest: bool) -> MySqlOptions:
+    def beginning(self, *, latest: bool) -> Self:
         if "start" in self.model_fields_set:
             return self
         return self.model_copy(update={"start": StartAt(at="latest" if latest else "earliest")})
 
-    def beginning_at(self, place: str) -> MySqlOptions:
+    def beginning_at(self, place: str) -> Self:
         """At the beginning of the place's file."""
         file, _, _ = place.rpartition(":")
         return self.model_copy(update={"start": StartAt(file=file, position=4)})
