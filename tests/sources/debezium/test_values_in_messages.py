@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 from tests.core.test_encode_binary import avro_reader, decimal_of, protobuf_reader
@@ -25,6 +26,7 @@ from penstock.model.offset import LogRange, Offset
 from penstock.model.schema import TableId, TypeOptions
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.segment_bytes import opened
+from penstock.testing import servers
 
 TABLE = Table(
     "postgresql",
@@ -284,3 +286,25 @@ def test_moments_keep_their_microseconds(log: TopicLog) -> None:
     assert [one and one.astimezone(datetime.timezone.utc).replace(tzinfo=None) for one in found] == [
         one and datetime.datetime.fromisoformat(one) for one in MOMENTS
     ]
+
+
+@pytest.mark.slow
+def test_postgresql_reads_numbers_and_spans_back(logs: Logs) -> None:
+    """The server prints and reads them; the numbers of `MicroDuration` are microseconds."""
+    micros = [0, 1, -1, -500_000, 5_400_500_000, 2**53 + 1, -(2**53) - 1, 86_400_000_000 * 400]
+    texts = ["0.1000", "-1" + "0" * 80 + ".5", "0.00", "1" * 90]
+    span = column("span", "int64", "io.debezium.time.MicroDuration")
+    made, log = Table("postgresql", [ID, span, {**VARIABLE, "field": "num"}], source=TABLE.source), logs()
+    with (
+        servers.postgresql() as server,
+        psycopg.connect(server.url, user=server.user, password=server.password) as session,
+    ):
+        found = [session.execute("SELECT %s::numeric::text", [one]).fetchone() for one in texts]
+        shown = [one[0] for one in found if one is not None]
+        for at, number_of_micros in enumerate(micros):
+            row = {"id": at, "span": number_of_micros, "num": number(shown[at % len(shown)])}
+            assert log.take([consumed(made, at, made.change("c", None, row, **postgresql(at + 1, at)))]) == []
+        rows = log.rows(str(NAME))
+        assert [row["num"] for row in rows] == shown * 2 == texts * 2
+        ask = "SELECT (extract(epoch FROM %s::interval) * 1000000)::bigint"
+        assert [session.execute(ask, [row["span"]]).fetchone() for row in rows] == [(one,) for one in micros]

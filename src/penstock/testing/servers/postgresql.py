@@ -17,6 +17,7 @@ from penstock.testing import artifacts
 from penstock.testing.servers.process import PrivateServer, ServerFailed
 
 _SSL_REQUEST = struct.pack("!II", 8, 80877103)
+_STARTUP = struct.pack("!II", 21, 196608) + b"user\0nobody\0\0"
 
 
 class PostgreSqlServer(PrivateServer):
@@ -101,7 +102,11 @@ class PostgreSqlServer(PrivateServer):
         try:
             with socket.create_connection((self.host, self.port), timeout=5) as connection:
                 connection.sendall(_SSL_REQUEST)
-                return connection.recv(1) in (b"N", b"S")
+                if connection.recv(1) == b"S":
+                    return True
+                # It also answers while it starts. Only then it asks for a password.
+                connection.sendall(_STARTUP)
+                return connection.recv(1) == b"R"
         except OSError:
             return False
 
