@@ -10,14 +10,11 @@ NAMED_BY = {
     "mysql": {
         "python": "it registers the formats, and gives their parts to Python",
         "inspect": "`penstock inspect` shows the events of binlog files",
-        "typed_rows": "its sets of transactions are GTIDs, and its entries are made by the binlog's tracker",
-        "framing": "what a framer has to know first has GTIDs and places in binlog files",
     },
     "typed_rows": {
         "python": "it registers the formats",
         "inspect": "`penstock inspect` shows the records of its files",
         "debezium_log": "Debezium's messages become a log of this format",
-        "mysql": "the binlog's tracker makes its index entries, too",
     },
 }
 """Who names the folder of a log format, and why. Everything else is for all formats."""

@@ -2,25 +2,28 @@
 //!
 //! A relay log can have the segments of any source. `segment_format` in its `relay.json` names their format.
 //! Each format is a type that implements [`SegmentFormat`]. MySQL's binary log is the first one
-//! (`mysql_binlog.rs`). Functions that are called for each event or row are inside an implementation.
+//! (`mysql/binlog.rs`). Functions that are called for each event or row are inside an implementation.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::batches::Batches;
 use crate::changelog::Changelog;
 use crate::column::Layout;
 use crate::error::{DecodeError, Result};
+use crate::framing::Options;
 use crate::latest::Latest;
 use crate::outline::Outline;
-use crate::output::Options;
+use crate::output;
+use crate::place::SourcePlace;
 use crate::reduce::KeySet;
-use crate::row_log::RowScan;
+use crate::row_log::{RowScan, Transactions};
 use crate::schema::TableSchema;
 use crate::seen_keys::SharedKeys;
 use crate::segment_file::SegmentFile;
 use crate::segment_framer::SegmentFramer;
 use crate::split::Split;
+use crate::transaction::{Part, Selection};
+use crate::transaction_set::TransactionSet;
 
 /// A part of a segment is given by its file, the file's base, and the offsets `(start, end]`: it has the
 /// events that end there.
@@ -28,19 +31,17 @@ pub trait SegmentFormat {
     /// The format's name in `relay.json`.
     const NAME: &'static str;
 
-    /// What a framer has to know before the first byte.
-    type FramerOptions;
     type Framer: SegmentFramer;
     /// A place in the source's own log.
-    type Place;
-    /// A set of the source's transactions, which is stored as a text.
-    type Transactions: FromStr<Err = DecodeError>;
+    type Place: SourcePlace;
+    /// A set of the source's transactions.
+    type TransactionSet: TransactionSet;
     /// The rows of one table.
     type Scan: RowScan + 'static;
 
     // The receiver.
 
-    fn framer(options: Self::FramerOptions) -> Self::Framer;
+    fn framer(options: Options<Self::TransactionSet, Self::Place>) -> Self::Framer;
 
     // The relay log's writer and reader.
 
@@ -74,16 +75,16 @@ pub trait SegmentFormat {
     fn scan(
         table: Arc<TableSchema>,
         split: &Split,
-        exclude: Option<Self::Transactions>,
+        exclude: Option<Self::TransactionSet>,
     ) -> Result<Self::Scan>;
 
-    /// Decodes the rows of a scan, without those of `exclude` (a text of [`Self::Transactions`]). Layout
+    /// Decodes the rows of a scan, without those of `exclude` (a text of [`Self::TransactionSet`]). Layout
     /// `latest` returns only rows whose keys are not in `seen`, and adds all keys to it.
     fn decoder(
         table: Arc<TableSchema>,
         split: &Split,
         exclude: Option<&str>,
-        options: &Options,
+        options: &output::Options,
         seen: SharedKeys,
     ) -> Result<Box<dyn Batches + Send>> {
         let exclude = exclude.map(str::parse).transpose()?;
@@ -100,6 +101,13 @@ pub trait SegmentFormat {
         let exclude = exclude.map(str::parse).transpose()?;
         keys.add(Self::scan(keys.table().clone(), split, exclude)?)
     }
+
+    // Encoders.
+
+    /// The transactions of some parts of logs.
+    fn in_order(parts: Vec<Part>, selection: Selection) -> Box<dyn Transactions>;
+
+    // Planners.
 
     /// The positions of each table's events in a split. Tables are given as database and name. None: there
     /// are too many positions.

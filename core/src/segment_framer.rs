@@ -26,6 +26,41 @@ pub trait SegmentFramer {
 
     /// The greatest offset up to now at which a transaction ends.
     fn committed(&self) -> u64;
+
+    /// The source's place after the last event, as index entries have it.
+    fn source(&self) -> (String, u64);
+
+    /// All transactions that the source had executed where the log ends, as index entries have them.
+    fn executed(&self) -> String;
+
+    fn progress(&self) -> Progress;
+
+    /// Spool files that are still needed after the entries of the next cut are committed.
+    fn spool_files(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// What a framer has seen. A format leaves out what its source does not have.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Progress {
+    pub transactions: u64,
+    pub events: u64,
+    /// Transactions that were before the log's start.
+    pub dropped: u64,
+    /// How often the source has said that it lost events.
+    pub incidents: u64,
+    pub last_commit_us: Option<u64>,
+    /// Bytes of a transaction whose place in the log is not known yet.
+    pub undecided_bytes: u64,
+    /// Whether the expected transaction has come, and was equal.
+    pub verified: bool,
+    /// Whether it has come, and was not equal.
+    pub diverged: bool,
+    /// Whether the server has said that its log ends.
+    pub ended: bool,
+    /// Code, SQLSTATE and message of the error that ended the stream.
+    pub server_error: Option<(u16, String, String)>,
 }
 
 /// One step of writing.

@@ -1,10 +1,10 @@
 //! The framer on a stream made by hand, and on anything else.
 
 use penstock_core::digest::Digest;
-use penstock_core::framing::{Expected, Options, Skip, Spooling};
-use penstock_core::mysql::frame::Framer;
+use penstock_core::framing::{Expected, Skip, Spooling};
+use penstock_core::mysql::frame::{Framer, Options};
 use penstock_core::mysql::gtid::GtidSet;
-use penstock_core::mysql::span::Place;
+use penstock_core::place::Place;
 use penstock_core::segment_framer::{Piece, SegmentFramer};
 use proptest::prelude::*;
 
@@ -129,7 +129,7 @@ fn an_event_of_several_packets_comes_out_whole_whatever_the_pieces() {
         let mut framer = Framer::new(options(1 << 40));
         let (output, entries, bases) = run(&mut framer, &source.bytes, size).unwrap();
         assert!(output == expected && bases == [0]);
-        assert_eq!(framer.tracker.executed.to_string(), "07070707-0707-0707-0707-070707070707:1-2");
+        assert_eq!(framer.tracker.log.executed.to_string(), "07070707-0707-0707-0707-070707070707:1-2");
         let counts = entries.iter().map(|entry| {
             let fields: serde_json::Value = serde_json::from_str(entry).unwrap();
             fields["tables"]["d.t"][0].as_u64().unwrap_or(0)
@@ -155,7 +155,7 @@ fn segments_begin_at_transaction_boundaries_and_entries_leave_no_gap() {
         end = fields["end"].as_u64().unwrap();
         assert!(!bases.contains(&end) || fields["committed"] == end);
     }
-    assert_eq!(end, framer.tracker.end);
+    assert_eq!(end, framer.tracker.log.end);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn the_transaction_asked_for_again_is_compared_and_not_stored() {
         let mut digest = Digest::default();
         digest.update(if wrong == 0 { &last } else { &next });
         let (length, digest) = digest.finish();
-        let expected = Expected { gtid: None, length, digest };
+        let expected = Expected { id: None, length, digest };
         let mut framer = Framer::new(Options { expected: Some(expected), ..options(1 << 40) });
         let (output, _, _) = run(&mut framer, &source.bytes, 100).unwrap();
         assert_eq!((framer.verified, framer.diverged), (wrong == 0, wrong == 1));

@@ -6,9 +6,8 @@ use penstock_core::batches::Batches;
 use penstock_core::changelog::Changelog;
 use penstock_core::column::Layout;
 use penstock_core::framing::{Options as FramerOptions, Skip, Spooling};
-use penstock_core::mysql::gtid::GtidSet;
-use penstock_core::mysql::span::Place;
 use penstock_core::output::Options;
+use penstock_core::place::Place;
 use penstock_core::records::RecordFile;
 use penstock_core::rows::RowsKind;
 use penstock_core::schema::TableSchema;
@@ -16,7 +15,7 @@ use penstock_core::segment_file::SegmentFile;
 use penstock_core::segment_framer::{Piece, SegmentFramer};
 use penstock_core::split::Split;
 use penstock_core::typed_rows::write::Records;
-use penstock_core::typed_rows::{RowsFramer, RowsScan, NAME};
+use penstock_core::typed_rows::{RowsFramer, RowsScan, SeriesSet, NAME};
 use proptest::prelude::*;
 
 const COLUMNS: &str = r#"{"key":["id"],"columns":[
@@ -87,7 +86,7 @@ fn whole(bytes: &[u8]) -> Split {
     Split { file, base: 0, start: 0, end: bytes.len() as u64, preamble: Vec::new(), positions: None }
 }
 
-fn count(bytes: &[u8], exclude: Option<GtidSet>) -> penstock_core::error::Result<usize> {
+fn count(bytes: &[u8], exclude: Option<SeriesSet>) -> penstock_core::error::Result<usize> {
     let file = RecordFile::of_bytes(bytes.to_vec(), 0, NAME)?;
     let scan = RowsScan::over(file, table(), &whole(bytes), exclude)?;
     let mut changes = Changelog::new(scan, &Options::of(Layout::Changelog))?;
@@ -111,7 +110,7 @@ proptest! {
         let file = segment(&transactions);
         let all: usize = transactions.iter().map(Vec::len).sum();
         prop_assert_eq!(count(&file, None).unwrap(), all);
-        let exclude: GtidSet = "1-1-1".parse().unwrap();
+        let exclude: SeriesSet = "1-1-1".parse().unwrap();
         prop_assert_eq!(count(&file, Some(exclude)).unwrap(), all - transactions[0].len());
     }
 

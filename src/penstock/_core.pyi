@@ -59,7 +59,7 @@ class RangedFile:
 
 File = str | RangedFile
 
-# gtid.rs ------------------------------------------------------------------------------------------
+# transaction_sets.rs ------------------------------------------------------------------------------
 
 class GtidSet:
     """A set of MySQL GTIDs (`uuid:1-5:7,uuid2:tag:1`; tags since 8.3), or a position of MariaDB
@@ -79,7 +79,21 @@ class GtidSet:
     def __hash__(self) -> int: ...
     def __str__(self) -> str: ...
 
-# frame.rs, span.rs ---------------------------------------------------------------------------------
+class SeriesSet:
+    """A set of transactions of the format `rows`: the last number of each series (`0-1-100,2-1-7`). It has
+    all transactions of a series up to that. Immutable."""
+
+    def __init__(self, text: str = "") -> None: ...
+    def __contains__(self, id: str) -> bool: ...
+    def issubset(self, other: SeriesSet) -> bool: ...
+    def union(self, other: SeriesSet) -> SeriesSet: ...
+    def intersection(self, other: SeriesSet) -> SeriesSet: ...
+    def __bool__(self) -> bool: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __str__(self) -> str: ...
+
+# frame.rs, segment_framer.rs ----------------------------------------------------------------------
 
 class Framer:
     """Turns the bytes of a replication connection into those of the relay log: cuts packets into events,
@@ -89,11 +103,12 @@ class Framer:
     `segment_size` bytes, when `roll` was called, or when the source's format has changed. Index entries are
     JSON text (see ARCHITECTURE.md). Each describes about `span_size` bytes at most.
 
-    - `executed`: GTIDs before `offset`. None: taken from PREVIOUS_GTIDS of the source's file.
+    - `executed`: the transactions before `offset`, as text. None: taken from PREVIOUS_GTIDS of the source's
+      file.
     - `file`, `position`: the known position of the source. It never moves back.
     - `skip_until_us`, `skip_until`: drops transactions until one begins at or after this commit time, or this
       position of the source.
-    - `expected`: `(GTID or None, length, digest)` of the log's last transaction, which was requested again.
+    - `expected`: `(id or None, length, digest)` of the log's last transaction, which was requested again.
       It is compared when it comes, and not stored.
     - `prepared`: the XA transactions that are prepared at `offset`, as (xid, file, start, length). Their
       events are in files of the folder `spool`. `spool_number`: the number of the next such file.
@@ -108,7 +123,7 @@ class Framer:
         segment_size: int,
         span_size: int,
         server_uuid: str,
-        executed: GtidSet | None = None,
+        executed: str | None = None,
         file: str = "",
         position: int = 0,
         skip_until_us: int | None = None,
@@ -154,7 +169,8 @@ class Framer:
     @property
     def source(self) -> tuple[str, int]: ...
     @property
-    def executed(self) -> GtidSet: ...
+    def executed(self) -> str:
+        """All transactions that the source had executed at `offset`, as text."""
     @property
     def transactions(self) -> int: ...
     @property

@@ -87,7 +87,7 @@ class Session:
             segment_size=30_000,
             span_size=SPAN_SIZE,
             server_uuid=recorded.uuid,
-            executed=executed,
+            executed=str(executed),
             file=held.position.file if held else "",
             position=held.position.position if held else 0,
             expected=expected,

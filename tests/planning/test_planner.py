@@ -58,6 +58,7 @@ class Log:
     moves: bool = False
     start: int = 4
     aims: list[int] = field(default_factory=list)
+    facts: dict[str, str] = field(default_factory=dict)
     server = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
     def refresh(self) -> Offset:

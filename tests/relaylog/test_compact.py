@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.relaylog.index import Entry, compact
+from penstock.relaylog.segment_format import of_suffix
 
 SPAN = 1000
 
@@ -32,7 +33,7 @@ def lines(seed: int) -> list[Entry]:
 @given(st.integers())
 def test_entries_cover_the_same_and_count_the_same(seed: int) -> None:
     before = lines(seed)
-    after = compact(before, SPAN)
+    after = compact(before, SPAN, of_suffix("binlog"))
     assert [after[0].start, after[-1].end] == [before[0].start, before[-1].end]
     assert all(one.end == other.start for one, other in itertools.pairwise(after))
     assert sum(one.transactions for one in after) == sum(one.transactions for one in before)
@@ -48,6 +49,6 @@ def test_entries_cover_the_same_and_count_the_same(seed: int) -> None:
 @given(st.integers())
 def test_an_entry_ends_inside_a_transaction_only_where_none_ends_in_it_or_its_file_does(seed: int) -> None:
     before = lines(seed)
-    for one in compact(before, SPAN)[:-1]:
+    for one in compact(before, SPAN, of_suffix("binlog"))[:-1]:
         inside = [line for line in before if one.start < line.end <= one.end]
         assert one.end == one.committed or all(line.end != line.committed for line in inside)

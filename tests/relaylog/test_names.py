@@ -109,7 +109,7 @@ def test_an_index_of_an_earlier_version_misses_no_table(
     assert_all_found(server, log, bytes_aim=2_000)
     log = RelayLog.open(folder)
     assert_all_found(server, log, bytes_aim=1 << 30)
-    merged = index.compact(log._entries(0), 1 << 30)
+    merged = index.compact(log._entries(0), 1 << 30, log.segments()[0].format)
     assert {table for entry in merged for table in index.by_table(_totals(entry))} >= set(TABLES)
 
 

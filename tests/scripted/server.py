@@ -24,7 +24,7 @@ from tests.scripted.script import (
     as_text,
 )
 
-from penstock._core import GtidSet
+from penstock._core import SeriesSet
 from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog import segment_format
@@ -60,15 +60,15 @@ class Server:
 
     @property
     def executed(self) -> str:
-        """The executed transactions as a GTID set, the form of the relay log's index."""
-        return f"{self.uuid}:1-{len(self.committed)}" if self.committed else ""
+        """The executed transactions, in the form of the relay log's index."""
+        return f"{self.uuid}-{len(self.committed)}" if self.committed else ""
 
     @property
     def end(self) -> SourcePosition:
         return segment_format.position(FILE, self.length)
 
     def has_executed(self, gtids: str) -> bool:
-        return GtidSet(gtids).issubset(GtidSet(self.executed))
+        return SeriesSet(gtids).issubset(SeriesSet(self.executed))
 
     def run(self, item: Transaction | Definition) -> None:
         if isinstance(item, Transaction):
@@ -129,7 +129,7 @@ class Server:
 
     def _commit(self, bodies: list[tuple[int, bytes]]) -> None:
         number = len(self.committed) + 1
-        begin = log_bytes.begin(number, f"{self.uuid}:{number}")
+        begin = log_bytes.begin(number, f"{self.uuid}-{number}")
         records = []
         for kind, body in [(log_bytes.BEGIN, begin), *bodies, (log_bytes.COMMIT, b"")]:
             records.append(log_bytes.record(kind, self.length, body))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from penstock._core import GtidSet
+from penstock._core import SeriesSet
 from penstock.model.chunk import Watermarks
 from penstock.model.offset import Offset, SourcePosition
 from penstock.sources.windows import LogPlaces, LogState
@@ -32,7 +32,7 @@ class ScriptedWindow:
         return at.position is not None and self.end.order <= at.position.order
 
     def shows(self, start: LogState) -> bool:
-        return start.executed is not None and start.executed.issubset(GtidSet(self.before))
+        return start.executed is not None and start.executed.issubset(SeriesSet(self.before))
 
     def visible_to(self, log: LogPlaces) -> Offset:
         return log.window_start(self.before)
@@ -44,4 +44,4 @@ class ScriptedWindows:
         return ScriptedWindow(fields["executed"], SourcePosition.from_json(fields["end"]))
 
     def common(self, seen: Sequence[str]) -> str:
-        return str(reduce(GtidSet.intersection, map(GtidSet, seen)))
+        return str(reduce(SeriesSet.intersection, map(SeriesSet, seen)))

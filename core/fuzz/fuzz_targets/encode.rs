@@ -7,9 +7,9 @@ use libfuzzer_sys::fuzz_target;
 use penstock_core::encode::encoder::{Encoder, Step};
 use penstock_core::encode::{formats, source_info};
 use penstock_core::mysql::log_order::LogOrder;
+use penstock_core::segment_file::{Fetch, RangedFile, SegmentFile};
 use penstock_core::source_names::SourceNames;
 use penstock_core::transaction::{Part, Selection};
-use penstock_core::segment_file::{Fetch, RangedFile, SegmentFile};
 
 struct Bytes(Vec<u8>);
 

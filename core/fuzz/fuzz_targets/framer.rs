@@ -4,10 +4,10 @@
 mod log;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_core::mysql::frame::Framer;
 use penstock_core::framing::{Options, Skip, Spooling};
+use penstock_core::mysql::frame::Framer;
+use penstock_core::place::Place;
 use penstock_core::segment_framer::{Piece, SegmentFramer};
-use penstock_core::mysql::span::Place;
 
 /// What was fed, in pieces of `size` bytes: everything given out before the end or an error.
 fn run(bytes: &[u8], size: usize) -> (Vec<u8>, Vec<Vec<u8>>, bool) {
@@ -43,7 +43,7 @@ fn run(bytes: &[u8], size: usize) -> (Vec<u8>, Vec<Vec<u8>>, bool) {
             part = &[];
         }
     }
-    assert!(framer.tracker.committed <= framer.tracker.end);
+    assert!(framer.tracker.log.committed <= framer.tracker.log.end);
     (stored, heads, true)
 }
 

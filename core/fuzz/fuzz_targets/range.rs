@@ -13,8 +13,8 @@ use penstock_core::error::Result;
 use penstock_core::latest::Latest;
 use penstock_core::mysql::log_file::LogFile;
 use penstock_core::mysql::outline::outline_over;
-use penstock_core::output::Options;
 use penstock_core::mysql::scan::RangeScan;
+use penstock_core::output::Options;
 use penstock_core::schema::TableSchema;
 
 fn decode(bytes: &[u8], layout: Layout, positions: Option<Vec<u64>>) -> Result<()> {

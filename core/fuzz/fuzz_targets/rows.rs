@@ -10,8 +10,8 @@ use penstock_core::batches::Batches;
 use penstock_core::changelog::Changelog;
 use penstock_core::column::{Layout, TypeOptions, ZeroDates};
 use penstock_core::mysql::log_file::LogFile;
-use penstock_core::output::Options;
 use penstock_core::mysql::scan::RangeScan;
+use penstock_core::output::Options;
 use penstock_core::schema::TableSchema;
 
 fuzz_target!(|input: (u8, &[u8])| {

@@ -9,10 +9,9 @@ use penstock_core::debezium_log::placeholder::Placeholder;
 use penstock_core::debezium_log::state::State;
 use penstock_core::debezium_log::{Message, Translator};
 use penstock_core::framing::{Options as Framing, Skip, Spooling};
-use penstock_core::mysql::gtid::GtidSet;
+use penstock_core::place::Place;
 use penstock_core::segment_framer::SegmentFramer;
-use penstock_core::mysql::span::Place;
-use penstock_core::typed_rows::RowsFramer;
+use penstock_core::typed_rows::{RowsFramer, SeriesSet};
 
 const SCHEMA: &str = r#"{"type": "record", "name": "Envelope", "namespace": "a", "fields": [
     {"name": "before", "type": ["null", {"type": "record", "name": "Value", "fields": [
@@ -57,7 +56,7 @@ fuzz_target!(|input: (&str, Vec<Pair<'_>>)| {
         offset: 0,
         segment_size: 1 << 20,
         span_size: 1 << 16,
-        executed: Some(GtidSet::default()),
+        executed: Some(SeriesSet::default()),
         source: Place::default(),
         server_uuid: String::from("u"),
         skip: Skip::default(),

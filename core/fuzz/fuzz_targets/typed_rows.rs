@@ -7,14 +7,14 @@ use libfuzzer_sys::fuzz_target;
 use penstock_core::batches::Batches;
 use penstock_core::changelog::Changelog;
 use penstock_core::column::Layout;
-use penstock_core::mysql::gtid::GtidSet;
 use penstock_core::output::Options;
+use penstock_core::place::Place;
 use penstock_core::records::{append, RecordFile, HEAD, MAGIC};
 use penstock_core::schema::TableSchema;
 use penstock_core::segment_file::SegmentFile;
-use penstock_core::mysql::span::{Place, Tracker};
 use penstock_core::split::Split;
-use penstock_core::typed_rows::{RowsScan, NAME};
+use penstock_core::typed_rows::Tracker;
+use penstock_core::typed_rows::{RowsScan, SeriesSet, NAME};
 
 const TABLE: &str = r#"{"database":"d","table":"t","key":["id"],"columns":[
     {"name":"id","type":"bigint","nullable":false},{"name":"v","type":"longtext"}]}"#;
@@ -30,15 +30,14 @@ fuzz_target!(|data: &[u8]| {
         rest = &tail[length..];
     }
     let end = file.len() as u64;
-    let mut tracker = Tracker::new(0, GtidSet::default(), Place::default());
+    let mut tracker = Tracker::new(0, SeriesSet::default(), Place::default());
     if let Ok(mut records) = RecordFile::of_bytes(file.clone(), 0, NAME) {
         let _ = records.each((0, end), &mut |record| tracker.record(record));
         drop(tracker.entry(""));
     }
     let Ok(table) = TableSchema::from_json(TABLE) else { return };
-    let split = Split {
-        file: SegmentFile::from(""), base: 0, start: 0, end, preamble: Vec::new(), positions: None,
-    };
+    let split =
+        Split { file: SegmentFile::from(""), base: 0, start: 0, end, preamble: Vec::new(), positions: None };
     let scan = RecordFile::of_bytes(file, 0, NAME)
         .and_then(|records| RowsScan::over(records, Arc::new(table), &split, None));
     let Ok(scan) = scan else { return };

@@ -4,7 +4,7 @@ use super::changes::{Changes, Reader, Words};
 use super::file::{FileEvents, RawEvent};
 use super::known_table::complete;
 use super::statement::Statement;
-use super::summary::Domain;
+use super::summary::{Domain, Summary};
 use crate::error::{DecodeError, Result};
 use crate::mysql::checksum::Checksum;
 use crate::mysql::control::{control, Control, XaStatement};
@@ -34,6 +34,10 @@ struct Transaction {
 }
 
 impl Reader for Binlog {
+    fn executed(&self, summary: &Summary) -> String {
+        summary.gtids()
+    }
+
     /// Reads one event of the file, or of the payload that is being unpacked.
     fn step(&mut self, changes: &mut Changes) -> Result<bool> {
         let mut raw = std::mem::replace(&mut self.raw, RawEvent::empty());

@@ -35,6 +35,9 @@ pub struct Options {
 pub trait Reader: Send + Sync {
     /// Reads what comes next, and gives it to `changes`. Returns false at the end.
     fn step(&mut self, changes: &mut Changes) -> Result<bool>;
+
+    /// The transactions that have ended, as text.
+    fn executed(&self, summary: &Summary) -> String;
 }
 
 /// What a format calls a transaction's id in lines, and the set of them in summaries.

@@ -87,7 +87,8 @@ impl Inspector {
     /// A summary of what has been read, as JSON.
     pub fn summary(&self) -> String {
         let Changes { summary, file_name, words, .. } = &self.changes;
-        summary.to_json(file_name, words.transactions, self.failed.as_ref())
+        let executed = self.reader.as_ref().map_or_else(String::new, |reader| reader.executed(summary));
+        summary.to_json(file_name, (words.transactions, &executed), self.failed.as_ref())
     }
 
     /// Reads what comes next. Returns false at the end.

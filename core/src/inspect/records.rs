@@ -1,12 +1,13 @@
 //! The records of the format `rows` (`typed_rows`), as lines and counts like those of a binlog file.
 
 use super::changes::{Changes, Reader, Words};
+use super::summary::Summary;
 use crate::error::{DecodeError, Result};
-use crate::mysql::gtid::Gtid;
 use crate::records::RecordFile;
 use crate::segment_file::SegmentFile;
+use crate::transaction_set::TransactionSet as _;
 use crate::typed_rows::{
-    begin_of, rows_of, Definition, BEGIN, COMMIT, DEFINITION, NAME, NOTE, ROWS, STATEMENT,
+    begin_of, rows_of, Definition, Id, SeriesSet, BEGIN, COMMIT, DEFINITION, NAME, NOTE, ROWS, STATEMENT,
 };
 use crate::window::Direction;
 
@@ -18,7 +19,8 @@ pub struct Records {
     position: u64,
     end: u64,
     commit_us: u64,
-    id: Option<Gtid>,
+    id: Option<Id>,
+    executed: SeriesSet,
 }
 
 impl Records {
@@ -29,11 +31,22 @@ impl Records {
         let size =
             file.size().map_err(|error| crate::error::DecodeError::of_io("cannot be read", error, 0))?;
         let end = end.unwrap_or(u64::MAX).min(size);
-        Ok(Self { position: opened.start(), file: opened, end, commit_us: 0, id: None })
+        Ok(Self {
+            position: opened.start(),
+            file: opened,
+            end,
+            commit_us: 0,
+            id: None,
+            executed: SeriesSet::default(),
+        })
     }
 }
 
 impl Reader for Records {
+    fn executed(&self, _: &Summary) -> String {
+        self.executed.to_string()
+    }
+
     fn step(&mut self, changes: &mut Changes) -> Result<bool> {
         if self.position >= self.end {
             return Ok(false);
@@ -59,7 +72,12 @@ impl Reader for Records {
                 };
                 changes.take_rows((record.offset, self.commit_us), &mut rows, table)?;
             }
-            COMMIT => changes.summary.count_transaction(self.id.as_ref(), None, self.commit_us),
+            COMMIT => {
+                if let Some(id) = &self.id {
+                    self.executed.add(id);
+                }
+                changes.summary.count_transaction(None, None, self.commit_us);
+            }
             _ => {}
         }
         Ok(true)

@@ -10,6 +10,7 @@ use crate::error::DecodeError;
 use crate::mysql::event::EventKind;
 use crate::mysql::gtid::{Gtid, GtidSet};
 use crate::rows::RowsKind;
+use crate::transaction_set::TransactionSet as _;
 
 /// MariaDB's GTID.
 #[derive(Debug, Clone, Copy)]
@@ -89,8 +90,21 @@ impl Summary {
         self.problems.push((text, position));
     }
 
-    /// `ids`: what the format calls the set of transactions.
-    pub fn to_json(&self, file: &str, ids: &str, failed: Option<&DecodeError>) -> String {
+    /// The GTIDs of a binlog file.
+    pub fn gtids(&self) -> String {
+        if self.domains.is_empty() {
+            return self.gtids.to_string();
+        }
+        self.domains.values().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    /// `executed`: the transactions, and what the format calls the set of them.
+    pub fn to_json(
+        &self,
+        file: &str,
+        (word, executed): (&str, &str),
+        failed: Option<&DecodeError>,
+    ) -> String {
         let events: Map<String, Value> = self
             .events
             .iter()
@@ -102,8 +116,6 @@ impl Summary {
             .iter()
             .map(|((verb, table), count)| (format!("{verb} {table}"), json!(count)))
             .collect();
-        let domains: Vec<String> = self.domains.values().map(ToString::to_string).collect();
-        let gtids = if domains.is_empty() { self.gtids.to_string() } else { domains.join(",") };
         let problem =
             |message: &str, position: u64| json!({"message": message, "file": file, "position": position});
         let problems: Vec<Value> =
@@ -115,7 +127,7 @@ impl Summary {
             "transactions": self.transactions,
             "first_ts": self.first_us.map(iso),
             "last_ts": self.last_us.map(iso),
-            ids: gtids,
+            word: executed,
             "notes": self.notes,
             "problems": problems,
             "error": error,

@@ -3,32 +3,33 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::framing;
 use crate::mysql::described;
-use crate::mysql::frame::Framer;
+use crate::mysql::frame::{Framer, Options};
 use crate::mysql::gtid::GtidSet;
+use crate::mysql::log_order::LogOrder;
 use crate::mysql::outline::outline;
 use crate::mysql::rescan;
 use crate::mysql::scan::RangeScan;
-use crate::mysql::span::Place;
 use crate::outline::Outline;
+use crate::place::Place;
+use crate::row_log::Transactions;
 use crate::schema::TableSchema;
 use crate::segment_file::SegmentFile;
 use crate::segment_format::SegmentFormat;
 use crate::split::Split;
+use crate::transaction::{Part, Selection};
 
 pub struct MySqlBinlog;
 
 impl SegmentFormat for MySqlBinlog {
     const NAME: &'static str = "mysql-binlog";
 
-    type FramerOptions = framing::Options;
     type Framer = Framer;
     type Place = Place;
-    type Transactions = GtidSet;
+    type TransactionSet = GtidSet;
     type Scan = RangeScan;
 
-    fn framer(options: framing::Options) -> Framer {
+    fn framer(options: Options) -> Framer {
         Framer::new(options)
     }
 
@@ -62,6 +63,10 @@ impl SegmentFormat for MySqlBinlog {
 
     fn scan(table: Arc<TableSchema>, split: &Split, exclude: Option<GtidSet>) -> Result<RangeScan> {
         RangeScan::new(table, split, exclude)
+    }
+
+    fn in_order(parts: Vec<Part>, selection: Selection) -> Box<dyn Transactions> {
+        Box::new(LogOrder::new(parts, selection))
     }
 
     fn outline(tables: &[(String, String)], split: &Split) -> Result<Option<Outline>> {

@@ -22,8 +22,7 @@ use pending::{Fate, Replay, Spool, UndecidedTransaction};
 use crate::cursor::Cursor;
 use crate::digest::Digest;
 use crate::error::{DecodeError, Result};
-use crate::framing::Options;
-use crate::json_text::quoted;
+use crate::framing::{self, Prepared};
 use crate::mysql::checksum::{Checksum, CHECKSUM_SIZE};
 use crate::mysql::event::{EventHeader, EventKind, HEADER_SIZE, MAGIC};
 use crate::mysql::group::Group;
@@ -32,14 +31,16 @@ use crate::mysql::mariadb;
 use crate::mysql::payload::Payload;
 use crate::mysql::segment_head::{has_gtids, previous_gtids, same_format, Format};
 use crate::mysql::server_error::ServerError;
-use crate::mysql::span::{Place, Tracker};
-use crate::mysql::xa::Prepared;
-use crate::segment_framer::{Piece, SegmentFramer};
+use crate::mysql::span::Tracker;
+use crate::place::Place;
+use crate::segment_framer::{Piece, Progress, SegmentFramer};
 
 const PACKET_MAX: usize = 0xff_ffff;
 /// `feed` returns when it has so many bytes of output. The rest of its input waits inside.
 const OUTPUT_MAX: usize = 8 << 20;
 const HIGH_BITS: u64 = !0xffff_ffff;
+
+pub type Options = framing::Options<GtidSet, Place>;
 
 pub struct Framer {
     options: Options,
@@ -185,7 +186,7 @@ impl Framer {
         match packet.first() {
             Some(0) => self.event(&packet[1..]),
             Some(0xff) => {
-                self.server_error = Some(ServerError::parse(packet, self.tracker.end)?);
+                self.server_error = Some(ServerError::parse(packet, self.tracker.log.end)?);
                 Ok(())
             }
             Some(0xfe) if packet.len() < 9 => {
@@ -197,7 +198,7 @@ impl Framer {
     }
 
     fn event(&mut self, event: &[u8]) -> Result<()> {
-        let header = EventHeader::parse(event, self.tracker.end)?;
+        let header = EventHeader::parse(event, self.tracker.log.end)?;
         if header.size as usize != event.len() {
             let reason = format!("an event of {} bytes came in {} bytes", header.size, event.len());
             return Err(self.fail(reason));
@@ -208,7 +209,8 @@ impl Framer {
             EventKind::FORMAT_DESCRIPTION => self.format(&header, event),
             EventKind::PREVIOUS_GTIDS => {
                 if !self.has_executed {
-                    self.tracker.executed = GtidSet::decode(&mut Cursor::new(body, self.tracker.end))?;
+                    self.tracker.log.executed =
+                        GtidSet::decode(&mut Cursor::new(body, self.tracker.log.end))?;
                     self.has_executed = true;
                 }
                 self.source_moved_to(header.end_position);
@@ -219,8 +221,8 @@ impl Framer {
                 let file = String::from_utf8_lossy(body).into_owned();
                 // The event has the low 32 bits only. A position before ours is of a part that is being
                 // skipped.
-                let high = if self.tracker.source.file == file {
-                    self.tracker.source.position & HIGH_BITS
+                let high = if self.tracker.log.source.file == file {
+                    self.tracker.log.source.position & HIGH_BITS
                 } else {
                     0
                 };
@@ -239,12 +241,12 @@ impl Framer {
                 Ok(())
             }
             EventKind::TRANSACTION_PAYLOAD => {
-                self.payload = Some(Payload::open(body, header.end_position, self.tracker.end)?);
+                self.payload = Some(Payload::open(body, header.end_position, self.tracker.log.end)?);
                 self.pump().map(drop)
             }
             EventKind::MARIADB_GTID_LIST => {
                 if !self.has_executed && header.flags & EventHeader::FLAG_ARTIFICIAL == 0 {
-                    self.tracker.executed = mariadb::gtid_list(body, self.tracker.end)?;
+                    self.tracker.log.executed = mariadb::gtid_list(body, self.tracker.log.end)?;
                     self.has_executed = true;
                 }
                 self.source_moved_to(header.end_position);
@@ -253,15 +255,15 @@ impl Framer {
             }
             EventKind::MARIADB_BINLOG_CHECKPOINT | EventKind::MARIADB_START_ENCRYPTION => {
                 // The server sends an encrypted file decrypted.
-                let mut place = self.tracker.source.clone();
+                let mut place = self.tracker.log.source.clone();
                 place.advance(header.end_position);
                 self.tracker.moved(&place);
                 Ok(())
             }
             kind if mariadb::is_compressed(kind.0) => {
                 let checksum = self.checksum();
-                let plain = mariadb::unpack_event(event, body, checksum, self.tracker.end)?;
-                let header = EventHeader::parse(&plain, self.tracker.end)?;
+                let plain = mariadb::unpack_event(event, body, checksum, self.tracker.log.end)?;
+                let header = EventHeader::parse(&plain, self.tracker.log.end)?;
                 let end = plain.len() - checksum.size();
                 self.transactional(&header, &plain, &plain[HEADER_SIZE..end])
             }
@@ -273,7 +275,7 @@ impl Framer {
     fn checked<'a>(&self, header: &EventHeader, event: &'a [u8]) -> Result<&'a [u8]> {
         let checksum = match (&self.format, header.kind) {
             (_, EventKind::FORMAT_DESCRIPTION) => {
-                let base = self.tracker.end + HEADER_SIZE as u64;
+                let base = self.tracker.log.end + HEADER_SIZE as u64;
                 Checksum::announced_by(&event[HEADER_SIZE..], base)?.unwrap_or_default()
             }
             (Some(format), _) => format.checksum,
@@ -302,7 +304,7 @@ impl Framer {
         if !self.idle() {
             return Err(self.fail("the source's log file ends inside a transaction"));
         }
-        let mut cursor = Cursor::new(body, self.tracker.end);
+        let mut cursor = Cursor::new(body, self.tracker.log.end);
         let position = cursor.u64("rotate position")?;
         let file = String::from_utf8_lossy(cursor.rest()).into_owned();
         if header.flags & EventHeader::FLAG_ARTIFICIAL == 0 && header.timestamp != 0 {
@@ -310,7 +312,8 @@ impl Framer {
         }
         // All transactions of a span are in one file of the source, so their events say their positions in
         // it.
-        if self.segment.is_some() && file != self.tracker.source.file && self.tracker.span_bytes() > 0 {
+        if self.segment.is_some() && file != self.tracker.log.source.file && self.tracker.log.span_bytes() > 0
+        {
             self.entries.extend(self.tracker.cut(""));
         }
         self.tracker.moved(&Place { file, position });
@@ -321,7 +324,7 @@ impl Framer {
         if !self.idle() {
             return Err(self.fail("the source's log file ends inside a transaction"));
         }
-        let format = Format::parse(event, self.tracker.end)?;
+        let format = Format::parse(event, self.tracker.log.end)?;
         if self.segment.as_ref().is_some_and(|open| !same_format(open, &format.event)) {
             self.roll = true;
         }
@@ -334,7 +337,7 @@ impl Framer {
     /// Advances over an event at the beginning or end of a file. Its position needs more than 32 bits only
     /// after a huge transaction.
     fn source_moved_to(&mut self, log_pos: u32) {
-        let place = Place { file: self.tracker.source.file.clone(), position: log_pos.into() };
+        let place = Place { file: self.tracker.log.source.file.clone(), position: log_pos.into() };
         self.tracker.moved(&place);
     }
 
@@ -367,7 +370,7 @@ impl Framer {
             event[9..13].copy_from_slice(&(length as u32).to_le_bytes());
             event[13..17].copy_from_slice(&payload.log_pos.to_le_bytes());
             checksum.append(&mut event);
-            let header = EventHeader::parse(&event, self.tracker.end)?;
+            let header = EventHeader::parse(&event, self.tracker.log.end)?;
             if self.idle() {
                 return Err(self.fail("a transaction payload holds more than one transaction"));
             }
@@ -383,24 +386,19 @@ impl Framer {
         if self.segment.is_some() {
             self.entries.extend(closing);
         }
-        let base = self.tracker.end;
+        let base = self.tracker.log.end;
         let mut head = MAGIC.to_vec();
         head.extend_from_slice(&format.event);
         if has_gtids(&format.event) {
-            let gtids = previous_gtids(&self.tracker.executed, format, head.len());
+            let gtids = previous_gtids(&self.tracker.log.executed, format, head.len());
             head.extend_from_slice(&gtids);
         }
         self.segment = Some(format.event.clone());
         self.flush_output();
         let (length, entries) = (head.len() as u64, std::mem::take(&mut self.entries));
         self.pieces.push(Piece::Segment { base, head, entries });
-        self.tracker.padding(length);
-        let extra = format!(
-            ",\"head\":{{\"server_uuid\":{},\"gtids\":\"{}\",\"prepared\":{}}}",
-            quoted(&self.options.server_uuid),
-            self.tracker.executed,
-            self.prepared_json()
-        );
+        self.tracker.log.padding(length);
+        let extra = self.tracker.log.head(&self.options.server_uuid, &self.prepared_json());
         self.entries.extend(self.tracker.cut(&extra));
         self.segment_base = base;
         self.roll = false;
@@ -414,7 +412,7 @@ impl Framer {
 
     #[cold]
     fn fail(&self, reason: impl Into<String>) -> DecodeError {
-        DecodeError::new(reason, self.tracker.end)
+        DecodeError::new(reason, self.tracker.log.end)
     }
 }
 
@@ -457,11 +455,39 @@ impl SegmentFramer for Framer {
     }
 
     fn offset(&self) -> u64 {
-        self.tracker.end
+        self.tracker.log.end
     }
 
     fn committed(&self) -> u64 {
-        self.tracker.committed
+        self.tracker.log.committed
+    }
+
+    fn source(&self) -> (String, u64) {
+        self.tracker.log.source.clone().into()
+    }
+
+    fn executed(&self) -> String {
+        self.tracker.log.executed.to_string()
+    }
+
+    fn progress(&self) -> Progress {
+        let error = self.server_error.as_ref();
+        Progress {
+            transactions: self.tracker.log.transactions,
+            events: self.tracker.events,
+            dropped: self.dropped,
+            incidents: self.tracker.incidents,
+            last_commit_us: self.tracker.log.last_commit_us,
+            undecided_bytes: self.undecided_bytes(),
+            verified: self.verified,
+            diverged: self.diverged,
+            ended: self.ended,
+            server_error: error.map(|error| (error.code, error.sqlstate.clone(), error.message.clone())),
+        }
+    }
+
+    fn spool_files(&self) -> Vec<String> {
+        self.needed_spool_files()
     }
 }
 

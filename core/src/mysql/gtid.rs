@@ -14,6 +14,7 @@ use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::mysql::gtid_domain::{DomainGtid, Domains};
 use crate::mysql::varint::take_varint;
+use crate::transaction_set::TransactionSet;
 
 /// The part of a MySQL GTID before the number: a server's UUID and, from MySQL 8.3 on, a tag.
 #[derive(Debug, Clone)]
@@ -75,18 +76,14 @@ pub struct GtidSet {
 pub(crate) const NUMBER_MAX: u64 = i64::MAX as u64;
 const TAG_LENGTH_MAX: usize = 32;
 
-impl GtidSet {
-    pub fn is_empty(&self) -> bool {
+impl TransactionSet for GtidSet {
+    type Id = Gtid;
+
+    fn is_empty(&self) -> bool {
         self.origins.is_empty() && self.domains.is_empty()
     }
 
-    /// The number of GTIDs. MariaDB's numbers have gaps, so each of its domains counts as one.
-    pub fn count(&self) -> u64 {
-        let domains = self.domains.len() as u64;
-        self.origins.values().flatten().map(|(first, after)| after - first).fold(domains, u64::saturating_add)
-    }
-
-    pub fn contains(&self, gtid: &Gtid) -> bool {
+    fn contains(&self, gtid: &Gtid) -> bool {
         match gtid {
             Gtid::MariaDb(gtid) => self.domains.contains(gtid),
             Gtid::MySql { origin, number } => self.origins.get(origin).is_some_and(|intervals| {
@@ -97,7 +94,7 @@ impl GtidSet {
     }
 
     /// Adds one GTID. Numbers usually come in order, so the last interval grows without a search.
-    pub fn add(&mut self, gtid: &Gtid) {
+    fn add(&mut self, gtid: &Gtid) {
         let (origin, number) = match gtid {
             Gtid::MariaDb(gtid) => return self.domains.add(*gtid),
             Gtid::MySql { origin, number } => (origin, *number),
@@ -113,7 +110,7 @@ impl GtidSet {
         }
     }
 
-    pub fn is_subset(&self, other: &GtidSet) -> bool {
+    fn is_subset(&self, other: &GtidSet) -> bool {
         let mut domains = self.domains.iter();
         domains.all(|gtid| other.domains.contains(gtid))
             && self.origins.iter().all(|(origin, intervals)| {
@@ -125,10 +122,37 @@ impl GtidSet {
             })
     }
 
-    pub fn union(&self, other: &GtidSet) -> GtidSet {
+    fn union(&self, other: &GtidSet) -> GtidSet {
         let mut result = self.clone();
         result.extend(other);
         result
+    }
+
+    fn intersection(&self, other: &GtidSet) -> GtidSet {
+        let both = self.domains.in_both(&other.domains);
+        self.combined(other, both, |ours, theirs, result| {
+            let (mut left, mut right) = (0, 0);
+            while left < ours.len() && right < theirs.len() {
+                let first = ours[left].0.max(theirs[right].0);
+                let after = ours[left].1.min(theirs[right].1);
+                if first < after {
+                    result.push((first, after));
+                }
+                if ours[left].1 < theirs[right].1 {
+                    left += 1;
+                } else {
+                    right += 1;
+                }
+            }
+        })
+    }
+}
+
+impl GtidSet {
+    /// The number of GTIDs. MariaDB's numbers have gaps, so each of its domains counts as one.
+    pub fn count(&self) -> u64 {
+        let domains = self.domains.len() as u64;
+        self.origins.values().flatten().map(|(first, after)| after - first).fold(domains, u64::saturating_add)
     }
 
     pub fn extend(&mut self, other: &GtidSet) {
@@ -166,25 +190,6 @@ impl GtidSet {
                 }
                 if first < after {
                     result.push((first, after));
-                }
-            }
-        })
-    }
-
-    pub fn intersection(&self, other: &GtidSet) -> GtidSet {
-        let both = self.domains.in_both(&other.domains);
-        self.combined(other, both, |ours, theirs, result| {
-            let (mut left, mut right) = (0, 0);
-            while left < ours.len() && right < theirs.len() {
-                let first = ours[left].0.max(theirs[right].0);
-                let after = ours[left].1.min(theirs[right].1);
-                if first < after {
-                    result.push((first, after));
-                }
-                if ours[left].1 < theirs[right].1 {
-                    left += 1;
-                } else {
-                    right += 1;
                 }
             }
         })

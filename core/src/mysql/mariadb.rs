@@ -10,6 +10,7 @@ use crate::mysql::checksum::Checksum;
 use crate::mysql::event::{EventKind, HEADER_SIZE};
 use crate::mysql::gtid::{Gtid, GtidSet};
 use crate::mysql::gtid_domain::DomainGtid;
+use crate::transaction_set::TransactionSet as _;
 
 const QUERY_COMPRESSED: u8 = 165;
 const ROWS_COMPRESSED_V1: u8 = 166;

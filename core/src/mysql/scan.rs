@@ -24,6 +24,7 @@ use crate::schema::TableSchema;
 use crate::segment_file::SegmentFile;
 use crate::split::{Split, Visits};
 use crate::table_map::TableMap;
+use crate::transaction_set::TransactionSet as _;
 use crate::window::Direction;
 
 /// A row event of the table.

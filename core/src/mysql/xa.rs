@@ -9,20 +9,12 @@ use std::fmt::Write as _;
 
 use crate::cursor::Cursor;
 use crate::error::Result;
+use crate::framing::Prepared;
 use crate::json_text::quoted;
 use crate::mysql::checksum::Checksum;
 use crate::mysql::control::xa_statement;
 pub use crate::mysql::control::XaStatement;
 use crate::mysql::event::{EventHeader, EventKind, HEADER_SIZE};
-
-/// A prepared transaction's events: `(start, start + length]` of a file of `relaylog/prepared`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prepared {
-    pub xid: String,
-    pub file: String,
-    pub start: u64,
-    pub length: u64,
-}
 
 /// What a transaction did to the set of prepared ones.
 #[derive(Debug, Clone, PartialEq, Eq)]

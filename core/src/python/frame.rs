@@ -1,24 +1,16 @@
-//! `GtidSet`, `Framer`, `scan_span`.
+//! `Framer`, `scan_span`.
 
-use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use super::segment_file::FileArgument;
-use super::segment_format::{with_format, Named};
-use crate::framing::{Expected, Options, Skip, Spooling};
-use crate::mysql::binlog::MySqlBinlog;
-use crate::mysql::frame;
-use crate::mysql::gtid::{Gtid, GtidSet as CoreGtidSet};
-use crate::mysql::span::{Place, Tracker};
-use crate::mysql::xa::Prepared;
+use super::segment_format::{with_format, with_named, Named};
+use crate::framing::{Expected, Options, Prepared, Skip, Spooling};
 use crate::segment_format::SegmentFormat;
 use crate::segment_framer::{Piece, SegmentFramer};
-use crate::typed_rows::{RowsFramer, TypedRows};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<GtidSet>()?;
     module.add_class::<Framer>()?;
     module.add_function(wrap_pyfunction!(scan_span, module)?)?;
     module.add_function(wrap_pyfunction!(take_back, module)?)?;
@@ -27,116 +19,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Ok(())
 }
 
-#[pyclass(frozen, module = "penstock._core", from_py_object)]
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct GtidSet(pub CoreGtidSet);
-
-#[pymethods]
-impl GtidSet {
-    #[new]
-    #[pyo3(signature = (text = ""))]
-    fn new(text: &str) -> PyResult<Self> {
-        let parsed = text.parse().map_err(|error: crate::error::DecodeError| {
-            pyo3::exceptions::PyValueError::new_err(error.reason().to_owned())
-        })?;
-        Ok(Self(parsed))
-    }
-
-    fn __contains__(&self, gtid: &str) -> PyResult<bool> {
-        let gtid: Gtid = gtid.parse().map_err(|error: crate::error::DecodeError| {
-            pyo3::exceptions::PyValueError::new_err(error.reason().to_owned())
-        })?;
-        Ok(self.0.contains(&gtid))
-    }
-
-    fn issubset(&self, other: &Self) -> bool {
-        self.0.is_subset(&other.0)
-    }
-
-    fn union(&self, other: &Self) -> Self {
-        Self(self.0.union(&other.0))
-    }
-
-    fn difference(&self, other: &Self) -> Self {
-        Self(self.0.difference(&other.0))
-    }
-
-    fn intersection(&self, other: &Self) -> Self {
-        Self(self.0.intersection(&other.0))
-    }
-
-    fn count(&self) -> u64 {
-        self.0.count()
-    }
-
-    fn encode<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.0.encode())
-    }
-
-    fn __bool__(&self) -> bool {
-        !self.0.is_empty()
-    }
-
-    fn __richcmp__(&self, other: &Self, operation: CompareOp) -> PyResult<bool> {
-        match operation {
-            CompareOp::Eq => Ok(self == other),
-            CompareOp::Ne => Ok(self != other),
-            _ => Err(pyo3::exceptions::PyTypeError::new_err("GTID sets have no order; use issubset")),
-        }
-    }
-
-    fn __hash__(&self) -> u64 {
-        use std::hash::{DefaultHasher, Hash, Hasher};
-        let mut hasher = DefaultHasher::new();
-        self.hash(&mut hasher);
-        hasher.finish()
-    }
-
-    fn __str__(&self) -> String {
-        self.0.to_string()
-    }
-
-    fn __repr__(&self) -> String {
-        format!("GtidSet('{}')", self.0)
-    }
-
-    fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, pyo3::types::PyType>, (String,)) {
-        (py.get_type::<Self>(), (self.0.to_string(),))
-    }
-}
-
 #[pyclass(module = "penstock._core")]
-pub struct Framer(Framing);
-
-/// A framer of each format.
-enum Framing {
-    MySqlBinlog(Box<frame::Framer>),
-    TypedRows(Box<RowsFramer>),
-}
-
-impl Framing {
-    fn framer(&mut self) -> &mut dyn SegmentFramer {
-        match self {
-            Self::MySqlBinlog(framer) => &mut **framer,
-            Self::TypedRows(framer) => &mut **framer,
-        }
-    }
-
-    fn tracker(&self) -> &Tracker {
-        match self {
-            Self::MySqlBinlog(framer) => &framer.tracker,
-            Self::TypedRows(framer) => &framer.tracker,
-        }
-    }
-
-    /// None: the format has no connection to a server.
-    fn of_server(&self) -> Option<&frame::Framer> {
-        match self {
-            Self::MySqlBinlog(framer) => Some(framer),
-            Self::TypedRows(_) => None,
-        }
-    }
-}
+pub struct Framer(Box<dyn SegmentFramer + Send + Sync>);
 
 #[pymethods]
 impl Framer {
@@ -152,7 +36,7 @@ impl Framer {
         segment_size: u64,
         span_size: u64,
         server_uuid: String,
-        executed: Option<GtidSet>,
+        executed: Option<&str>,
         file: String,
         position: u64,
         skip_until_us: Option<u64>,
@@ -167,44 +51,36 @@ impl Framer {
         let Some(format) = Named::of(segment_format) else {
             return Err(PyValueError::new_err(format!("there is no segment format {segment_format:?}")));
         };
-        let expected = match expected {
-            Some((gtid, length, digest)) => {
-                let gtid = gtid.map(|text| text.parse::<Gtid>()).transpose()?;
-                Some(Expected { gtid, length, digest })
-            }
-            None => None,
-        };
-        let options = Options {
-            offset,
-            segment_size,
-            span_size,
-            server_uuid,
-            executed: executed.map(|set| set.0),
-            source: Place { file, position },
-            skip: Skip {
-                until_us: skip_until_us,
-                until: skip_until.map(|(file, position)| Place { file, position }),
-            },
-            expected,
-            spool: Spooling {
-                prepared: prepared
-                    .into_iter()
-                    .map(|(xid, file, start, length)| Prepared { xid, file, start, length })
-                    .collect(),
-                folder: spool,
-                number: spool_number,
-                generation,
-            },
-        };
-        Ok(Self(match format {
-            Named::MySqlBinlog => Framing::MySqlBinlog(Box::new(MySqlBinlog::framer(options))),
-            Named::TypedRows => Framing::TypedRows(Box::new(TypedRows::framer(options))),
-        }))
+        let prepared = prepared.into_iter();
+        let prepared = prepared.map(|(xid, file, start, length)| Prepared { xid, file, start, length });
+        let spool =
+            Spooling { prepared: prepared.collect(), folder: spool, number: spool_number, generation };
+        with_named!(format, {
+            let expected = match expected {
+                Some((id, length, digest)) => {
+                    let id = id.map(|text| text.parse()).transpose()?;
+                    Some(Expected { id, length, digest })
+                }
+                None => None,
+            };
+            let framer = Format::framer(Options {
+                offset,
+                segment_size,
+                span_size,
+                server_uuid,
+                executed: executed.map(str::parse).transpose()?,
+                source: (file, position).into(),
+                skip: Skip { until_us: skip_until_us, until: skip_until.map(Into::into) },
+                expected,
+                spool,
+            });
+            Ok(Self(Box::new(framer)))
+        })
     }
 
     fn feed<'py>(&mut self, py: Python<'py>, data: &[u8]) -> PyResult<Bound<'py, PyList>> {
         let framer = &mut self.0;
-        let pieces = py.detach(|| framer.framer().feed(data))?;
+        let pieces = py.detach(|| framer.feed(data))?;
         let list = PyList::empty(py);
         for piece in pieces {
             match piece {
@@ -220,98 +96,96 @@ impl Framer {
     }
 
     #[getter]
-    fn more(&mut self) -> bool {
-        self.0.framer().more()
+    fn more(&self) -> bool {
+        self.0.more()
     }
 
     fn cut(&mut self) -> Vec<String> {
-        self.0.framer().cut()
+        self.0.cut()
     }
 
     fn roll(&mut self) {
-        self.0.framer().roll();
+        self.0.roll();
     }
 
     #[getter]
-    fn has_segment(&mut self) -> bool {
-        self.0.framer().has_segment()
+    fn has_segment(&self) -> bool {
+        self.0.has_segment()
     }
 
     #[getter]
-    fn offset(&mut self) -> u64 {
-        self.0.framer().offset()
+    fn offset(&self) -> u64 {
+        self.0.offset()
     }
 
     #[getter]
-    fn committed(&mut self) -> u64 {
-        self.0.framer().committed()
+    fn committed(&self) -> u64 {
+        self.0.committed()
     }
 
     #[getter]
     fn undecided_bytes(&self) -> u64 {
-        self.0.of_server().map_or(0, frame::Framer::undecided_bytes)
+        self.0.progress().undecided_bytes
     }
 
     #[getter]
     fn spool_files(&self) -> Vec<String> {
-        self.0.of_server().map_or_else(Vec::new, frame::Framer::spool_files)
+        self.0.spool_files()
     }
 
     #[getter]
     fn source(&self) -> (String, u64) {
-        let source = &self.0.tracker().source;
-        (source.file.clone(), source.position)
+        self.0.source()
     }
 
     #[getter]
-    fn executed(&self) -> GtidSet {
-        GtidSet(self.0.tracker().executed.clone())
+    fn executed(&self) -> String {
+        self.0.executed()
     }
 
     #[getter]
     fn transactions(&self) -> u64 {
-        self.0.tracker().transactions
+        self.0.progress().transactions
     }
 
     #[getter]
     fn events(&self) -> u64 {
-        self.0.tracker().events
+        self.0.progress().events
     }
 
     #[getter]
     fn dropped(&self) -> u64 {
-        self.0.of_server().map_or(0, |framer| framer.dropped)
+        self.0.progress().dropped
     }
 
     #[getter]
     fn incidents(&self) -> u64 {
-        self.0.tracker().incidents
+        self.0.progress().incidents
     }
 
     #[getter]
     fn last_commit_us(&self) -> Option<u64> {
-        self.0.tracker().last_commit_us
+        self.0.progress().last_commit_us
     }
 
     #[getter]
     fn verified(&self) -> bool {
-        self.0.of_server().is_some_and(|framer| framer.verified)
+        self.0.progress().verified
     }
 
     #[getter]
     fn diverged(&self) -> bool {
-        self.0.of_server().is_some_and(|framer| framer.diverged)
+        self.0.progress().diverged
     }
 
     #[getter]
     fn ended(&self) -> bool {
-        self.0.of_server().is_some_and(|framer| framer.ended)
+        self.0.progress().ended
     }
 
     #[getter]
     fn server_error(&self) -> Option<(u16, String, String)> {
-        let error = self.0.of_server()?.server_error.clone()?;
-        Some((error.code, error.sqlstate, error.message))
+        self.0.progress().server_error
     }
 }
 
@@ -349,6 +223,7 @@ fn scan_span(
     file: String,
     position: u64,
 ) -> PyResult<String> {
-    let place = Place { file, position };
-    Ok(py.detach(|| with_format!(&path.0, Format::index_entry(&path.0, base, start, end, &open, place)))?)
+    Ok(py.detach(|| {
+        with_format!(&path.0, Format::index_entry(&path.0, base, start, end, &open, (file, position).into()))
+    })?)
 }

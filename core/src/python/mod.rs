@@ -15,6 +15,7 @@ mod schema;
 mod segment_file;
 mod segment_format;
 mod text;
+mod transaction_sets;
 
 use pyo3::prelude::*;
 
@@ -34,5 +35,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     inspect::register(module)?;
     schema::register(module)?;
     text::register(module)?;
+    transaction_sets::register(module)?;
     Ok(())
 }

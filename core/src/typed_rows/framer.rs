@@ -1,14 +1,18 @@
 //! From the records of a receiver to the segments and the index of its relay log.
 
+use super::series::SeriesSet;
+use super::tracker::Tracker;
 use super::{BEGIN, COMMIT, DEFINITION, MOVED, NAME, NOTE, ROWS, STATEMENT};
 use crate::error::{DecodeError, Result};
-use crate::framing::Options;
+use crate::framing;
 use crate::json_text::quoted;
-use crate::mysql::span::{Place, Tracker};
+use crate::place::Place;
 use crate::records::{append, Record, HEAD, MAGIC};
-use crate::segment_framer::{Piece, SegmentFramer};
+use crate::segment_framer::{Piece, Progress, SegmentFramer};
 
 const VERSION: u32 = 1;
+
+pub type Options = framing::Options<SeriesSet, Place>;
 
 /// Takes whole transactions. A segment begins between two of them.
 pub struct RowsFramer {
@@ -48,23 +52,23 @@ impl RowsFramer {
         }
         if record.kind == MOVED {
             let file = String::from_utf8_lossy(record.body).into_owned();
-            self.tracker.moved(&Place { file, position: record.place });
+            self.tracker.log.moved(&Place { file, position: record.place }, true);
             if self.segment_base.is_none() {
                 self.open_segment(); // readers can open a log as soon as its start is known
             }
             return Ok(());
         }
         if record.kind == BEGIN {
-            let full = |base: u64| self.tracker.end - base >= self.options.segment_size;
+            let full = |base: u64| self.tracker.log.end - base >= self.options.segment_size;
             if self.roll || self.segment_base.is_none_or(full) {
                 self.open_segment();
-            } else if self.tracker.span_bytes() >= self.options.span_size {
+            } else if self.tracker.log.span_bytes() >= self.options.span_size {
                 self.entries.extend(self.tracker.cut(""));
             }
         }
         self.in_transaction = record.kind != COMMIT;
         // Its offset is where the log ends, which a segment's head may have moved.
-        self.tracker.record(&Record { offset: self.tracker.end, ..*record })?;
+        self.tracker.record(&Record { offset: self.tracker.log.end, ..*record })?;
         self.output.extend_from_slice(record.raw);
         Ok(())
     }
@@ -74,19 +78,15 @@ impl RowsFramer {
         if self.segment_base.is_some() {
             self.entries.extend(closing);
         }
-        let base = self.tracker.end;
+        let base = self.tracker.log.end;
         let named = format!("{{\"format\":{},\"version\":{VERSION}}}", quoted(NAME));
         let mut head = MAGIC.to_vec();
         append(HEAD, 0, named.as_bytes(), &mut head);
         self.flush_output();
         let (length, entries) = (head.len() as u64, std::mem::take(&mut self.entries));
         self.pieces.push(Piece::Segment { base, head, entries });
-        self.tracker.padding(length);
-        let extra = format!(
-            ",\"head\":{{\"server_uuid\":{},\"gtids\":\"{}\",\"prepared\":[]}}",
-            quoted(&self.options.server_uuid),
-            self.tracker.executed,
-        );
+        self.tracker.log.padding(length);
+        let extra = self.tracker.log.head(&self.options.server_uuid, "[]");
         self.entries.extend(self.tracker.cut(&extra));
         self.segment_base = Some(base);
         self.roll = false;
@@ -103,8 +103,8 @@ impl SegmentFramer for RowsFramer {
     /// `data`: whole records.
     fn feed(&mut self, mut data: &[u8]) -> Result<Vec<Piece>> {
         while !data.is_empty() {
-            let Some(record) = Record::first(data, self.tracker.end)? else {
-                return Err(DecodeError::new("a record is cut off", self.tracker.end));
+            let Some(record) = Record::first(data, self.tracker.log.end)? else {
+                return Err(DecodeError::new("a record is cut off", self.tracker.log.end));
             };
             self.take(&record)?;
             data = &data[record.raw.len()..];
@@ -133,10 +133,27 @@ impl SegmentFramer for RowsFramer {
     }
 
     fn offset(&self) -> u64 {
-        self.tracker.end
+        self.tracker.log.end
     }
 
     fn committed(&self) -> u64 {
-        self.tracker.committed
+        self.tracker.log.committed
+    }
+
+    fn source(&self) -> (String, u64) {
+        self.tracker.log.source.clone().into()
+    }
+
+    fn executed(&self) -> String {
+        self.tracker.log.executed.to_string()
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            transactions: self.tracker.log.transactions,
+            events: self.tracker.events,
+            last_commit_us: self.tracker.log.last_commit_us,
+            ..Progress::default()
+        }
     }
 }

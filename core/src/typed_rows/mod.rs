@@ -5,7 +5,7 @@
 //!
 //! | kind | body |
 //! |---|---|
-//! | `b` begin | time of the commit in microseconds since 1970 (8 bytes), then the transaction's id (text) |
+//! | `b` begin | commit time in microseconds since 1970 (8 bytes), then the transaction's id (`series`) |
 //! | `d` definition | id (4), database, table (length of 2 before each), then JSON: `key`, `columns` |
 //! | `r` rows | id of the definition (4), kind (1), number of columns (2), which columns, images |
 //! | `s` statement | name of the database (length of 2 bytes), then JSON: what happens to a table |
@@ -24,6 +24,8 @@ mod framer;
 mod order;
 mod scan;
 mod segments;
+mod series;
+mod tracker;
 pub mod write;
 
 pub use definition::Definition;
@@ -31,6 +33,8 @@ pub use framer::RowsFramer;
 pub use order::RowsOrder;
 pub use scan::RowsScan;
 pub use segments::TypedRows;
+pub use series::{Id, SeriesSet};
+pub use tracker::Tracker;
 
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use super::series::SeriesSet;
 use super::{
     begin_of, id_of, rows_of, undefined, Definition, BEGIN, COMMIT, DEFINITION, NAME, NOTE, ROWS, STATEMENT,
 };
 use crate::error::{DecodeError, Result};
-use crate::mysql::gtid::GtidSet;
 use crate::records::{Header, RecordFile};
 use crate::row_log::{Dialect, RowScan};
 use crate::rows::RowsEvent;
 use crate::schema::TableSchema;
 use crate::split::{Split, Visits};
 use crate::table_map::TableMap;
+use crate::transaction_set::TransactionSet as _;
 use crate::window::Direction;
 
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +30,7 @@ pub struct RowsScan {
     path: String,
     table: Arc<TableSchema>,
     table_name: String,
-    exclude: Option<GtidSet>,
+    exclude: Option<SeriesSet>,
     visits: Visits,
     commit_us: i64,
     excluded: bool,
@@ -43,7 +44,7 @@ pub struct RowsScan {
 }
 
 impl RowsScan {
-    pub fn new(table: Arc<TableSchema>, split: &Split, exclude: Option<GtidSet>) -> Result<Self> {
+    pub fn new(table: Arc<TableSchema>, split: &Split, exclude: Option<SeriesSet>) -> Result<Self> {
         let open = if split.positions.is_some() { RecordFile::open_for_few } else { RecordFile::open };
         Self::over(open(&split.file, split.base, NAME)?, table, split, exclude)
     }
@@ -53,7 +54,7 @@ impl RowsScan {
         mut file: RecordFile,
         table: Arc<TableSchema>,
         split: &Split,
-        exclude: Option<GtidSet>,
+        exclude: Option<SeriesSet>,
     ) -> Result<Self> {
         let visits = split.visits(file.start())?;
         file.read_to(visits.end);

@@ -2,18 +2,23 @@
 
 use std::sync::Arc;
 
-use super::{statement_of, Definition, RowsFramer, RowsScan, BEGIN, DEFINITION, NAME, ROWS, STATEMENT};
+use super::framer::Options;
+use super::series::SeriesSet;
+use super::tracker::Tracker;
+use super::{
+    statement_of, Definition, RowsFramer, RowsOrder, RowsScan, BEGIN, DEFINITION, NAME, ROWS, STATEMENT,
+};
 use crate::error::{DecodeError, Result};
-use crate::framing;
 use crate::json_text::quoted;
-use crate::mysql::gtid::GtidSet;
-use crate::mysql::span::{Place, Tracker};
 use crate::outline::Outline;
+use crate::place::Place;
 use crate::records::RecordFile;
+use crate::row_log::Transactions;
 use crate::schema::TableSchema;
 use crate::segment_file::SegmentFile;
 use crate::segment_format::SegmentFormat;
 use crate::split::Split;
+use crate::transaction::{Part, Selection};
 use crate::window::Direction;
 
 pub struct TypedRows;
@@ -25,13 +30,12 @@ fn opened(file: &SegmentFile, base: u64) -> Result<RecordFile> {
 impl SegmentFormat for TypedRows {
     const NAME: &'static str = "rows";
 
-    type FramerOptions = framing::Options;
     type Framer = RowsFramer;
     type Place = Place;
-    type Transactions = GtidSet;
+    type TransactionSet = SeriesSet;
     type Scan = RowsScan;
 
-    fn framer(options: framing::Options) -> RowsFramer {
+    fn framer(options: Options) -> RowsFramer {
         RowsFramer::new(options)
     }
 
@@ -43,10 +47,10 @@ impl SegmentFormat for TypedRows {
         _open: &[u64],
         place: Place,
     ) -> Result<String> {
-        let mut tracker = Tracker::new(start, GtidSet::default(), place);
+        let mut tracker = Tracker::new(start, SeriesSet::default(), place);
         let taken = opened(file, base)?.each((start, end), &mut |record| tracker.record(record));
         taken.map_err(|error| error.in_file(file.name()))?;
-        Ok(tracker.entry(""))
+        Ok(tracker.log.entry(""))
     }
 
     fn digest(file: &SegmentFile, base: u64, start: u64, end: u64) -> Result<(u64, u64)> {
@@ -77,8 +81,12 @@ impl SegmentFormat for TypedRows {
         read().map_err(|error: DecodeError| error.in_file(file.name()))
     }
 
-    fn scan(table: Arc<TableSchema>, split: &Split, exclude: Option<GtidSet>) -> Result<RowsScan> {
+    fn scan(table: Arc<TableSchema>, split: &Split, exclude: Option<SeriesSet>) -> Result<RowsScan> {
         RowsScan::new(table, split, exclude)
+    }
+
+    fn in_order(parts: Vec<Part>, selection: Selection) -> Box<dyn Transactions> {
+        Box::new(RowsOrder::new(parts, selection))
     }
 
     fn outline(tables: &[(String, String)], split: &Split) -> Result<Option<Outline>> {

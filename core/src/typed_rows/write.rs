@@ -11,7 +11,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// `id`: `domain-server-number`.
+    /// `id`: see `series`.
     pub fn begin(&mut self, place: u64, commit_us: i64, id: &str) {
         let mut body = commit_us.to_le_bytes().to_vec();
         body.extend_from_slice(id.as_bytes());

@@ -32,7 +32,7 @@ from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import RELAY_FILE
 from penstock.relaylog.segment_bytes import Part
-from penstock.relaylog.segment_format import SUFFIXES, TransactionSet
+from penstock.relaylog.segment_format import SUFFIXES, SegmentFormat, of_file
 from penstock.store.errors import StoreRefused, StoreUnavailable
 from penstock.store.opening import open_store
 
@@ -134,7 +134,7 @@ def _opened(place: LogPlace) -> RelayLog:
             f"The older part of {place} is in an archive, which cannot be read: {error.message}",
             hint="Give the pipeline file instead, which says how its store is reached. Or set variables of "
             f"the store, such as AWS_ENDPOINT_URL. Or name the files that are on this "
-            f"disk: {place}/*.SUFFIX, with the suffix {' or '.join(SUFFIXES.values())}",
+            f"disk: {place}/*.SUFFIX, with the suffix {' or '.join(SUFFIXES)}",
         ) from error
 
 
@@ -239,15 +239,15 @@ class Totals:
     problems: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, Any] | None = None
 
-    def add(self, part: dict[str, Any]) -> None:
+    def add(self, part: dict[str, Any], segments: SegmentFormat) -> None:
         self.events.update(part["events"])
         self.rows.update(part["rows"])
         self.transactions += part["transactions"]
         self.first_ts = self.first_ts or part["first_ts"]
         self.last_ts = part["last_ts"] or self.last_ts
         for name in part.keys() - _COUNTS:
-            known = TransactionSet(self.executed.get(name, ""))
-            self.executed[name] = str(known.union(TransactionSet(part[name])))
+            known = segments.transaction_set(self.executed.get(name, ""))
+            self.executed[name] = str(known.union(segments.transaction_set(part[name])))
         self.notes += [note for note in part["notes"] if note not in self.notes]
         self.problems += part["problems"]
         self.error = part["error"]
@@ -275,7 +275,7 @@ def _summarise(files: Iterable[LogFile], tables: Sequence[str], *, as_json: bool
                 pass
         except DecodeError:
             pass  # the summary contains the error
-        totals.add(json.loads(inspector.summary()))
+        totals.add(json.loads(inspector.summary()), of_file(file.path))
         if totals.error is not None:
             break
     if as_json:

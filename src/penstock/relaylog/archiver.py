@@ -221,7 +221,7 @@ class Archiver:
         path = self.folder / name.file
         self._upload(path, size, self.archive.data_key(name))
         self._put_spool(name, entries)
-        compacted = index.compact(entries, self.config.span_size)
+        compacted = index.compact(entries, self.config.span_size, name.format)
         self.archive.store.put(self.archive.index_key(name), index.encode(compacted))
         self._store(manifest.with_segment(Archived(name, size, path.stat().st_mtime)))
         return self._current

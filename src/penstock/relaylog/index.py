@@ -22,7 +22,7 @@ from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import TableId
 from penstock.relaylog import segment_format
 from penstock.relaylog.segment import DAMAGED_HINT, SegmentName, list_segments
-from penstock.relaylog.segment_format import TransactionSet
+from penstock.relaylog.segment_format import SegmentFormat
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,6 @@ class Entry:
         """The source's position at `committed`."""
         return segment_format.position_of(self.fields)
 
-    @cached_property
-    def transaction_set(self) -> TransactionSet:
-        """The transactions that ended in the span."""
-        return segment_format.transactions_of(self.fields)
-
     @property
     def transactions(self) -> int:
         return int(self.fields.get("transactions", 0))
@@ -150,7 +145,7 @@ class Entry:
     @property
     def head(self) -> dict[str, Any] | None:
         """Only in a segment's first entry: the source's `server_uuid`, what it had executed before the
-        segment (`segment_format.executed_before`), and the transactions `prepared` at that point."""
+        segment (`SegmentFormat.executed_before`), and the transactions `prepared` at that point."""
         return self.fields.get("head")
 
     def trimmed(self, end: Offset) -> Entry:
@@ -250,14 +245,14 @@ class SegmentIndex:
         self._position += len(whole)
 
 
-def merge(left: Entry, right: Entry) -> Entry:
+def merge(left: Entry, right: Entry, segments: SegmentFormat) -> Entry:
     """One entry for two adjacent spans."""
     a, b = left.fields, right.fields
     merged: dict[str, Any] = {**b, "start": a["start"]}
     merged.pop("open", None)
     if "open" in a:
         merged["open"] = a["open"]
-    merged |= segment_format.merged(a, b)
+    merged |= segments.merged(a, b)
     if "first_commit_us" in a:
         merged["first_commit_us"] = a["first_commit_us"]
         merged.setdefault("last_commit_us", a["last_commit_us"])
@@ -325,7 +320,7 @@ def cut_off(entries: Iterable[Entry], end: Offset) -> list[Entry]:
     return [entry if entry.end <= end else entry.trimmed(end) for entry in kept]
 
 
-def compact(entries: Iterable[Entry], span_size: int) -> list[Entry]:
+def compact(entries: Iterable[Entry], span_size: int, segments: SegmentFormat) -> list[Entry]:
     """Joins adjacent entries up to `span_size` bytes. A segment's head stays an entry of its own. Entries of
     different files of the source's log are not joined (`segment_format.may_merge`).
     Every joined entry is true for its range.
@@ -340,16 +335,17 @@ def compact(entries: Iterable[Entry], span_size: int) -> list[Entry]:
         while group and not _joins(group, entry, span_size):
             whole = [at for at, one in enumerate(group) if one.end == one.committed]
             size = whole[-1] + 1 if whole else len(group)
-            joined.append(_merged(group[:size]))
+            joined.append(_merged(group[:size], segments))
             group = group[size:]
         group.append(entry)
-    return [*joined, _merged(group)] if group else joined
+    return [*joined, _merged(group, segments)] if group else joined
 
 
-def _merged(group: list[Entry]) -> Entry:
+def _merged(group: list[Entry], segments: SegmentFormat) -> Entry:
     """Merges pairwise: each merge copies its input, and a segment may have thousands of tables."""
     while len(group) > 1:
-        pairs = [merge(left, right) for left, right in zip(group[::2], group[1::2], strict=False)]
+        neighbours = zip(group[::2], group[1::2], strict=False)
+        pairs = [merge(left, right, segments) for left, right in neighbours]
         group = [*pairs, *group[len(pairs) * 2 :]]
     return group[0]
 

@@ -241,16 +241,16 @@ class RelayLog:
         """Exactly the transactions executed at the source up to a committed offset, including those before
         the log's start."""
         number = self._locate(offset)
-        entries = self._entries(number)
-        known = segment_format.executed_before(self._head(number))
-        for position, entry in enumerate(entries):
+        segments = self._names[number].format
+        known = segments.executed_before(self._head(number))
+        for position, entry in enumerate(self._entries(number)):
             if entry.start >= offset and entry.end > offset:
                 break
             if not entry.transactions:
                 continue
             whole = entry.end <= offset or entry.committed <= offset
             part = entry if whole else self._scan(number, position, offset)
-            known = known.union(part.transaction_set)
+            known = known.union(segments.transactions_of(part.fields))
         return known
 
     def segment_of(self, offset: Offset, *, start: Offset | None = None) -> tuple[File, Offset]:
@@ -272,20 +272,20 @@ class RelayLog:
     def window_start(self, executed: TransactionSet, *, not_after: Offset) -> Offset:
         """Where a scan for transactions that are not in `executed` has to start: a committed offset, at most
         `not_after`, before all of them."""
-        number = 0
-        low, high = 0, len(self._names)
+        number, low, high = 0, 0, len(self._names)
         while low < high:
             middle = (low + high) // 2
-            if segment_format.executed_before(self._head(middle)).issubset(executed):
+            if self._names[middle].format.executed_before(self._head(middle)).issubset(executed):
                 number, low = middle, middle + 1
             else:
                 high = middle
         for at in range(number, len(self._names)):
             committed = Offset(max(self._names[at].base, self._entries(0)[0].end))
+            segments = self._names[at].format
             for entry in self._entries(at):
                 if committed >= not_after:
                     return not_after
-                if entry.transactions and not entry.transaction_set.issubset(executed):
+                if entry.transactions and not segments.transactions_of(entry.fields).issubset(executed):
                     return committed
                 committed = Offset(max(committed, entry.committed))
         return min(not_after, self.end)

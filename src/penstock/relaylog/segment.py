@@ -17,9 +17,16 @@ from typing import Any
 
 from penstock.errors import START_OVER, ConfigError, RelayLogCorrupt
 from penstock.model.offset import Offset
-from penstock.relaylog.segment_format import EARLIEST_FORMAT, EARLIEST_SUFFIX, SEGMENT_FORMATS, SUFFIXES
+from penstock.relaylog.segment_format import (
+    EARLIEST_FORMAT,
+    EARLIEST_SUFFIX,
+    SEGMENT_FORMATS,
+    SUFFIXES,
+    SegmentFormat,
+    of_suffix,
+)
 
-_NAME = re.compile(rf"^(\d{{20}})-(\d{{6}})\.({'|'.join(SUFFIXES.values())}|index)$")
+_NAME = re.compile(rf"^(\d{{20}})-(\d{{6}})\.({'|'.join(SUFFIXES)}|index)$")
 
 DAMAGED_HINT = f"Restore the file. Without a copy, {START_OVER}"
 
@@ -56,6 +63,10 @@ class SegmentName:
     @property
     def file(self) -> str:
         return f"{self.base:020d}-{self.generation:06d}.{self.suffix}"
+
+    @property
+    def format(self) -> SegmentFormat:
+        return of_suffix(self.suffix)
 
     @property
     def index(self) -> str:

@@ -9,32 +9,85 @@ This module alone reads an entry's fields `file`, `position` and `gtids`. Everyb
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock._core import GtidSet as TransactionSet
+from penstock._core import GtidSet, SeriesSet
 from penstock.model.offset import UNKNOWN_POSITION, SourcePosition
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MYSQL_BINLOG = "mysql-binlog"
 """The segment format of MySQL and MariaDB: each segment is a valid binlog file."""
 ROWS = "rows"
 """Penstock's own, for sources that have no binary log of their own (`core/src/typed_rows`)."""
-SEGMENT_FORMATS = (MYSQL_BINLOG, ROWS)
-"""The segment formats that the core can read."""
 EARLIEST_FORMAT = MYSQL_BINLOG
 """The format of logs that name none: they were written before there were names."""
-SUFFIXES = {MYSQL_BINLOG: "binlog", ROWS: "rows"}
-"""The suffixes of segment files."""
-EARLIEST_SUFFIX = SUFFIXES[EARLIEST_FORMAT]
-_RECORDS = b"PNST"
-"""What files of records begin with."""
 
 Fields = Mapping[str, Any]
 """The fields of an index entry."""
 BESIDE_EVENTS = ("file", "position")
 """The fields that do not follow from the events of the span."""
 
-__all__ = ["BESIDE_EVENTS", "TransactionSet"]
+
+class TransactionSet(Protocol):
+    """A set of the source's transactions. Its text is what is stored. Immutable."""
+
+    def issubset(self, other: Self) -> bool: ...
+    def union(self, other: Self) -> Self: ...
+    def intersection(self, other: Self) -> Self: ...
+    def __contains__(self, id: str, /) -> bool: ...
+    def __bool__(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class SegmentFormat:
+    """What the index of a log knows of its segments."""
+
+    name: str
+    suffix: str
+    """That of segment files."""
+    magic: bytes
+    """What they begin with."""
+    transaction_set: Callable[[str], TransactionSet]
+    """Makes a set of its text. Raises `ValueError`."""
+
+    def transactions_of(self, entry: Fields) -> TransactionSet:
+        """The transactions that ended in the span."""
+        return _set_of(self, entry.get("gtids", ""))
+
+    def executed_before(self, head: Fields) -> TransactionSet:
+        """The transactions that the source had executed before a segment."""
+        return _set_of(self, head.get("gtids", ""))
+
+    def merged(self, left: Fields, right: Fields) -> dict[str, Any]:
+        """The fields of this module for two adjacent spans, as far as they are not those of `right`."""
+        if "gtids" not in left:
+            return {}
+        if "gtids" not in right:
+            return {"gtids": left["gtids"]}
+        return {"gtids": str(self.transactions_of(left).union(self.transactions_of(right)))}
+
+
+_FORMATS = (
+    SegmentFormat(MYSQL_BINLOG, "binlog", b"\xfebin", GtidSet),
+    SegmentFormat(ROWS, "rows", b"PNST", SeriesSet),
+)
+_BY_NAME = {one.name: one for one in _FORMATS}
+_BY_SUFFIX = {one.suffix: one for one in _FORMATS}
+SEGMENT_FORMATS = tuple(_BY_NAME)
+"""The segment formats that the core can read."""
+SUFFIXES = tuple(_BY_SUFFIX)
+"""The suffixes of segment files."""
+EARLIEST_SUFFIX = _BY_NAME[EARLIEST_FORMAT].suffix
+
+
+@lru_cache(maxsize=10_000)
+def _set_of(segments: SegmentFormat, text: str) -> TransactionSet:
+    return segments.transaction_set(text)
 
 
 def format_of(relay: Mapping[str, Any]) -> str:
@@ -42,14 +95,35 @@ def format_of(relay: Mapping[str, Any]) -> str:
     return str(relay.get("segment_format", EARLIEST_FORMAT))
 
 
+def of_log(relay: Mapping[str, Any]) -> SegmentFormat:
+    """The same for a log whose format is known."""
+    return _BY_NAME[format_of(relay)]
+
+
+def set_of(relay: Mapping[str, Any], text: str) -> TransactionSet:
+    """The set that a text stands for in a log. `relay`: see `format_of`."""
+    return of_log(relay).transaction_set(text)
+
+
+def of_suffix(suffix: str) -> SegmentFormat:
+    return _BY_SUFFIX[suffix]
+
+
+def of_file(path: str) -> SegmentFormat:
+    """The format by which the core reads a file, which need not be one of a relay log."""
+    return _BY_SUFFIX.get(path.rpartition(".")[2], _BY_NAME[EARLIEST_FORMAT])
+
+
 def suffix_of(head: bytes) -> str:
     """The suffix of a segment that begins with these bytes."""
-    return SUFFIXES[ROWS if head.startswith(_RECORDS) else MYSQL_BINLOG]
+    found = (one.suffix for one in _FORMATS if head.startswith(one.magic))
+    return next(found, EARLIEST_SUFFIX)
 
 
 def suffix_of_log(relay: Mapping[str, Any]) -> str:
     """The suffix of the segments of a log. `relay`: see `format_of`."""
-    return SUFFIXES.get(format_of(relay), EARLIEST_SUFFIX)
+    known = _BY_NAME.get(format_of(relay))
+    return EARLIEST_SUFFIX if known is None else known.suffix
 
 
 def position(file: str, place: int) -> SourcePosition:
@@ -63,25 +137,6 @@ def position(file: str, place: int) -> SourcePosition:
 def position_of(entry: Fields) -> SourcePosition:
     """The source's position at the entry's `committed`."""
     return position(entry["file"], entry["position"])
-
-
-def transactions_of(entry: Fields) -> TransactionSet:
-    """The transactions that ended in the span."""
-    return TransactionSet(entry.get("gtids", ""))
-
-
-def executed_before(head: Fields) -> TransactionSet:
-    """The transactions that the source had executed before a segment."""
-    return TransactionSet(head.get("gtids", ""))
-
-
-def merged(left: Fields, right: Fields) -> dict[str, Any]:
-    """The fields of this module for two adjacent spans, as far as they are not those of `right`."""
-    if "gtids" not in left:
-        return {}
-    if "gtids" not in right:
-        return {"gtids": left["gtids"]}
-    return {"gtids": str(transactions_of(left).union(transactions_of(right)))}
 
 
 def may_merge(left: Fields, right: Fields) -> bool:

@@ -249,7 +249,8 @@ class RelayLogWriter:
         segment.close()
         path = self.folder / segment.name.index
         entries = index.parse_lines(path.read_bytes(), path)
-        replace_file(path, index.encode(index.compact(entries, self.config.span_size)), durable=True)
+        compacted = index.compact(entries, self.config.span_size, segment.name.format)
+        replace_file(path, index.encode(compacted), durable=True)
 
     @property
     def ready_to_flush(self) -> bool:
@@ -371,7 +372,7 @@ def _repair(folder: Path, name: SegmentName, span_size: int, read: Offset) -> li
     # The index is rewritten after the cut, because the cut may free the space for it. Until then its entries
     # may describe bytes after `committed`, where no reader looks.
     kept = [_recounted(entry, name, data_path, committed) for entry in index.cut_off(entries, committed)]
-    replace_file(index_path, index.encode(index.compact(kept, span_size)), durable=True)
+    replace_file(index_path, index.encode(index.compact(kept, span_size, name.format)), durable=True)
     return kept
 
 

@@ -11,7 +11,7 @@ from penstock.model.offset import LogRange, Offset, SourcePosition
 from penstock.model.schema import TableId
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog, Statement
-from penstock.relaylog.segment_format import TransactionSet
+from penstock.relaylog.segment_format import TransactionSet, set_of
 from penstock.relaylog.unprotected import unprotected_statements
 from penstock.sources.windows import LogState, Window, Windows
 
@@ -47,7 +47,7 @@ class ChunkLog:
     def bytes_outside(self, executed: str) -> int:
         """Bytes of log from the first transaction that a server has not executed to the end of the log."""
         with self._refreshed() as log:
-            return int(log.end - log.window_start(TransactionSet(executed), not_after=log.end))
+            return int(log.end - log.window_start(set_of(log.facts, executed), not_after=log.end))
 
 
 class Places:
@@ -59,7 +59,8 @@ class Places:
         self._not_after = not_after
 
     def window_start(self, executed: str) -> Offset:
-        return self._log.window_start(TransactionSet(executed), not_after=self._not_after)
+        wanted = set_of(self._log.facts, executed)
+        return self._log.window_start(wanted, not_after=self._not_after)
 
     def offset_within(self, position: SourcePosition) -> Offset:
         return self._log.offset_within(position)
@@ -85,7 +86,8 @@ class PlacementIndex:
 
     def window_start(self, executed: str) -> Offset:
         if executed not in self._window_starts:
-            found = self._log.window_start(TransactionSet(executed), not_after=self._end)
+            wanted = set_of(self._log.facts, executed)
+            found = self._log.window_start(wanted, not_after=self._end)
             self._window_starts[executed] = found
         return self._window_starts[executed]
 

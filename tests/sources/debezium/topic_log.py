@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.sources.debezium.messages import Consumed
 
-from penstock._core import Framer, GtidSet, RangeDecoder, TopicTranslator, topic_records
+from penstock._core import Framer, RangeDecoder, TopicTranslator, topic_records
 from penstock.changes.reader import ChangeBatch, ChangeReader, Definitions
 from penstock.config import RelayLogConfig, TablesConfig
 from penstock.disk.replace import replace_file
@@ -57,7 +57,7 @@ class TopicLog:
         self.translator = translator(records, **options)
         self._framer = Framer(
             offset=self._writer.end, segment_size=1 << 28, span_size=1 << 20, server_uuid="cluster",
-            executed=known.executed_at(known.end) if known is not None else GtidSet(""),
+            executed=str(known.executed_at(known.end)) if known is not None else "",
             spool=str(self._writer.spool.folder), generation=self._writer.lease.generation,
             segment_format=ROWS,
         )  # fmt: skip

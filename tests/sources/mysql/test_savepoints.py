@@ -200,7 +200,8 @@ def test_a_span_that_begins_inside_the_transaction_is_counted_again_with_its_dou
     behind = next(at for at, one in enumerate(entries) if one.end > doubt.end and one.tables)
     assert entries[behind].committed == doubt.end, "the next transaction has begun, and not ended"
     for at in inside:
-        spans = [*entries[:at], reduce(merge, entries[at : behind + 1])]
+        joined = reduce(lambda left, right: merge(left, right, name.format), entries[at : behind + 1])
+        spans = [*entries[:at], joined]
         for closed_by in ("a successor", "recovery"):
             copy = tmp_path / f"{closed_by} at {at}"
             shutil.copytree(receiver.log_path, copy)

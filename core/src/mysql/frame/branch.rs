@@ -33,6 +33,7 @@
 use super::pending::{Fate, Replay, Spool};
 use super::{Framer, OUTPUT_MAX};
 use crate::error::Result;
+use crate::framing::Prepared;
 use crate::mysql::event::{EventHeader, EventKind, HEADER_SIZE, MAGIC};
 use crate::mysql::group::{Group, Step};
 use crate::mysql::gtid_event::prepares_xa;
@@ -41,7 +42,7 @@ use crate::mysql::query::query;
 use crate::mysql::rewritten::rewritten;
 use crate::mysql::segment_head::same_format;
 use crate::mysql::span::Ending;
-use crate::mysql::xa::{query_event, statement, xid_of_event, Change, Prepared, XaStatement};
+use crate::mysql::xa::{query_event, statement, xid_of_event, Change, XaStatement};
 use crate::segment_file::SegmentFile;
 use crate::segment_framer::Piece;
 use crate::window::Direction;
@@ -56,11 +57,11 @@ impl Framer {
     pub(super) fn take_undecided(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
         if self.unstored.is_idle() {
             let xa = header.kind == EventKind::MARIADB_GTID && prepares_xa(body);
-            self.unstored.step(header, body, self.tracker.end, 0, &mut Step::default())?;
+            self.unstored.step(header, body, self.tracker.log.end, 0, &mut Step::default())?;
             let undecided = &mut self.undecided;
             undecided.is_xa = xa;
-            undecided.source.position = self.tracker.source.position;
-            undecided.source.file.clone_from(&self.tracker.source.file);
+            undecided.source.position = self.tracker.log.source.position;
+            undecided.source.file.clone_from(&self.tracker.log.source.file);
             undecided.gtid_event.clear();
             undecided.gtid_event.extend_from_slice(event);
             if xa {
@@ -88,13 +89,13 @@ impl Framer {
         }
         self.unstored_digest.update(event);
         if header.end_position != 0 {
-            self.tracker.source.advance(header.end_position);
+            self.tracker.log.source.advance(header.end_position);
         }
         let mut step = Step::default();
-        self.unstored.step(header, body, self.tracker.end, 0, &mut step)?;
+        self.unstored.step(header, body, self.tracker.log.end, 0, &mut step)?;
         self.undecided.bytes.extend_from_slice(event);
         if header.kind == EventKind::XA_PREPARE && self.undecided.xid.is_none() {
-            self.undecided.xid = Some(xid_of_event(body, self.tracker.end)?);
+            self.undecided.xid = Some(xid_of_event(body, self.tracker.log.end)?);
         }
         if step.ends {
             return self.branch_ends(header, event, step.prepared);
@@ -109,7 +110,7 @@ impl Framer {
         if header.kind != EventKind::QUERY {
             return Ok(None);
         }
-        let (_, sql) = query(body, self.tracker.end)?;
+        let (_, sql) = query(body, self.tracker.log.end)?;
         Ok(statement(sql))
     }
 
@@ -134,7 +135,7 @@ impl Framer {
     }
 
     fn route_whole(&mut self, event: &[u8]) -> Result<()> {
-        let header = EventHeader::parse(event, self.tracker.end)?;
+        let header = EventHeader::parse(event, self.tracker.log.end)?;
         self.route(&header, event, &event[HEADER_SIZE..event.len() - self.checksum().size()])
     }
 
@@ -146,7 +147,7 @@ impl Framer {
             self.step_back();
             let mut rest = bytes.as_slice();
             while !rest.is_empty() {
-                let length = EventHeader::parse(rest, self.tracker.end)?.size as usize;
+                let length = EventHeader::parse(rest, self.tracker.log.end)?.size as usize;
                 self.route_whole(&rest[..length])?;
                 rest = &rest[length..];
             }
@@ -168,10 +169,10 @@ impl Framer {
             self.replay = Some(Replay { prepared: place, file: None, position: start, commit: None });
             return self.pump_replay().map(drop);
         }
-        let end = self.tracker.source.clone();
+        let end = self.tracker.log.source.clone();
         let gtid = self.step_back();
         self.route_whole(&gtid)?;
-        self.tracker.source = end;
+        self.tracker.log.source = end;
         self.store_query(event, header, "BEGIN")?;
         self.prepared.insert(xid.clone(), place.clone());
         self.ending(Change::Prepared(place));
@@ -181,7 +182,7 @@ impl Framer {
     /// Moves the source's position back to the one before the undecided transaction. Forgets that transaction
     /// and returns its GTID event.
     fn step_back(&mut self) -> Vec<u8> {
-        self.tracker.source = std::mem::take(&mut self.undecided.source);
+        self.tracker.log.source = std::mem::take(&mut self.undecided.source);
         self.forget_undecided()
     }
 
@@ -311,12 +312,12 @@ impl Framer {
     }
 
     /// Bytes of the open transaction that are not in the log.
-    pub fn undecided_bytes(&self) -> u64 {
+    pub(super) fn undecided_bytes(&self) -> u64 {
         self.undecided.bytes.len() as u64 + self.undecided.spooled.map_or(0, |(_, length)| length)
     }
 
     /// Spool files that are still needed.
-    pub fn spool_files(&self) -> Vec<String> {
+    pub(super) fn needed_spool_files(&self) -> Vec<String> {
         let open = self.spool.iter().map(|spool| &spool.name);
         let mut names: Vec<String> =
             self.prepared.values().map(|prepared| &prepared.file).chain(open).cloned().collect();

@@ -1,10 +1,10 @@
 //! Transactions that arrive from the source: whether each is stored, and what the framer remembers of one
 //! that may be an XA transaction, whose place in the log is not known yet (`branch.rs` says why).
 
+use crate::framing::Prepared;
 use crate::mysql::event::EventHeader;
 use crate::mysql::log_file::LogFile;
-use crate::mysql::span::Place;
-use crate::mysql::xa::Prepared;
+use crate::place::Place;
 
 /// What happens to the transaction whose events arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

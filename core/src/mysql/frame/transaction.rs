@@ -8,7 +8,9 @@ use crate::error::Result;
 use crate::mysql::event::EventHeader;
 use crate::mysql::group::Step;
 use crate::mysql::gtid_event::GtidEvent;
+use crate::place::SourcePlace as _;
 use crate::segment_framer::Piece;
+use crate::transaction_set::TransactionSet as _;
 
 impl Framer {
     pub(super) fn transactional(&mut self, header: &EventHeader, event: &[u8], body: &[u8]) -> Result<()> {
@@ -28,14 +30,14 @@ impl Framer {
         if self.fate != Fate::Store {
             return self.skip_or_compare(header, event, body);
         }
-        let offset = self.tracker.end;
+        let offset = self.tracker.log.end;
         self.output.extend_from_slice(event);
         self.tracker.event(header, body, event.len(), offset)?;
         if let Some((start, end)) = self.tracker.taken_back.take() {
             self.flush_output();
             self.pieces.push(Piece::TakenBack { start, end });
         }
-        if self.tracker.span_bytes() >= self.options.span_size {
+        if self.tracker.log.span_bytes() >= self.options.span_size {
             self.entries.extend(self.tracker.cut(""));
         }
         Ok(())
@@ -49,7 +51,7 @@ impl Framer {
         }
         if self.fate == Fate::Store {
             self.skipping = false;
-            let full = self.tracker.end - self.segment_base >= self.options.segment_size;
+            let full = self.tracker.log.end - self.segment_base >= self.options.segment_size;
             if self.segment.is_none() || self.roll || full {
                 self.open_segment();
             }
@@ -64,11 +66,11 @@ impl Framer {
     /// Decides the fate of a transaction that may have to be dropped or compared. `header` and `body` are
     /// those of its first event.
     fn decide_fate(&mut self, header: &EventHeader, body: &[u8]) -> Result<()> {
-        let event = GtidEvent::parse(header, body, self.tracker.end)?;
+        let event = GtidEvent::parse(header, body, self.tracker.log.end)?;
         if self.skipping && self.is_early(header, &event) {
             self.fate = Fate::Drop;
         } else if let Some(expected) = &self.options.expected {
-            if expected.gtid.is_none() || expected.gtid == event.gtid {
+            if expected.id.is_none() || expected.id == event.gtid {
                 self.fate = Fate::Compare;
             }
         }
@@ -80,7 +82,7 @@ impl Framer {
     fn is_early(&self, header: &EventHeader, event: &GtidEvent) -> bool {
         let commit_us = event.immediate_commit_us.unwrap_or(u64::from(header.timestamp) * 1_000_000);
         let too_soon = self.options.skip.until_us.is_some_and(|bound| commit_us < bound);
-        let mut start = self.tracker.source.clone();
+        let mut start = self.tracker.log.source.clone();
         start.advance(header.end_position.saturating_sub(header.size));
         too_soon || self.options.skip.until.as_ref().is_some_and(|bound| start.is_before(bound))
     }
@@ -91,9 +93,9 @@ impl Framer {
             self.unstored_digest.update(event);
         }
         let mut step = Step::default();
-        self.unstored.step(header, body, self.tracker.end, 0, &mut step)?;
+        self.unstored.step(header, body, self.tracker.log.end, 0, &mut step)?;
         if header.end_position != 0 {
-            self.tracker.source.advance(header.end_position);
+            self.tracker.log.source.advance(header.end_position);
         }
         if step.ends {
             self.unstored_ended()
@@ -104,10 +106,10 @@ impl Framer {
 
     /// Called at the end of a transaction that is not stored.
     pub(super) fn unstored_ended(&mut self) -> Result<()> {
-        let place = self.tracker.source.clone();
+        let place = self.tracker.log.source.clone();
         self.tracker.moved(&place);
         if let Some(gtid) = self.unstored_gtid.take() {
-            self.tracker.executed.add(&gtid);
+            self.tracker.log.executed.add(&gtid);
         }
         if self.fate == Fate::Drop {
             self.dropped += 1;
@@ -125,7 +127,7 @@ impl Framer {
     /// Ends skipping if the source has reached both bounds of the start.
     pub(super) fn end_skipping_at_bounds(&mut self) {
         let skip = &self.options.skip;
-        let ahead = skip.until.as_ref().is_some_and(|bound| self.tracker.source.is_before(bound));
+        let ahead = skip.until.as_ref().is_some_and(|bound| self.tracker.log.source.is_before(bound));
         self.skipping &= ahead || skip.until_us.is_some();
     }
 }

@@ -1,9 +1,8 @@
-//! The entry of a span as JSON text. ARCHITECTURE.md explains the fields.
+//! What only entries of this format have: prepared transactions, and the events of an open transaction.
 
 use std::fmt::Write as _;
 
-use super::{Sent, Tracker};
-use crate::json_text::quoted;
+use super::Tracker;
 use crate::mysql::xa::Change;
 
 impl Tracker {
@@ -20,76 +19,19 @@ impl Tracker {
         if !self.transaction.maps_stale {
             for (index, (slot, offset)) in self.transaction.maps.iter().enumerate() {
                 let comma = if index > 0 { "," } else { "" };
-                let _ = write!(text, "{comma}{}:{offset}", self.names.key(*slot));
+                let _ = write!(text, "{comma}{}:{offset}", self.log.names.key(*slot));
             }
         }
         text.push_str("}}");
         Some(text)
     }
 
+    /// The entry of the span up to here. `extra`: more fields, with a comma before them.
     pub fn entry(&self, extra: &str) -> String {
-        let (span, name) = (&self.span, |slot: &usize| self.names.key(*slot));
-        let mut text = format!(
-            "{{\"start\":{},\"end\":{},\"committed\":{},\"file\":{},\"position\":{}",
-            span.start,
-            self.end,
-            self.committed,
-            quoted(&self.committed_source.file),
-            self.committed_source.position
-        );
-        if span.transactions > 0 {
-            let _ = write!(text, ",\"transactions\":{}", span.transactions);
+        if self.changes.is_empty() {
+            return self.log.entry(extra);
         }
-        if !span.gtids.is_empty() {
-            let _ = write!(text, ",\"gtids\":\"{}\"", span.gtids);
-        }
-        if let (Some(first), Some(last)) = (span.first_commit_us, span.last_commit_us) {
-            let _ = write!(text, ",\"first_commit_us\":{first},\"last_commit_us\":{last}");
-        }
-        if !span.touched.is_empty() {
-            let tables: Vec<String> = span
-                .touched
-                .iter()
-                .map(|slot| format!("{}:[{},{}]", name(slot), self.counts[*slot].0, self.counts[*slot].1))
-                .collect();
-            let _ = write!(text, ",\"tables\":{{{}}}", tables.join(","));
-        }
-        if !span.statements.is_empty() {
-            let _ = write!(text, ",\"statements\":[{}]", span.statements.join(","));
-        }
-        if !span.changes.is_empty() {
-            let changes: Vec<String> = span.changes.iter().map(Change::json).collect();
-            let _ = write!(text, ",\"prepared\":[{}]", changes.join(","));
-        }
-        if let Some(open) = &span.open {
-            let _ = write!(text, ",\"open\":{open}");
-        }
-        if let Some(last) = self.last() {
-            let _ = write!(text, ",\"last\":{last}");
-        }
-        text.push_str(extra);
-        text.push('}');
-        text
-    }
-
-    /// The last transaction that ended in this span. After a reconnect it is requested again and compared.
-    fn last(&self) -> Option<String> {
-        if self.span.transactions == 0 {
-            return None;
-        }
-        let ended = &self.ended;
-        let gtid = ended.gtid.as_ref().map_or(String::from("null"), |gtid| format!("\"{gtid}\""));
-        let sent = match ended.sent {
-            Sent::AsStored => String::new(),
-            Sent::Otherwise(length, digest) => format!(",\"sent\":[{length},{digest}]"),
-            Sent::Unknown => String::from(",\"sent\":[]"),
-        };
-        Some(format!(
-            "{{\"start\":{},\"end\":{},\"gtid\":{gtid},\"file\":{},\"position\":{}{sent}}}",
-            ended.start,
-            ended.end,
-            quoted(&ended.source.file),
-            ended.source.position
-        ))
+        let changes: Vec<String> = self.changes.iter().map(Change::json).collect();
+        self.log.entry(&format!(",\"prepared\":[{}]{extra}", changes.join(",")))
     }
 }

@@ -35,7 +35,7 @@ from penstock.model.offset import Offset
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import DAMAGED_HINT, FORMAT, RELAY_FILE, read_relay
-from penstock.relaylog.segment_format import ROWS, TransactionSet, format_of
+from penstock.relaylog.segment_format import ROWS, format_of, set_of
 from penstock.relaylog.status import StatusFile
 from penstock.relaylog.upkeep import Upkeep
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
@@ -249,7 +249,7 @@ class Receiver:
         if relay is not None:
             listed = ",".join(f"{domain}-1-{at}" for *_, domain, at in translator.positions if at)
             executed = relay.executed_at(relay.end)
-            if not TransactionSet(listed).issubset(executed):
+            if not set_of(relay.facts, listed).issubset(executed):
                 raise RelayLogCorrupt(
                     f"The relay log {self.folder} does not have the messages that its records name.",
                     hint=DAMAGED_HINT, path=str(self.folder), offset=int(relay.end),
@@ -279,7 +279,7 @@ class Receiver:
             segment_size=limits.segment_size,
             span_size=limits.span_size,
             server_uuid=cluster,
-            executed=relay.executed_at(relay.end) if relay is not None else TransactionSet(""),
+            executed=str(relay.executed_at(relay.end)) if relay is not None else "",
             file=positions.FILE if known is not None else "",
             position=known.order[-1] if known is not None else 0,
             spool=str(self.writer.spool.folder),
@@ -448,7 +448,7 @@ class Receiver:
         self.status.facts |= {
             "offset": framer.committed,
             "position": {"file": file, "position": position},
-            "gtids": str(framer.executed),
+            "gtids": framer.executed,
             "last_commit_us": framer.last_commit_us or self.status.facts.get("last_commit_us"),
             "transactions": framer.transactions,
             "events": framer.events,

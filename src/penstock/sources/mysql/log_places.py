@@ -119,7 +119,7 @@ def _behind_transactions(log: RelayLog, text: str) -> Offset:
     executed = GtidSet(text)
     if not log.executed_at(log.start).issubset(executed):
         raise ConfigError(f"The relay log begins behind `start.gtid` {text}.", hint=_LATER)
-    if not executed.issubset(log.executed_at(log.end)):
+    if not executed.issubset(GtidSet(str(log.executed_at(log.end)))):
         raise ConfigError(
             f"`start.gtid` names transactions that the relay log does not have: {text}.", hint=_EARLIER
         )
@@ -188,6 +188,6 @@ def _by_gtids(log: RelayLog, wanted: SourcePlace) -> Offset:
     executed = GtidSet(wanted.executed)
     if not log.executed_at(log.start).issubset(executed):
         raise purged(log, wanted)
-    if not executed.issubset(log.executed_at(log.end)):
+    if not executed.issubset(GtidSet(str(log.executed_at(log.end)))):
         raise NotReached(f"The relay log does not have all transactions up to {wanted} yet.")
     return log.window_start(executed, not_after=log.end)

@@ -292,7 +292,7 @@ class Receiver:
             segment_size=limits.segment_size,
             span_size=limits.span_size,
             server_uuid=server.uuid,
-            executed=stream.executed,
+            executed=None if stream.executed is None else str(stream.executed),
             file=known.file if known else "",
             position=known.position if known else 0,
             skip_until_us=stream.skip_until_us,
@@ -460,7 +460,7 @@ class Receiver:
         self.status.facts |= {
             "offset": framer.committed,
             "position": {"file": file, "position": position},
-            "gtids": str(framer.executed),
+            "gtids": framer.executed,
             "last_commit_us": framer.last_commit_us or self.status.facts.get("last_commit_us"),
             "bytes": self._bytes,
             "transactions": framer.transactions,

@@ -103,7 +103,7 @@ def received_log(log: RelayLog | None) -> ReceivedLog | None:
             digest = None
     return ReceivedLog(
         end=log.end,
-        gtids=log.executed_at(log.end),
+        gtids=GtidSet(str(log.executed_at(log.end))),
         position=BinlogPosition.of(log.position_at(log.end)),
         server_uuid=log.source_uuid,
         last=last,

@@ -52,7 +52,7 @@ class MySqlWindow:
 
     def is_passed(self, at: LogState) -> bool:
         if self.high_gtids is not None:
-            return at.executed is not None and GtidSet(self.high_gtids).issubset(at.executed)
+            return isinstance(at.executed, GtidSet) and GtidSet(self.high_gtids).issubset(at.executed)
         return at.position is not None and self.high.opaque.order <= at.position.order
 
     def shows(self, start: LogState) -> bool:

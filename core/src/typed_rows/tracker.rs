@@ -1,0 +1,97 @@
+//! Finds what the index entries of this format say.
+
+use super::series::{Id, SeriesSet};
+use super::{begin_of, id_of, statement_of, Definition, BEGIN, COMMIT, DEFINITION, ROWS, STATEMENT};
+use crate::entries::{Entries, Sent, STATEMENT_MAX};
+use crate::error::Result;
+use crate::json_text::quoted;
+use crate::place::Place;
+use crate::records::Record;
+
+pub struct Tracker {
+    pub log: Entries<SeriesSet, Place>,
+    pub events: u64,
+    transaction: Transaction,
+}
+
+/// The transaction whose records are being read.
+#[derive(Default)]
+struct Transaction {
+    id: Option<Id>,
+    commit_us: u64,
+    start: u64,
+    source_start: u64,
+    /// Its statements, as JSON up to their ends: they end where the transaction does.
+    statements: Vec<String>,
+}
+
+impl Tracker {
+    pub fn new(offset: u64, executed: SeriesSet, source: Place) -> Self {
+        let log = Entries::new(offset, executed, source);
+        Self { log, events: 0, transaction: Transaction::default() }
+    }
+
+    /// Takes a record at its offset. Transactions are whole.
+    pub fn record(&mut self, record: &Record<'_>) -> Result<()> {
+        self.events += 1;
+        self.log.end = record.offset + record.raw.len() as u64;
+        match record.kind {
+            BEGIN => {
+                let (commit_us, id) = begin_of(record)?;
+                self.log.forget_many_names();
+                self.transaction = Transaction {
+                    id: Some(id.parse()?),
+                    commit_us: commit_us as u64,
+                    start: record.offset,
+                    source_start: self.log.source.position,
+                    statements: Vec::new(),
+                };
+            }
+            DEFINITION => {
+                let definition = Definition::parse(record)?;
+                let names = (definition.database.as_bytes(), definition.table.as_bytes());
+                self.log.announce(definition.id, names.0, names.1);
+            }
+            ROWS => {
+                let id = id_of(record.body, record.offset)?;
+                self.log.count(id, record.raw.len(), record.offset)?;
+            }
+            STATEMENT => {
+                let (database, json) = statement_of(record)?;
+                let timestamp = self.transaction.commit_us / 1_000_000;
+                let (shown, cut) = match json.len() > STATEMENT_MAX {
+                    true => ("", ",\"truncated\":true"),
+                    false => (json, ""),
+                };
+                self.transaction.statements.push(format!(
+                    "{{\"offset\":{},\"database\":{},\"sql\":{},\"timestamp\":{timestamp}{cut}",
+                    record.offset,
+                    quoted(database),
+                    quoted(shown),
+                ));
+            }
+            COMMIT => {
+                let (log, transaction) = (&mut self.log, std::mem::take(&mut self.transaction));
+                let end = log.end;
+                let ended = transaction.statements.iter();
+                log.span.statements.extend(ended.map(|text| format!("{text},\"end\":{end}}}")));
+                log.note_committed();
+                log.ended.source.clone_from(&log.source);
+                log.ended.source.position = transaction.source_start;
+                log.commit(transaction.start, transaction.id, transaction.commit_us, Sent::AsStored);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Ends the span and returns its entry. None: nothing has changed.
+    pub fn cut(&mut self, extra: &str) -> Option<String> {
+        if !self.log.has_news() {
+            return None;
+        }
+        let entry = self.log.entry(extra);
+        self.log.begin_span(None);
+        Some(entry)
+    }
+}
