@@ -113,6 +113,8 @@ pub struct Output {
     row_present: Option<String>,
     base: Option<Base>,
     sequences: Vec<i64>,
+    /// See `RowsEvent::record`.
+    record: Option<u64>,
     commits: Vec<i64>,
     image_bytes: usize,
     batch_rows: usize,
@@ -258,6 +260,7 @@ impl Output {
             schema: Arc::new(schema),
             changes: Vec::new(),
             sequences: Vec::new(),
+            record: None,
             commits: Vec::new(),
             image_bytes: 0,
             batch_rows: options.batch_rows.max(1),
@@ -287,6 +290,12 @@ impl Output {
 
     pub fn schema(&self) -> SchemaRef {
         self.schema.clone()
+    }
+
+    /// Called before the rows of a record: see `RowsEvent::record`.
+    #[inline]
+    pub fn set_record(&mut self, record: Option<u64>) {
+        self.record = record;
     }
 
     /// Appends the row image at the cursor and moves the cursor behind it. The row's sequence is the image's
@@ -380,7 +389,11 @@ impl Output {
 
     #[inline]
     fn close_row(&mut self, start: u64, end: u64, change: Change, commit_us: i64, full: bool) {
-        self.sequences.push(start as i64);
+        let sequence = match self.record {
+            None => start,
+            Some(offset) => offset + u64::from(change == Change::UpdatePostimage),
+        };
+        self.sequences.push(sequence as i64);
         self.commits.push(commit_us);
         self.changes.push(change);
         self.image_bytes += (end - start) as usize;

@@ -45,7 +45,8 @@ pub trait RowScan: Send {
     /// When their transaction was committed, in microseconds since 1970.
     fn commit_us(&self, at: &Self::At) -> i64;
 
-    /// Reads the rows and checks that they fit their map. `direction`: that of the next calls.
+    /// Reads the rows and checks that they fit their map. `direction`: that of the next calls. A log whose
+    /// tuples are not images (`rows.rs`) rewrites them into a buffer of the scan (`RowsEvent::record`).
     fn rows(&mut self, at: &Self::At, map: &TableMap, direction: Direction) -> Result<RowsEvent<'_>>;
 
     /// Adds the table and the file's name to an error of its rows.
@@ -102,7 +103,7 @@ pub struct LoggedRows<'a> {
     /// That of this part of the transaction.
     pub number: u64,
     pub offset: u64,
-    /// They were packed, so that their bytes are at no place of the file.
+    /// They were packed or rewritten, so that their bytes are at no place of the file.
     pub packed: bool,
     /// In the source's own log: the first byte, how many, and when and where the statement ran.
     pub position: u64,

@@ -98,6 +98,7 @@ pub fn rows_of<'a>(record: &Record<'a>) -> Result<RowsEvent<'a>> {
         columns,
         partial_json: false,
         absent_is_unchanged: true,
+        record: None,
         images: body,
     })
 }
