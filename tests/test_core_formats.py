@@ -15,6 +15,7 @@ NAMED_BY = {
         "python": "it registers the formats",
         "inspect": "`penstock inspect` shows the records of its files",
         "debezium_log": "Debezium's messages become a log of this format",
+        "pgoutput": "its logs have the same records around the rows",
     },
 }
 """Who names the folder of a log format, and why. Everything else is for all formats."""

@@ -32,6 +32,7 @@ pub mod old_temporal;
 pub mod outline;
 pub mod output;
 pub mod parts;
+pub mod pgoutput;
 pub mod place;
 pub mod plan;
 pub mod pool;
@@ -56,6 +57,7 @@ pub mod transaction_set;
 pub mod type_code;
 pub mod typed_rows;
 pub mod update;
+pub mod value_forms;
 pub mod window;
 pub mod wire;
 

@@ -15,7 +15,7 @@ use penstock_core::segment_file::SegmentFile;
 use penstock_core::segment_framer::{Piece, SegmentFramer};
 use penstock_core::split::Split;
 use penstock_core::typed_rows::write::Records;
-use penstock_core::typed_rows::{RowsFramer, RowsScan, SeriesSet, NAME};
+use penstock_core::typed_rows::{Own, RowsFramer, RowsScan, SeriesSet, NAME};
 use proptest::prelude::*;
 
 const COLUMNS: &str = r#"{"key":["id"],"columns":[
@@ -57,7 +57,7 @@ fn segment(transactions: &[Vec<Row>]) -> Vec<u8> {
         }
         records.commit(0);
     }
-    let mut framer = RowsFramer::new(FramerOptions {
+    let mut framer = RowsFramer::<Own>::new(FramerOptions {
         offset: 0,
         segment_size: u64::MAX,
         span_size: u64::MAX,
@@ -88,7 +88,7 @@ fn whole(bytes: &[u8]) -> Split {
 
 fn count(bytes: &[u8], exclude: Option<SeriesSet>) -> penstock_core::error::Result<usize> {
     let file = RecordFile::of_bytes(bytes.to_vec(), 0, NAME)?;
-    let scan = RowsScan::over(file, table(), &whole(bytes), exclude)?;
+    let scan = RowsScan::<Own>::over(file, table(), &whole(bytes), exclude)?;
     let mut changes = Changelog::new(scan, &Options::of(Layout::Changelog))?;
     let mut rows = 0;
     while let Some(batch) = changes.next_batch()? {
@@ -136,7 +136,7 @@ proptest! {
         file.truncate(end - cut);
         let split = Split { end: end as u64, ..whole(&file) };
         let scan = RecordFile::of_bytes(file, 0, NAME)
-            .and_then(|file| RowsScan::over(file, table(), &split, None));
+            .and_then(|file| RowsScan::<Own>::over(file, table(), &split, None));
         let mut changes = Changelog::new(scan.unwrap(), &Options::of(Layout::Changelog)).unwrap();
         prop_assert!((0..100).map(|_| changes.next_batch()).any(|found| found.is_err()));
     }

@@ -93,6 +93,66 @@ class SeriesSet:
     def __hash__(self) -> int: ...
     def __str__(self) -> str: ...
 
+class XidSet:
+    """A set of transactions of the format `pgoutput`: ranges of ids of 64 bits (`3-731,733`). Immutable."""
+
+    def __init__(self, text: str = "") -> None: ...
+    @staticmethod
+    def of_snapshot(after: int, running: Sequence[int]) -> XidSet:
+        """What a snapshot shows (`pg_current_snapshot`): all ids before `after` that are not `running`."""
+
+    def __contains__(self, id: str) -> bool: ...
+    def issubset(self, other: XidSet) -> bool: ...
+    def union(self, other: XidSet) -> XidSet: ...
+    def intersection(self, other: XidSet) -> XidSet: ...
+    def __bool__(self) -> bool: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __str__(self) -> str: ...
+
+# pgoutput.rs --------------------------------------------------------------------------------------
+
+def pg_column(name: str, type_id: int, modifier: int, nullable: bool, shown: str) -> str:
+    """The column of a table (`model.schema.Column`, as JSON) for one of PostgreSQL. `type_id`: `pg_type.oid`,
+    of a domain that of its base. `modifier`: `atttypmod`. `shown`: as the server writes the type."""
+
+class PgTranslator:
+    """Makes records of the format `pgoutput` from the messages of a replication connection: pairs of a
+    position in the server's log and bytes. `end_lsn`: where the log ends. `near`: the whole id of a
+    transaction from about the same time. Raises `DecodeError`."""
+
+    def __init__(self, end_lsn: int, near: int) -> None: ...
+    def unknown(self, messages: Sequence[tuple[int, bytes]]) -> list[tuple[int, str, str, bytes]]:
+        """The messages that describe tables which are not known, or not so: relation, schema, table, and the
+        message."""
+
+    def describe(
+        self, message: bytes, key: list[str], types: dict[int, int], shown: dict[str, tuple[str, bool]]
+    ) -> None:
+        """Says how the table of such a message is defined, before it is translated. `key`: the primary key.
+        `types`: of types that are no part of every server, the one whose values they have. `shown`: for each
+        column, how the server writes its type and whether it may be NULL."""
+
+    def translate(self, messages: Sequence[tuple[int, bytes]]) -> bytes:
+        """Records for `Framer.feed`. Those of a transaction whose end has not come are kept until it comes,
+        or until they are many."""
+
+    @staticmethod
+    def moved(lsn: int) -> bytes:
+        """The record that says that the source has advanced to a place without a transaction."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no transaction is open."""
+
+    @property
+    def end_lsn(self) -> int:
+        """Where the last transaction ends."""
+
+    @property
+    def near(self) -> int:
+        """The whole id of the last transaction."""
+
 # frame.rs, segment_framer.rs ----------------------------------------------------------------------
 
 class Framer:

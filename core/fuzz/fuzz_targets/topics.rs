@@ -11,7 +11,7 @@ use penstock_core::debezium_log::{Message, Translator};
 use penstock_core::framing::{Options as Framing, Skip, Spooling};
 use penstock_core::place::Place;
 use penstock_core::segment_framer::SegmentFramer;
-use penstock_core::typed_rows::{RowsFramer, SeriesSet};
+use penstock_core::typed_rows::{Own, RowsFramer, SeriesSet};
 
 const SCHEMA: &str = r#"{"type": "record", "name": "Envelope", "namespace": "a", "fields": [
     {"name": "before", "type": ["null", {"type": "record", "name": "Value", "fields": [
@@ -52,7 +52,7 @@ fuzz_target!(|input: (&str, Vec<Pair<'_>>)| {
     let records = translator.translate(read).0;
     assert!(translator.state().partitions.iter().all(|one| one.next <= count));
     // Whatever the messages are, the log is one that the framer takes, with nothing open at its end.
-    let mut framer = RowsFramer::new(Framing {
+    let mut framer = RowsFramer::<Own>::new(Framing {
         offset: 0,
         segment_size: 1 << 20,
         span_size: 1 << 16,

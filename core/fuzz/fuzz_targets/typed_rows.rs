@@ -14,7 +14,7 @@ use penstock_core::schema::TableSchema;
 use penstock_core::segment_file::SegmentFile;
 use penstock_core::split::Split;
 use penstock_core::typed_rows::Tracker;
-use penstock_core::typed_rows::{RowsScan, SeriesSet, NAME};
+use penstock_core::typed_rows::{Own, RowsScan, SeriesSet, NAME};
 
 const TABLE: &str = r#"{"database":"d","table":"t","key":["id"],"columns":[
     {"name":"id","type":"bigint","nullable":false},{"name":"v","type":"longtext"}]}"#;
@@ -39,7 +39,7 @@ fuzz_target!(|data: &[u8]| {
     let split =
         Split { file: SegmentFile::from(""), base: 0, start: 0, end, preamble: Vec::new(), positions: None };
     let scan = RecordFile::of_bytes(file, 0, NAME)
-        .and_then(|records| RowsScan::over(records, Arc::new(table), &split, None));
+        .and_then(|records| RowsScan::<Own>::over(records, Arc::new(table), &split, None));
     let Ok(scan) = scan else { return };
     let Ok(mut changes) = Changelog::new(scan, &Options::of(Layout::Changelog)) else { return };
     while let Ok(Some(_)) = changes.next_batch() {}

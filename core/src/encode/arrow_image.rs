@@ -2,7 +2,6 @@
 //! as it writes rows of the log.
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -16,10 +15,12 @@ use super::image::Place;
 use crate::charset::Charset;
 use crate::decimal;
 use crate::error::ValueError;
-use crate::network::Network;
 use crate::schema::{ColumnSchema, ColumnType};
 use crate::table_map::MapColumn;
 use crate::temporal::{Date, DateTime, Instant, Time};
+use crate::value_forms::{
+    append_bytes, append_date, append_datetime, append_network, append_prefixed, append_time, ZERO_DATE,
+};
 use crate::wire::form;
 
 /// A column in images made from Arrow. Texts are UTF-8 there.
@@ -261,11 +262,7 @@ fn append_value(
                 u8::try_from(year - 1900).ok()?
             });
         }
-        ColumnType::Date => {
-            let Date { year, month, day } = values.date(row)?;
-            let bits = u32::from(year) << 9 | u32::from(month) << 5 | u32::from(day);
-            out.extend_from_slice(&bits.to_le_bytes()[..3]);
-        }
+        ColumnType::Date => append_date(values.date(row)?, out),
         ColumnType::DateTime { fsp } => append_datetime(values.datetime(row)?, *fsp, out),
         ColumnType::Timestamp { .. } => {
             let micros = match values.timestamp(row)? {
@@ -299,67 +296,6 @@ fn append_value(
             _ => return None,
         },
         ColumnType::Json => append_bytes(values.bytes(row)?, out)?,
-    }
-    Some(())
-}
-
-/// Stands for the zero date among microseconds: see `WireType::Instant`.
-const ZERO_DATE: i64 = i64::MIN;
-
-fn append_bytes(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    out.extend_from_slice(&u32::try_from(bytes.len()).ok()?.to_le_bytes());
-    out.extend_from_slice(bytes);
-    Some(())
-}
-
-/// Writes what `write` appends with its length before it.
-fn append_prefixed(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Option<()>) -> Option<()> {
-    let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    write(out)?;
-    let length = u32::try_from(out.len() - start - 4).ok()?;
-    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
-    Some(())
-}
-
-fn append_fraction(micros: u32, fsp: u8, out: &mut Vec<u8>) {
-    match fsp {
-        0 => {}
-        1 | 2 => out.push((micros / 10_000) as u8),
-        3 | 4 => out.extend_from_slice(&((micros / 100) as u16).to_be_bytes()),
-        _ => out.extend_from_slice(&micros.to_be_bytes()[1..]),
-    }
-}
-
-fn append_datetime(value: DateTime, fsp: u8, out: &mut Vec<u8>) {
-    let DateTime { date, hour, minute, second, micros } = value;
-    let months = u64::from(date.year) * 13 + u64::from(date.month);
-    let day = months << 5 | u64::from(date.day);
-    let clock = u64::from(hour) << 12 | u64::from(minute) << 6 | u64::from(second);
-    let bits = 1 << 39 | day << 17 | clock;
-    out.extend_from_slice(&bits.to_be_bytes()[3..]);
-    append_fraction(micros, fsp, out);
-}
-
-fn append_time(value: Time, fsp: u8, out: &mut Vec<u8>) {
-    let fraction_bytes = usize::from(fsp.div_ceil(2));
-    let whole = i64::from(value.hours) << 12 | i64::from(value.minutes) << 6 | i64::from(value.seconds);
-    let fraction = i64::from(value.micros / [1_000_000, 10_000, 100, 1][fraction_bytes]);
-    let magnitude = whole << (8 * fraction_bytes) | fraction;
-    let bits = if value.negative { -magnitude } else { magnitude } + (1 << (23 + 8 * fraction_bytes));
-    out.extend_from_slice(&bits.to_be_bytes()[5 - fraction_bytes..]);
-}
-
-/// From the text of SELECT to the bytes of the log: see `Network`.
-fn append_network(network: Network, text: &str, out: &mut Vec<u8>) -> Option<()> {
-    match network {
-        Network::Inet4 => out.extend_from_slice(&text.parse::<Ipv4Addr>().ok()?.octets()),
-        Network::Inet6 => out.extend_from_slice(&text.parse::<Ipv6Addr>().ok()?.octets()),
-        Network::Uuid => {
-            let digits = text.bytes().filter(|byte| *byte != b'-').collect::<Vec<_>>();
-            let plain = u128::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?.to_be_bytes();
-            out.extend_from_slice(&Network::stored_uuid(plain));
-        }
     }
     Some(())
 }

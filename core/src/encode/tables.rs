@@ -122,5 +122,5 @@ pub fn next_row(
     if rows.images.position() == start.position() {
         return Err(start.fail(format!("a row event of {} with rows of no length", table.map.name())));
     }
-    Ok(if logged.packed { logged.offset } else { start.offset() })
+    Ok(if logged.packed || rows.record.is_some() { logged.offset } else { start.offset() })
 }

@@ -112,8 +112,8 @@ impl Changes {
         let tail = lines.then(|| self.tail(offset, commit_us));
         while !rows.images.is_empty() {
             let start = rows.images;
-            let sequence =
-                if self.packed { self.options.base + offset } else { self.options.base + start.offset() };
+            let alone = self.packed || rows.record.is_some();
+            let sequence = self.options.base + if alone { offset } else { start.offset() };
             let (mut before, mut after, mut unknown) = (None, None, Vec::new());
             if rows.kind != RowsKind::Insert {
                 before = self.image(&mut rows.images, table, rows.present, lines)?;

@@ -24,6 +24,7 @@ use self::records::Records;
 pub use self::statement::{read_statement, Statement};
 use crate::error::{DecodeError, Result};
 use crate::segment_file::SegmentFile;
+use crate::typed_rows::Family;
 
 pub struct Inspector {
     path: String,
@@ -40,9 +41,9 @@ impl Inspector {
         Self::over(file.name(), opened, binlog::WORDS, options)
     }
 
-    /// An inspector of a segment of the format `rows`.
-    pub fn of_records(file: &SegmentFile, options: Options) -> Self {
-        Self::over(file.name(), Records::open(file, options.end), records::WORDS, options)
+    /// An inspector of a segment of one of the formats of `typed_rows`.
+    pub fn of_records<F: Family>(file: &SegmentFile, options: Options) -> Self {
+        Self::over(file.name(), Records::<F>::open(file, options.end), records::WORDS, options)
     }
 
     /// An inspector of the bytes of a binlog file in memory.

@@ -1,33 +1,39 @@
-//! The records of the format `rows` (`typed_rows`), as lines and counts like those of a binlog file.
+//! The records of the formats of `typed_rows`, as lines and counts like those of a binlog file.
+
+use std::collections::HashMap;
 
 use super::changes::{Changes, Reader, Words};
 use super::summary::Summary;
 use crate::error::{DecodeError, Result};
 use crate::records::RecordFile;
 use crate::segment_file::SegmentFile;
-use crate::transaction_set::TransactionSet as _;
+use crate::transaction_set::TransactionSet;
 use crate::typed_rows::{
-    begin_of, rows_of, Definition, Id, SeriesSet, BEGIN, COMMIT, DEFINITION, NAME, NOTE, ROWS, STATEMENT,
+    begin_of, id_of, message_of, rewritten_rows, rows_of, Definition, Family, BEGIN, COMMIT, DEFINITION,
+    MESSAGE, NOTE, ROWS, STATEMENT,
 };
 use crate::window::Direction;
 
 pub const WORDS: Words = Words { transaction: "transaction", transactions: "executed" };
 
 /// A file of records, and where it is read.
-pub struct Records {
+pub struct Records<F: Family> {
     file: RecordFile,
     position: u64,
     end: u64,
     commit_us: u64,
-    id: Option<Id>,
-    executed: SeriesSet,
+    id: Option<<F::Set as TransactionSet>::Id>,
+    executed: F::Set,
+    columns: HashMap<u64, F::Columns>,
+    scratch: F::Scratch,
+    written: Vec<u8>,
 }
 
-impl Records {
+impl<F: Family> Records<F> {
     /// `end`: the position where reading ends. None: the file's end.
     pub fn open(file: &SegmentFile, end: Option<u64>) -> Result<Self> {
         // Places in the file are counted from 0: the caller adds the file's offset.
-        let opened = RecordFile::open(file, 0, NAME)?;
+        let opened = RecordFile::open(file, 0, F::NAME)?;
         let size =
             file.size().map_err(|error| crate::error::DecodeError::of_io("cannot be read", error, 0))?;
         let end = end.unwrap_or(u64::MAX).min(size);
@@ -37,12 +43,15 @@ impl Records {
             end,
             commit_us: 0,
             id: None,
-            executed: SeriesSet::default(),
+            executed: F::Set::default(),
+            columns: HashMap::new(),
+            scratch: F::Scratch::default(),
+            written: Vec::new(),
         })
     }
 }
 
-impl Reader for Records {
+impl<F: Family> Reader for Records<F> {
     fn executed(&self, _: &Summary) -> String {
         self.executed.to_string()
     }
@@ -63,12 +72,22 @@ impl Reader for Records {
             }
             DEFINITION => {
                 let definition = Definition::parse(&record)?;
-                changes.define(definition.map_of(&definition.schema()?)?);
+                let schema = definition.schema()?;
+                self.columns.insert(definition.id, F::columns(&definition, &schema)?);
+                changes.define(definition.map_of(&schema)?);
             }
-            ROWS => {
-                let mut rows = rows_of(&record)?;
-                let Some(table) = changes.tables.remove(&rows.table_id) else {
-                    return Err(DecodeError::new("rows without a definition before them", record.offset));
+            ROWS | MESSAGE => {
+                let undefined = || DecodeError::new("rows without a definition before them", record.offset);
+                let id = id_of(record.body, record.offset)?;
+                let table = changes.tables.remove(&id).ok_or_else(undefined)?;
+                let mut rows = match record.kind {
+                    MESSAGE => {
+                        let columns = self.columns.get(&id).ok_or_else(undefined)?;
+                        let (scratch, written) = (&mut self.scratch, &mut self.written);
+                        F::write(columns, message_of(&record)?, record.offset, scratch, written)?;
+                        rewritten_rows(written, record.offset)?
+                    }
+                    _ => rows_of(&record)?,
                 };
                 changes.take_rows((record.offset, self.commit_us), &mut rows, table)?;
             }
@@ -88,7 +107,7 @@ fn name_of(kind: u8) -> &'static str {
     match kind {
         BEGIN => "BEGIN",
         DEFINITION => "DEFINITION",
-        ROWS => "ROWS",
+        ROWS | MESSAGE => "ROWS",
         STATEMENT => "STATEMENT",
         NOTE => "NOTE",
         COMMIT => "COMMIT",

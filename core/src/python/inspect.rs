@@ -7,7 +7,9 @@ use super::segment_file::FileArgument;
 use super::segment_format::Named;
 use crate::inspect::{self, Options};
 use crate::mysql::log_file::LogFile;
+use crate::pgoutput;
 use crate::schema::TableSchema;
+use crate::typed_rows;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Inspector>()?;
@@ -37,7 +39,8 @@ impl Inspector {
         let options = Options { base, end, schemas, tables, count_only };
         Ok(Self(py.detach(|| match Named::of_file(&path.0) {
             Named::MySqlBinlog => inspect::Inspector::open(&path.0, options),
-            Named::TypedRows => inspect::Inspector::of_records(&path.0, options),
+            Named::TypedRows => inspect::Inspector::of_records::<typed_rows::Own>(&path.0, options),
+            Named::Pgoutput => inspect::Inspector::of_records::<pgoutput::Messages>(&path.0, options),
         })))
     }
 

@@ -10,6 +10,7 @@ mod key_index;
 mod key_run;
 mod log_fields;
 mod log_transactions;
+mod pgoutput;
 mod resultset;
 mod schema;
 mod segment_file;
@@ -30,6 +31,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     key_run::register(module)?;
     log_fields::register(module)?;
     log_transactions::register(module)?;
+    pgoutput::register(module)?;
     frame::register(module)?;
     resultset::register(module)?;
     inspect::register(module)?;

@@ -1,12 +1,13 @@
 //! The segment formats, and which one a file has.
 //!
-//! A third format is listed here, and in `relaylog/segment_format.py`.
+//! A further format is listed here, and in `relaylog/segment_format.py`.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::PyResult;
 
 use crate::encode::source_info::{self, SourceInfo};
 use crate::mysql::binlog::MySqlBinlog;
+use crate::pgoutput::{self, Pgoutput};
 use crate::row_log::Transactions;
 use crate::segment_file::SegmentFile;
 use crate::segment_format::SegmentFormat;
@@ -18,6 +19,7 @@ use crate::typed_rows::{self, TypedRows};
 pub enum Named {
     MySqlBinlog,
     TypedRows,
+    Pgoutput,
 }
 
 impl Named {
@@ -26,6 +28,7 @@ impl Named {
         match name {
             MySqlBinlog::NAME => Some(Self::MySqlBinlog),
             TypedRows::NAME => Some(Self::TypedRows),
+            Pgoutput::NAME => Some(Self::Pgoutput),
             _ => None,
         }
     }
@@ -34,6 +37,7 @@ impl Named {
     pub fn of_file(file: &SegmentFile) -> Self {
         match file.name().rsplit('.').next() {
             Some(typed_rows::NAME) => Self::TypedRows,
+            Some(pgoutput::NAME) => Self::Pgoutput,
             _ => Self::MySqlBinlog,
         }
     }
@@ -49,6 +53,10 @@ macro_rules! with_named {
             }
             $crate::python::segment_format::Named::TypedRows => {
                 type Format = $crate::typed_rows::TypedRows;
+                $call
+            }
+            $crate::python::segment_format::Named::Pgoutput => {
+                type Format = $crate::pgoutput::Pgoutput;
                 $call
             }
         }

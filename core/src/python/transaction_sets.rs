@@ -1,4 +1,4 @@
-//! `GtidSet`, `SeriesSet`: the sets of transactions of the segment formats.
+//! `GtidSet`, `SeriesSet`, `XidSet`: the sets of transactions of the segment formats.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -9,12 +9,14 @@ use pyo3::types::{PyBytes, PyType};
 
 use crate::error::DecodeError;
 use crate::mysql::gtid;
+use crate::pgoutput::xids;
 use crate::transaction_set::TransactionSet as _;
 use crate::typed_rows;
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<GtidSet>()?;
-    module.add_class::<SeriesSet>()
+    module.add_class::<SeriesSet>()?;
+    module.add_class::<XidSet>()
 }
 
 fn parsed<T: std::str::FromStr<Err = DecodeError>>(text: &str) -> PyResult<T> {
@@ -102,3 +104,11 @@ transaction_set!(GtidSet, gtid::GtidSet, {
 });
 
 transaction_set!(SeriesSet, typed_rows::SeriesSet, {});
+
+transaction_set!(XidSet, xids::XidSet, {
+    /// What a snapshot shows (`pg_current_snapshot`).
+    #[staticmethod]
+    fn of_snapshot(after: u64, running: Vec<u64>) -> Self {
+        Self(xids::XidSet::of_snapshot(after, &running))
+    }
+});

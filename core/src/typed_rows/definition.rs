@@ -91,8 +91,9 @@ impl<'a> Definition<'a> {
         })
     }
 
-    /// The map, if `known` says the same of the columns. Otherwise the table's rows cannot be read by it.
-    pub fn fitted(&self, known: &TableSchema) -> Result<TableMap> {
+    /// The map and the table, if `known` says the same of the columns. Otherwise the table's rows cannot be
+    /// read by it.
+    pub fn fitted(&self, known: &TableSchema) -> Result<(TableMap, TableSchema)> {
         let schema = self.schema()?;
         let names = |columns: &[ColumnSchema]| {
             columns.iter().map(|column| (column.name.clone(), column.column_type())).collect::<Vec<_>>()
@@ -102,7 +103,16 @@ impl<'a> Definition<'a> {
             let reason = format!("the log's definition of {name} is not its schema (version {version})");
             return Err(DecodeError::of_table(name, reason, self.offset));
         }
-        self.map_of(&schema)
+        Ok((self.map_of(&schema)?, schema))
+    }
+
+    /// What it says of its table, as JSON: `key` and `columns`.
+    pub fn json(&self) -> &'a [u8] {
+        self.json
+    }
+
+    pub fn offset(&self) -> u64 {
+        self.offset
     }
 
     /// The definition in the form of `described::first_described`.

@@ -1,23 +1,22 @@
 //! From the records of a receiver to the segments and the index of its relay log.
 
-use super::series::SeriesSet;
+use super::family::Family;
 use super::tracker::Tracker;
-use super::{BEGIN, COMMIT, DEFINITION, MOVED, NAME, NOTE, ROWS, STATEMENT};
+use super::{BEGIN, COMMIT, DEFINITION, MESSAGE, MOVED, NOTE, ROWS, STATEMENT};
 use crate::error::{DecodeError, Result};
 use crate::framing;
 use crate::json_text::quoted;
-use crate::place::Place;
 use crate::records::{append, Record, HEAD, MAGIC};
 use crate::segment_framer::{Piece, Progress, SegmentFramer};
 
 const VERSION: u32 = 1;
 
-pub type Options = framing::Options<SeriesSet, Place>;
+pub type Options<F> = framing::Options<<F as Family>::Set, <F as Family>::Place>;
 
 /// Takes whole transactions. A segment begins between two of them.
-pub struct RowsFramer {
-    options: Options,
-    pub tracker: Tracker,
+pub struct RowsFramer<F: Family> {
+    options: Options<F>,
+    pub tracker: Tracker<F>,
     segment_base: Option<u64>,
     roll: bool,
     in_transaction: bool,
@@ -26,8 +25,8 @@ pub struct RowsFramer {
     entries: Vec<String>,
 }
 
-impl RowsFramer {
-    pub fn new(options: Options) -> Self {
+impl<F: Family> RowsFramer<F> {
+    pub fn new(options: Options<F>) -> Self {
         let executed = options.executed.clone().unwrap_or_default();
         Self {
             tracker: Tracker::new(options.offset, executed, options.source.clone()),
@@ -44,7 +43,7 @@ impl RowsFramer {
     fn take(&mut self, record: &Record<'_>) -> Result<()> {
         let expected = match record.kind {
             BEGIN | MOVED => !self.in_transaction,
-            DEFINITION | ROWS | STATEMENT | NOTE | COMMIT => self.in_transaction,
+            DEFINITION | ROWS | MESSAGE | STATEMENT | NOTE | COMMIT => self.in_transaction,
             _ => false,
         };
         if !expected {
@@ -52,7 +51,7 @@ impl RowsFramer {
         }
         if record.kind == MOVED {
             let file = String::from_utf8_lossy(record.body).into_owned();
-            self.tracker.log.moved(&Place { file, position: record.place }, true);
+            self.tracker.log.moved(&(file, record.place).into(), true);
             if self.segment_base.is_none() {
                 self.open_segment(); // readers can open a log as soon as its start is known
             }
@@ -79,7 +78,7 @@ impl RowsFramer {
             self.entries.extend(closing);
         }
         let base = self.tracker.log.end;
-        let named = format!("{{\"format\":{},\"version\":{VERSION}}}", quoted(NAME));
+        let named = format!("{{\"format\":{},\"version\":{VERSION}}}", quoted(F::NAME));
         let mut head = MAGIC.to_vec();
         append(HEAD, 0, named.as_bytes(), &mut head);
         self.flush_output();
@@ -99,7 +98,7 @@ impl RowsFramer {
     }
 }
 
-impl SegmentFramer for RowsFramer {
+impl<F: Family> SegmentFramer for RowsFramer<F> {
     /// `data`: whole records.
     fn feed(&mut self, mut data: &[u8]) -> Result<Vec<Piece>> {
         while !data.is_empty() {

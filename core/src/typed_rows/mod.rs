@@ -8,6 +8,7 @@
 //! | `b` begin | commit time in microseconds since 1970 (8 bytes), then the transaction's id (`series`) |
 //! | `d` definition | id (4), database, table (length of 2 before each), then JSON: `key`, `columns` |
 //! | `r` rows | id of the definition (4), kind (1), number of columns (2), which columns, images |
+//! | `w` message | id of the definition (4), then a row as `pgoutput` has sent it (only in its format) |
 //! | `s` statement | name of the database (length of 2 bytes), then JSON: what happens to a table |
 //! | `n` note | what the receiver must know again after a restart; readers skip it |
 //! | `c` commit | nothing |
@@ -20,6 +21,7 @@
 //! and end between transactions.
 
 mod definition;
+mod family;
 mod framer;
 mod order;
 mod scan;
@@ -29,10 +31,11 @@ mod tracker;
 pub mod write;
 
 pub use definition::Definition;
+pub use family::{Family, Own};
 pub use framer::RowsFramer;
 pub use order::RowsOrder;
 pub use scan::RowsScan;
-pub use segments::TypedRows;
+pub use segments::{Records, TypedRows};
 pub use series::{Id, SeriesSet};
 pub use tracker::Tracker;
 
@@ -46,6 +49,8 @@ pub const NAME: &str = "rows";
 pub const BEGIN: u8 = b'b';
 pub const DEFINITION: u8 = b'd';
 pub const ROWS: u8 = b'r';
+/// A row as the source's output plugin has sent it (`pgoutput`).
+pub const MESSAGE: u8 = b'w';
 pub const STATEMENT: u8 = b's';
 pub const NOTE: u8 = b'n';
 pub const COMMIT: u8 = b'c';
@@ -75,7 +80,12 @@ pub fn id_of(record_body: &[u8], offset: u64) -> Result<u64> {
 
 /// The rows of a record. Its cursor is over the record's body.
 pub fn rows_of<'a>(record: &Record<'a>) -> Result<RowsEvent<'a>> {
-    let mut body = body_of(record);
+    rows_of_body(record.body, record.offset + crate::records::HEADER_SIZE as u64)
+}
+
+/// The same of the body alone. `offset`: where it is in the log, for errors.
+fn rows_of_body(body: &[u8], offset: u64) -> Result<RowsEvent<'_>> {
+    let mut body = Cursor::new(body, offset);
     let table_id = body.uint_le(4, "id of a definition")?;
     let kind = match body.u8("kind of rows")? {
         1 => RowsKind::Insert,
@@ -101,6 +111,18 @@ pub fn rows_of<'a>(record: &Record<'a>) -> Result<RowsEvent<'a>> {
         record: None,
         images: body,
     })
+}
+
+/// The same of a message's row, which was rewritten into `body`. `offset`: of the message's record.
+pub fn rewritten_rows(body: &[u8], offset: u64) -> Result<RowsEvent<'_>> {
+    Ok(RowsEvent { record: Some(offset), ..rows_of_body(body, offset)? })
+}
+
+/// The message of a record: behind the id of its definition.
+pub fn message_of<'a>(record: &Record<'a>) -> Result<&'a [u8]> {
+    let mut body = body_of(record);
+    body.skip(4, "id of a definition")?;
+    Ok(body.rest())
 }
 
 fn body_of<'a>(record: &Record<'a>) -> Cursor<'a> {

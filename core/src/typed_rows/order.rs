@@ -1,16 +1,19 @@
 //! Whole transactions in the order of the log.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::family::Family;
 use super::{
-    begin_of, id_of, rows_of, statement_of, undefined, unexpected, Definition, BEGIN, COMMIT, DEFINITION,
-    NAME, NOTE, ROWS, STATEMENT,
+    begin_of, id_of, message_of, rewritten_rows, rows_of, statement_of, undefined, unexpected, Definition,
+    BEGIN, COMMIT, DEFINITION, MESSAGE, NOTE, ROWS, STATEMENT,
 };
 use crate::error::{DecodeError, Result};
 use crate::json::Style;
 use crate::parts::{OpenPart, Parts};
 use crate::records::{Record, RecordFile};
 use crate::row_log::{self, Item, LoggedRows, Take};
+use crate::rows::RowsEvent;
 use crate::schema::TableSchema;
 use crate::source_names::SourceNames;
 use crate::table_map::TableMap;
@@ -18,9 +21,15 @@ use crate::transaction::{LoggedStatement, Part, Selection, Survey, Transaction, 
 use crate::window::Direction;
 
 /// The transactions of some parts, one after the other.
-pub type RowsOrder = Parts<Open>;
+pub type RowsOrder<F> = Parts<Open<F>>;
 
-pub struct Open {
+pub struct Open<F: Family> {
+    /// The tables that are asked for, once a transaction was surveyed. The rows of others are not read.
+    selection: Option<Selection>,
+    /// How the rows of the definitions are read that the walk has come by.
+    columns: HashMap<u64, F::Columns>,
+    scratch: F::Scratch,
+    written: Vec<u8>,
     part: Arc<Part>,
     file: RecordFile,
     names: SourceNames,
@@ -28,13 +37,23 @@ pub struct Open {
     end: u64,
 }
 
-impl OpenPart for Open {
+impl<F: Family> OpenPart for Open<F> {
     fn open(part: Arc<Part>) -> Result<Self> {
-        let mut file = RecordFile::open(&part.file, part.base, NAME)?;
+        let mut file = RecordFile::open(&part.file, part.base, F::NAME)?;
         let end = part.end()?;
         file.read_to(end);
         let names = part.names.clone();
-        Ok(Self { position: part.start.max(file.start()), file, names, end, part })
+        Ok(Self {
+            position: part.start.max(file.start()),
+            file,
+            names,
+            end,
+            part,
+            selection: None,
+            columns: HashMap::new(),
+            scratch: F::Scratch::default(),
+            written: Vec::new(),
+        })
     }
 
     fn part(&self) -> &Part {
@@ -45,6 +64,7 @@ impl OpenPart for Open {
         if self.position >= self.end {
             return Ok(None);
         }
+        self.selection.get_or_insert_with(|| selection.clone());
         let (start, base) = (self.position, self.file.base());
         let mut found = Transaction { start: base + start, commit_is_exact: true, ..Transaction::default() };
         let (mut statements, mut last_rows, mut number) = (Vec::new(), None, 0);
@@ -56,7 +76,7 @@ impl OpenPart for Open {
             self.position = position + header.size;
             number += 1;
             let record = self.file.record(position, header, Direction::Forward)?;
-            if header.kind == ROWS {
+            if matches!(header.kind, ROWS | MESSAGE) {
                 let id = id_of(record.body, record.offset)?;
                 match defined.iter().find(|(known, _)| *known == id) {
                     Some((_, wanted)) if *wanted => last_rows = Some(number),
@@ -95,17 +115,43 @@ impl OpenPart for Open {
     fn walk(&mut self, survey: &Survey, from: Walked, take: &mut Take<'_>) -> Result<Option<Walked>> {
         let Some(last) = survey.last_rows else { return Ok(None) };
         let (mut position, mut number) = (survey.start.max(from.position), from.number);
+        if position == survey.start {
+            self.columns.clear();
+        }
         while position < survey.end && number < last {
             let header = self.file.header(position, survey.end)?;
             number += 1;
             let mut more = true;
-            if matches!(header.kind, DEFINITION | ROWS) {
-                let record = self.file.record(position, header, Direction::Forward)?;
+            if matches!(header.kind, DEFINITION | ROWS | MESSAGE) {
+                let Self { file, columns, scratch, written, selection, .. } = self;
+                let record = file.record(position, header, Direction::Forward)?;
                 more = match record.kind {
                     DEFINITION => {
-                        take(number, &Item::Definition(&Logged(&record, Definition::parse(&record)?)))?
+                        let definition = Definition::parse(&record)?;
+                        columns.remove(&definition.id);
+                        if is_wanted(selection.as_ref(), &definition) {
+                            columns.insert(definition.id, F::columns(&definition, &definition.schema()?)?);
+                        }
+                        take(number, &Item::Definition(&Logged(&record, definition)))?
                     }
-                    _ => take(number, &Item::Rows(logged(&record, number, &survey.transaction)?))?,
+                    MESSAGE => match columns.get(&id_of(record.body, record.offset)?) {
+                        None => true,
+                        Some(columns) => {
+                            F::write(columns, message_of(&record)?, record.offset, scratch, written)?;
+                            let rows = rewritten_rows(written, record.offset)?;
+                            take(
+                                number,
+                                &Item::Rows(logged(&record, rows, written, number, &survey.transaction)),
+                            )?
+                        }
+                    },
+                    _ => {
+                        let rows = rows_of(&record)?;
+                        take(
+                            number,
+                            &Item::Rows(logged(&record, rows, record.body, number, &survey.transaction)),
+                        )?
+                    }
                 };
             }
             position += header.size;
@@ -117,10 +163,21 @@ impl OpenPart for Open {
     }
 }
 
-fn logged<'a>(record: &Record<'a>, number: u64, transaction: &Transaction) -> Result<LoggedRows<'a>> {
-    Ok(LoggedRows {
-        rows: rows_of(record)?,
-        bytes: record.body,
+fn is_wanted(selection: Option<&Selection>, definition: &Definition<'_>) -> bool {
+    selection.is_none_or(|all| all.has(definition.database.as_bytes(), definition.table.as_bytes()))
+}
+
+/// `bytes`: those that the cursor of `rows` is over.
+fn logged<'a>(
+    record: &Record<'_>,
+    rows: RowsEvent<'a>,
+    bytes: &'a [u8],
+    number: u64,
+    transaction: &Transaction,
+) -> LoggedRows<'a> {
+    LoggedRows {
+        rows,
+        bytes,
         number,
         offset: record.offset,
         packed: false,
@@ -129,7 +186,7 @@ fn logged<'a>(record: &Record<'a>, number: u64, transaction: &Transaction) -> Re
         timestamp: (transaction.commit_us / 1_000_000) as u32,
         server_id: 0,
         json: Style::default(),
-    })
+    }
 }
 
 fn statement(record: &Record<'_>, commit_us: u64) -> Result<LoggedStatement> {

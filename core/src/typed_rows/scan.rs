@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::series::SeriesSet;
+use super::family::Family;
 use super::{
-    begin_of, id_of, rows_of, undefined, Definition, BEGIN, COMMIT, DEFINITION, NAME, NOTE, ROWS, STATEMENT,
+    begin_of, id_of, message_of, rewritten_rows, rows_of, undefined, Definition, BEGIN, COMMIT, DEFINITION,
+    MESSAGE, NOTE, ROWS, STATEMENT,
 };
 use crate::error::{DecodeError, Result};
 use crate::records::{Header, RecordFile};
@@ -25,16 +26,21 @@ pub struct RowsAt {
     commit_us: i64,
 }
 
-pub struct RowsScan {
+pub struct RowsScan<F: Family> {
     file: RecordFile,
     path: String,
     table: Arc<TableSchema>,
     table_name: String,
-    exclude: Option<SeriesSet>,
+    exclude: Option<F::Set>,
     visits: Visits,
     commit_us: i64,
     excluded: bool,
     maps: Vec<Arc<TableMap>>,
+    /// For the same definitions as `maps`.
+    columns: Vec<F::Columns>,
+    scratch: F::Scratch,
+    /// The last row that came as a message.
+    written: Vec<u8>,
     /// The body of the last definition of this table: each transaction repeats it.
     last: Vec<u8>,
     /// The table's present id, and the index of its present map. None: the transaction has not defined it.
@@ -43,10 +49,10 @@ pub struct RowsScan {
     foreign: Vec<u64>,
 }
 
-impl RowsScan {
-    pub fn new(table: Arc<TableSchema>, split: &Split, exclude: Option<SeriesSet>) -> Result<Self> {
+impl<F: Family> RowsScan<F> {
+    pub fn new(table: Arc<TableSchema>, split: &Split, exclude: Option<F::Set>) -> Result<Self> {
         let open = if split.positions.is_some() { RecordFile::open_for_few } else { RecordFile::open };
-        Self::over(open(&split.file, split.base, NAME)?, table, split, exclude)
+        Self::over(open(&split.file, split.base, F::NAME)?, table, split, exclude)
     }
 
     /// A scan of a split over an open file, instead of the split's file.
@@ -54,7 +60,7 @@ impl RowsScan {
         mut file: RecordFile,
         table: Arc<TableSchema>,
         split: &Split,
-        exclude: Option<SeriesSet>,
+        exclude: Option<F::Set>,
     ) -> Result<Self> {
         let visits = split.visits(file.start())?;
         file.read_to(visits.end);
@@ -68,6 +74,9 @@ impl RowsScan {
             commit_us: 0,
             excluded: false,
             maps: Vec::new(),
+            columns: Vec::new(),
+            scratch: F::Scratch::default(),
+            written: Vec::new(),
             last: Vec::new(),
             current: None,
             foreign: Vec::new(),
@@ -92,8 +101,8 @@ impl RowsScan {
                 }
                 DEFINITION => self.note_definition(position, header)?,
                 COMMIT => self.current = None,
-                ROWS if self.excluded => {}
-                ROWS => {
+                ROWS | MESSAGE if self.excluded => {}
+                ROWS | MESSAGE => {
                     // Also a record of another table is checked: its id says that it is one.
                     let record = self.file.record(position, header, Direction::Forward)?;
                     let id = id_of(record.body, record.offset)?;
@@ -123,7 +132,8 @@ impl RowsScan {
             return Ok(());
         }
         if record.body != self.last.as_slice() {
-            let map = definition.fitted(&self.table)?;
+            let (map, schema) = definition.fitted(&self.table)?;
+            self.columns.push(F::columns(&definition, &schema)?);
             record.body.clone_into(&mut self.last);
             self.maps.push(Arc::new(map));
         }
@@ -133,7 +143,7 @@ impl RowsScan {
     }
 }
 
-impl RowScan for RowsScan {
+impl<F: Family> RowScan for RowsScan<F> {
     type At = RowsAt;
 
     fn table(&self) -> &Arc<TableSchema> {
@@ -161,9 +171,14 @@ impl RowScan for RowsScan {
     }
 
     fn rows(&mut self, at: &RowsAt, map: &TableMap, direction: Direction) -> Result<RowsEvent<'_>> {
-        let Self { file, path, .. } = self;
+        let Self { file, path, columns, scratch, written, .. } = self;
         let record = file.record(at.position, at.header, direction).map_err(|error| error.in_file(path))?;
-        let rows = rows_of(&record)?;
+        let rows = if record.kind == MESSAGE {
+            F::write(&columns[at.map as usize], message_of(&record)?, record.offset, scratch, written)?;
+            rewritten_rows(written, record.offset)?
+        } else {
+            rows_of(&record)?
+        };
         rows.check(map)?;
         Ok(rows)
     }

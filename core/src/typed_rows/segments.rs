@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use std::marker::PhantomData;
+
+use super::family::{Family, Own};
 use super::framer::Options;
-use super::series::SeriesSet;
 use super::tracker::Tracker;
 use super::{
-    statement_of, Definition, RowsFramer, RowsOrder, RowsScan, BEGIN, DEFINITION, NAME, ROWS, STATEMENT,
+    statement_of, Definition, RowsFramer, RowsOrder, RowsScan, BEGIN, DEFINITION, MESSAGE, ROWS, STATEMENT,
 };
 use crate::error::{DecodeError, Result};
 use crate::json_text::quoted;
 use crate::outline::Outline;
-use crate::place::Place;
 use crate::records::RecordFile;
 use crate::row_log::Transactions;
 use crate::schema::TableSchema;
@@ -21,21 +22,24 @@ use crate::split::Split;
 use crate::transaction::{Part, Selection};
 use crate::window::Direction;
 
-pub struct TypedRows;
+/// A format of the family.
+pub struct Records<F>(PhantomData<F>);
 
-fn opened(file: &SegmentFile, base: u64) -> Result<RecordFile> {
-    RecordFile::open(file, base, NAME)
+pub type TypedRows = Records<Own>;
+
+fn opened<F: Family>(file: &SegmentFile, base: u64) -> Result<RecordFile> {
+    RecordFile::open(file, base, F::NAME)
 }
 
-impl SegmentFormat for TypedRows {
-    const NAME: &'static str = "rows";
+impl<F: Family> SegmentFormat for Records<F> {
+    const NAME: &'static str = F::NAME;
 
-    type Framer = RowsFramer;
-    type Place = Place;
-    type TransactionSet = SeriesSet;
-    type Scan = RowsScan;
+    type Framer = RowsFramer<F>;
+    type Place = F::Place;
+    type TransactionSet = F::Set;
+    type Scan = RowsScan<F>;
 
-    fn framer(options: Options) -> RowsFramer {
+    fn framer(options: Options<F>) -> RowsFramer<F> {
         RowsFramer::new(options)
     }
 
@@ -45,16 +49,16 @@ impl SegmentFormat for TypedRows {
         start: u64,
         end: u64,
         _open: &[u64],
-        place: Place,
+        place: F::Place,
     ) -> Result<String> {
-        let mut tracker = Tracker::new(start, SeriesSet::default(), place);
-        let taken = opened(file, base)?.each((start, end), &mut |record| tracker.record(record));
+        let mut tracker = Tracker::<F>::new(start, F::Set::default(), place);
+        let taken = opened::<F>(file, base)?.each((start, end), &mut |record| tracker.record(record));
         taken.map_err(|error| error.in_file(file.name()))?;
         Ok(tracker.log.entry(""))
     }
 
     fn digest(file: &SegmentFile, base: u64, start: u64, end: u64) -> Result<(u64, u64)> {
-        opened(file, base)?.digest(start, end).map_err(|error| error.in_file(file.name()))
+        opened::<F>(file, base)?.digest(start, end).map_err(|error| error.in_file(file.name()))
     }
 
     fn take_back(path: &str, _base: u64, start: u64, _end: u64) -> Result<()> {
@@ -68,7 +72,7 @@ impl SegmentFormat for TypedRows {
         offset: u64,
         length_max: u64,
     ) -> Result<Option<String>> {
-        let mut log = opened(file, base)?;
+        let mut log = opened::<F>(file, base)?;
         let mut read = || {
             let header = log.header(offset - base, u64::MAX)?;
             if header.kind != STATEMENT || header.size > length_max {
@@ -81,19 +85,19 @@ impl SegmentFormat for TypedRows {
         read().map_err(|error: DecodeError| error.in_file(file.name()))
     }
 
-    fn scan(table: Arc<TableSchema>, split: &Split, exclude: Option<SeriesSet>) -> Result<RowsScan> {
+    fn scan(table: Arc<TableSchema>, split: &Split, exclude: Option<F::Set>) -> Result<RowsScan<F>> {
         RowsScan::new(table, split, exclude)
     }
 
     fn in_order(parts: Vec<Part>, selection: Selection) -> Box<dyn Transactions> {
-        Box::new(RowsOrder::new(parts, selection))
+        Box::new(RowsOrder::<F>::new(parts, selection))
     }
 
     fn outline(tables: &[(String, String)], split: &Split) -> Result<Option<Outline>> {
         let mut found = vec![Vec::new(); tables.len()];
         let (mut begin, mut known): (u64, Vec<(u64, usize)>) = (0, Vec::new());
         let base = split.base;
-        let walked = opened(&split.file, base)?.each((split.start, split.end), &mut |record| {
+        let walked = opened::<F>(&split.file, base)?.each((split.start, split.end), &mut |record| {
             let position = record.offset - base;
             match record.kind {
                 BEGIN => {
@@ -115,7 +119,7 @@ impl SegmentFormat for TypedRows {
                         positions.push(position);
                     }
                 }
-                ROWS => {
+                ROWS | MESSAGE => {
                     let id = super::id_of(record.body, record.offset)?;
                     if let Some((_, table)) = known.iter().find(|(known, _)| *known == id) {
                         found[*table].push(position);
@@ -137,7 +141,7 @@ impl SegmentFormat for TypedRows {
         known: &TableSchema,
     ) -> Result<Option<String>> {
         let mut found = None;
-        let walked = opened(file, base)?.each((start, end), &mut |record| {
+        let walked = opened::<F>(file, base)?.each((start, end), &mut |record| {
             if record.kind == DEFINITION && found.is_none() {
                 let definition = Definition::parse(record)?;
                 if definition.is_of(known) {

@@ -1,32 +1,39 @@
 //! Finds what the index entries of this format say.
 
-use super::series::{Id, SeriesSet};
-use super::{begin_of, id_of, statement_of, Definition, BEGIN, COMMIT, DEFINITION, ROWS, STATEMENT};
+use super::family::Family;
+use super::{begin_of, id_of, statement_of, Definition, BEGIN, COMMIT, DEFINITION, MESSAGE, ROWS, STATEMENT};
 use crate::entries::{Entries, Sent, STATEMENT_MAX};
 use crate::error::Result;
 use crate::json_text::quoted;
-use crate::place::Place;
 use crate::records::Record;
+use crate::transaction_set::TransactionSet;
 
-pub struct Tracker {
-    pub log: Entries<SeriesSet, Place>,
+pub struct Tracker<F: Family> {
+    pub log: Entries<F::Set, F::Place>,
     pub events: u64,
-    transaction: Transaction,
+    transaction: Transaction<IdOf<F>, F::Place>,
 }
 
+type IdOf<F> = <<F as Family>::Set as TransactionSet>::Id;
+
 /// The transaction whose records are being read.
-#[derive(Default)]
-struct Transaction {
-    id: Option<Id>,
+struct Transaction<I, P> {
+    id: Option<I>,
     commit_us: u64,
     start: u64,
-    source_start: u64,
+    source: P,
     /// Its statements, as JSON up to their ends: they end where the transaction does.
     statements: Vec<String>,
 }
 
-impl Tracker {
-    pub fn new(offset: u64, executed: SeriesSet, source: Place) -> Self {
+impl<I, P: Default> Default for Transaction<I, P> {
+    fn default() -> Self {
+        Self { id: None, commit_us: 0, start: 0, source: P::default(), statements: Vec::new() }
+    }
+}
+
+impl<F: Family> Tracker<F> {
+    pub fn new(offset: u64, executed: F::Set, source: F::Place) -> Self {
         let log = Entries::new(offset, executed, source);
         Self { log, events: 0, transaction: Transaction::default() }
     }
@@ -43,7 +50,7 @@ impl Tracker {
                     id: Some(id.parse()?),
                     commit_us: commit_us as u64,
                     start: record.offset,
-                    source_start: self.log.source.position,
+                    source: self.log.source.clone(),
                     statements: Vec::new(),
                 };
             }
@@ -52,7 +59,7 @@ impl Tracker {
                 let names = (definition.database.as_bytes(), definition.table.as_bytes());
                 self.log.announce(definition.id, names.0, names.1);
             }
-            ROWS => {
+            ROWS | MESSAGE => {
                 let id = id_of(record.body, record.offset)?;
                 self.log.count(id, record.raw.len(), record.offset)?;
             }
@@ -75,9 +82,11 @@ impl Tracker {
                 let end = log.end;
                 let ended = transaction.statements.iter();
                 log.span.statements.extend(ended.map(|text| format!("{text},\"end\":{end}}}")));
+                if F::COMMITS_SAY_PLACES {
+                    log.source = (String::new(), record.place).into();
+                }
                 log.note_committed();
-                log.ended.source.clone_from(&log.source);
-                log.ended.source.position = transaction.source_start;
+                log.ended.source = transaction.source;
                 log.commit(transaction.start, transaction.id, transaction.commit_us, Sent::AsStored);
             }
             _ => {}

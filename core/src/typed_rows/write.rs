@@ -1,6 +1,6 @@
 //! Writes records, for receivers.
 
-use super::{BEGIN, COMMIT, DEFINITION, MOVED, NOTE, ROWS, STATEMENT};
+use super::{BEGIN, COMMIT, DEFINITION, MESSAGE, MOVED, NOTE, ROWS, STATEMENT};
 use crate::records::append;
 use crate::rows::RowsKind;
 
@@ -49,6 +49,13 @@ impl Records {
         }
         body.extend_from_slice(images);
         append(ROWS, place, &body, &mut self.bytes);
+    }
+
+    /// A row as the source's output plugin has sent it.
+    pub fn message(&mut self, place: u64, id: u32, message: &[u8]) {
+        let mut body = id.to_le_bytes().to_vec();
+        body.extend_from_slice(message);
+        append(MESSAGE, place, &body, &mut self.bytes);
     }
 
     pub fn statement(&mut self, place: u64, database: &str, json: &str) {

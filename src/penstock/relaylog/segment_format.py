@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock._core import GtidSet, SeriesSet
+from penstock._core import GtidSet, SeriesSet, XidSet
 from penstock.model.offset import UNKNOWN_POSITION, SourcePosition
 
 if TYPE_CHECKING:
@@ -24,12 +24,14 @@ MYSQL_BINLOG = "mysql-binlog"
 """The segment format of MySQL and MariaDB: each segment is a valid binlog file."""
 ROWS = "rows"
 """Penstock's own, for sources that have no binary log of their own (`core/src/typed_rows`)."""
+PGOUTPUT = "pgoutput"
+"""What PostgreSQL's output plugin sends (`core/src/pgoutput`)."""
 EARLIEST_FORMAT = MYSQL_BINLOG
 """The format of logs that name none: they were written before there were names."""
 
 Fields = Mapping[str, Any]
 """The fields of an index entry."""
-BESIDE_EVENTS = ("file", "position")
+BESIDE_EVENTS = ("file", "position", "lsn")
 """The fields that do not follow from the events of the span."""
 
 
@@ -72,9 +74,13 @@ class SegmentFormat:
         return {"gtids": str(self.transactions_of(left).union(self.transactions_of(right)))}
 
 
+_RECORDS = b"PNST"
+"""What files of records begin with. Then they name their format."""
+
 _FORMATS = (
     SegmentFormat(MYSQL_BINLOG, "binlog", b"\xfebin", GtidSet),
-    SegmentFormat(ROWS, "rows", b"PNST", SeriesSet),
+    SegmentFormat(ROWS, "rows", _RECORDS, SeriesSet),
+    SegmentFormat(PGOUTPUT, "pgoutput", _RECORDS, XidSet),
 )
 _BY_NAME = {one.name: one for one in _FORMATS}
 _BY_SUFFIX = {one.suffix: one for one in _FORMATS}
@@ -116,7 +122,8 @@ def of_file(path: str) -> SegmentFormat:
 
 def suffix_of(head: bytes) -> str:
     """The suffix of a segment that begins with these bytes."""
-    found = (one.suffix for one in _FORMATS if head.startswith(one.magic))
+    found = (one.suffix for one in _FORMATS if head.startswith(one.magic)
+             and (one.magic != _RECORDS or f'"{one.name}"'.encode() in head))  # fmt: skip
     return next(found, EARLIEST_SUFFIX)
 
 
@@ -136,13 +143,20 @@ def position(file: str, place: int) -> SourcePosition:
 
 def position_of(entry: Fields) -> SourcePosition:
     """The source's position at the entry's `committed`."""
+    if (lsn := entry.get("lsn")) is not None:
+        return lsn_position(lsn)
     return position(entry["file"], entry["position"])
+
+
+def lsn_position(lsn: int) -> SourcePosition:
+    """A place in PostgreSQL's log, which is one number, as the server prints it."""
+    return SourcePosition((lsn,), f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}")
 
 
 def may_merge(left: Fields, right: Fields) -> bool:
     """Whether one entry may describe both spans. Events do not say which file of the source they came from,
     so all events of an entry come from one file."""
-    return bool(left["file"] == right["file"])
+    return bool(left.get("file") == right.get("file"))
 
 
 def without(seen: str | None) -> dict[str, Any]:
@@ -161,5 +175,7 @@ def events_before(opened: Fields) -> list[int]:
 def scan_from(entry: Fields, before: Fields) -> dict[str, Any]:
     """Arguments of `_core.scan_span`: the source's position at the start of an entry's span. `before`: the
     entry before it. A span of another file may have begun anywhere in its file."""
+    if "lsn" in entry:
+        return {"file": "", "position": before.get("lsn", 0)}
     same = before["file"] == entry["file"]
     return {"file": entry["file"], "position": before["position"] if same else 0}

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,7 +23,7 @@ _STARTUP = struct.pack("!II", 21, 196608) + b"user\0nobody\0\0"
 
 class PostgreSqlServer(PrivateServer):
     """One server, with the superuser `penstock` and an empty database of the same name. It keeps its data
-    over `stop`, `kill9` and `start`."""
+    over `stop`, `kill9` and `start`. `settings`: of the server."""
 
     kind = "postgresql"
     release: ClassVar[str] = "postgresql-17.11"
@@ -31,7 +32,8 @@ class PostgreSqlServer(PrivateServer):
     password = "penstock"
     database = "penstock"
 
-    def __init__(self, *, folder: Path | None = None) -> None:
+    def __init__(self, *, folder: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
+        self._settings = dict(settings or {})
         template = artifacts.entry(f"{self.release}-data-1", self._initialise)
         super().__init__(folder=folder)
         try:
@@ -86,7 +88,8 @@ class PostgreSqlServer(PrivateServer):
 
     def command(self) -> tuple[list[str], dict[str, str]]:
         options = {"port": self.port, "listen_addresses": self.host, "unix_socket_directories": "",
-                   "fsync": "off", "max_connections": "100", "shared_buffers": "64MB"}  # fmt: skip
+                   "fsync": "off", "max_connections": "100", "shared_buffers": "64MB",
+                   **self._settings}  # fmt: skip
         argv = [*_not_root(), str(self._binaries() / "bin" / "postgres"), "-D", str(self.folder / "data")]
         for name, value in options.items():
             argv += ["-c", f"{name}={value}"]

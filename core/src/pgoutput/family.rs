@@ -1,0 +1,98 @@
+//! The segment format `pgoutput`: records as in the format `rows`, with rows as the server has sent them.
+
+use serde::Deserialize;
+
+use super::message::Message;
+use super::tuple::{Columns, Scratch};
+use super::types::PgType;
+use super::value::Target;
+use super::xids::XidSet;
+use crate::error::{DecodeError, Result};
+use crate::place::SourcePlace;
+use crate::schema::TableSchema;
+use crate::typed_rows::{Definition, Family, Records};
+
+/// See the module.
+pub struct Messages;
+
+pub type Pgoutput = Records<Messages>;
+
+pub const NAME: &str = "pgoutput";
+
+/// A position in the server's log, which is one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lsn(pub u64);
+
+impl SourcePlace for Lsn {
+    fn is_before(&self, other: &Self) -> bool {
+        self.0 < other.0
+    }
+
+    fn fields(&self) -> String {
+        format!("\"lsn\":{}", self.0)
+    }
+}
+
+impl From<(String, u64)> for Lsn {
+    fn from((_, lsn): (String, u64)) -> Self {
+        Self(lsn)
+    }
+}
+
+impl From<Lsn> for (String, u64) {
+    fn from(Lsn(lsn): Lsn) -> Self {
+        (String::new(), lsn)
+    }
+}
+
+/// What a definition says of the columns beside what every table has.
+#[derive(Deserialize)]
+struct Said {
+    columns: Vec<SaidOfColumn>,
+}
+
+#[derive(Deserialize)]
+struct SaidOfColumn {
+    /// The type of the values (`pg_type.oid`), of a domain that of its base.
+    pg_type: u32,
+    #[serde(default)]
+    identity: bool,
+}
+
+impl Family for Messages {
+    const NAME: &'static str = NAME;
+    type Set = XidSet;
+    type Place = Lsn;
+
+    const COMMITS_SAY_PLACES: bool = true;
+
+    type Columns = Columns;
+    type Scratch = Scratch;
+
+    fn columns(definition: &Definition<'_>, schema: &TableSchema) -> Result<Columns> {
+        let fail = |reason: String| DecodeError::of_table(schema.name(), reason, definition.offset());
+        let said: Said =
+            serde_json::from_slice(definition.json()).map_err(|error| fail(error.to_string()))?;
+        let targets = schema.columns.iter().zip(&said.columns).map(|(column, said)| {
+            let column = column.column_type().map_err(fail)?;
+            Ok(Target { type_id: said.pg_type, kind: PgType::of(said.pg_type), column })
+        });
+        Ok(Columns {
+            id: definition.id as u32,
+            table: schema.name(),
+            names: schema.columns.iter().map(|column| column.name.clone()).collect(),
+            is_key: said.columns.iter().map(|column| column.identity).collect(),
+            targets: targets.collect::<Result<_>>()?,
+        })
+    }
+
+    fn write(
+        columns: &Columns,
+        message: &[u8],
+        offset: u64,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        columns.write(&Message::parse(message, offset)?, scratch, offset, out)
+    }
+}

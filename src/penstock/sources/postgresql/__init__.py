@@ -1,0 +1,1 @@
+"""PostgreSQL as a source: its log by the output plugin `pgoutput`, and its catalog."""

@@ -1,0 +1,67 @@
+"""The options of PostgreSQL: the section `source` of the pipeline file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from penstock.config import PipelineConfig, Secret
+from penstock.errors import ConfigError
+from penstock.model.units import Milliseconds
+from penstock.sources.kind import SourceOptions
+
+_NAME_MAX = 63
+"""Characters of a replication slot's name, of which only lower case, digits and `_` are allowed."""
+
+
+class PostgreSqlOptions(SourceOptions):
+    """The database whose log is read."""
+
+    type: Literal["postgresql"]
+    """Name of the source."""
+    host: str = "127.0.0.1"
+    """Name or address of the server itself. A connection pooler in front of it cannot send the log."""
+    port: int = Field(5432, ge=1, le=65535)
+    """TCP port of the server."""
+    database: str
+    """The database that is followed. Its schemas are the databases of tables: `tables: [public.*]`."""
+    user: str
+    """Role that reads the log and the tables. It needs REPLICATION and SELECT."""
+    password: Secret = Secret()
+    """Password of the role. Use `${NAME}` to take it from the environment."""
+    tls: Literal["disable", "prefer", "require", "verify-ca", "verify-full"] = "prefer"
+    """libpq's `sslmode`. Only `verify-ca` and `verify-full` make sure who answers."""
+    tls_ca: Path | None = None
+    """File with the certificates (PEM) that must have signed the server's certificate."""
+    slot: str | None = Field(None, pattern=r"^[a-z0-9_]{1,63}$")
+    """Name of the replication slot, which is created. None: named after the pipeline."""
+    publication: str | None = None
+    """Name of the publication with the tables. None: named after the pipeline."""
+    connect_timeout: Milliseconds = Field(10_000, ge=1000)
+    """Limit for opening a connection."""
+    reconnect_max: Milliseconds = Field(30_000, ge=100)
+    """Longest pause between attempts to reach the source."""
+
+
+def options_of(config: PipelineConfig) -> PostgreSqlOptions:
+    """The section `source` of a pipeline whose source is PostgreSQL. Raises `ConfigError` for others."""
+    if not isinstance(config.source, PostgreSqlOptions):
+        raise ConfigError(f"The pipeline {config.name} has a source of type {config.source.type}.")
+    return config.source
+
+
+def slot_of(config: PipelineConfig) -> str:
+    """The name of the replication slot."""
+    return options_of(config).slot or _own_name(config.name)
+
+
+def publication_of(config: PipelineConfig) -> str:
+    """The name of the publication."""
+    return options_of(config).publication or _own_name(config.name)
+
+
+def _own_name(pipeline: str) -> str:
+    return ("penstock_" + re.sub(r"[^a-z0-9_]", "_", pipeline.lower()))[:_NAME_MAX]

@@ -1,0 +1,195 @@
+"""A replication connection: the messages of the server's log, and what is confirmed of them
+(https://www.postgresql.org/docs/current/protocol-replication.html).
+
+libpq does the login, TLS and the frames. One thread uses a connection.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from psycopg import pq
+
+from penstock.errors import ConfigError, SourceError, TransientError
+from penstock.secret import Secret
+from penstock.sources.postgresql.options import PostgreSqlOptions
+
+EPOCH_US = 946_684_800_000_000
+"""Microseconds from 1970 to 2000, from where the server counts."""
+_DATA = struct.Struct("!cQQq")
+"""Kind, first and last position, time: what is before a message of the log."""
+_KEEPALIVE = struct.Struct("!cQqB")
+_STATUS = struct.Struct("!cQQQqB")
+_OBJECT_IN_USE, _UNDEFINED_OBJECT, _DUPLICATE_OBJECT = "55006", "42704", "42710"
+_IN_USE = "another connection reads it"
+
+
+class System(NamedTuple):
+    """What a server says of itself (IDENTIFY_SYSTEM)."""
+
+    id: str
+    timeline: int
+    flushed: int
+
+
+@dataclass
+class Batch:
+    """Messages that came together: for each, its position in the log and its bytes. `end`: the server has
+    sent everything up to there. `asked`: it wants an answer at once."""
+
+    messages: list[tuple[int, bytes]]
+    bytes: int = 0
+    end: int = 0
+    asked: bool = False
+
+
+def lsn_text(lsn: int) -> str:
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def lsn_of(text: str) -> int:
+    high, _, low = text.partition("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+class Replication:
+    """Raises `TransientError` if the server does not answer or ends the connection, and `ConfigError` for
+    what the operator must mend."""
+
+    def __init__(self, options: PostgreSqlOptions) -> None:
+        self._where = f"{options.host}:{options.port}"
+        self._connection = pq.PGconn.connect(_conninfo(options))
+        if self._connection.status != pq.ConnStatus.OK:
+            reason = _text(self._connection.error_message)
+            self._connection.finish()
+            raise _refused(reason, self._where)
+        self._socket = self._connection.socket
+
+    def close(self) -> None:
+        self._connection.finish()
+
+    def identify(self) -> System:
+        [(id, timeline, flushed, *_)] = self._rows(b"IDENTIFY_SYSTEM")
+        return System(id, int(timeline), lsn_of(flushed))
+
+    def create_slot(self, name: str) -> int | None:
+        """Creates a slot, and returns where it begins. None: there is one of this name. Waits for the
+        transactions that are running."""
+        command = f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput NOEXPORT_SNAPSHOT"
+        result = self._connection.exec_(command.encode())
+        if result.status == pq.ExecStatus.TUPLES_OK:
+            return lsn_of(_text(result.get_value(0, 1)))
+        if _state(result) == _DUPLICATE_OBJECT:
+            return None
+        raise self._failed(result, f"the slot {name} cannot be created")
+
+    def start(self, slot: str, publication: str, lsn: int, *, binary: bool) -> None:
+        """Begins to send, from the first transaction on whose commit is behind `lsn`."""
+        quoted = publication.replace('"', '""').replace("'", "''")
+        options = f"proto_version '1', publication_names '\"{quoted}\"', messages 'true'"
+        if binary:
+            options += ", binary 'true'"
+        command = f"START_REPLICATION SLOT {slot} LOGICAL {lsn_text(lsn)} ({options})"
+        result = self._connection.exec_(command.encode())
+        if result.status == pq.ExecStatus.COPY_BOTH:
+            return
+        if _state(result) == _OBJECT_IN_USE:
+            raise TransientError(f"The replication slot {slot} of {self._where} is in use: {_IN_USE}.")
+        raise self._failed(result, f"the log cannot be read by the slot {slot}")
+
+    def take(self, seconds: float, bytes_max: int) -> Batch:
+        """What has come, after waiting at most `seconds` for the first of it."""
+        batch = Batch([])
+        connection, deadline = self._connection, time.monotonic() + seconds
+        while batch.bytes < bytes_max:
+            length, data = connection.get_copy_data(1)
+            if length > 0:
+                self._sort(bytes(data), batch)
+            elif length == 0:
+                if batch.messages or batch.end or not self._wait(deadline - time.monotonic()):
+                    break
+                connection.consume_input()
+            else:
+                raise self._ended(length)
+        return batch
+
+    def confirm(self, durable: int) -> None:
+        """Says that everything up to a position is durable here. The server may remove it from its log."""
+        now = time.time_ns() // 1000 - EPOCH_US
+        self._connection.put_copy_data(_STATUS.pack(b"r", durable, durable, durable, now, 0))
+        while self._connection.flush():
+            select.select([], [self._socket], [], 1.0)
+
+    def _sort(self, data: bytes, batch: Batch) -> None:
+        if data[:1] == b"w":
+            _, start, _, _ = _DATA.unpack_from(data)
+            batch.messages.append((start, data[_DATA.size :]))
+            batch.bytes += len(data)
+        elif data[:1] == b"k":
+            _, end, _, asked = _KEEPALIVE.unpack_from(data)
+            batch.end, batch.asked = max(batch.end, end), batch.asked or bool(asked)
+        else:
+            raise SourceError(f"{self._where} sends something else than its log.")
+
+    def _wait(self, seconds: float) -> bool:
+        return bool(select.select([self._socket], [], [], max(0.0, seconds))[0])
+
+    def _ended(self, length: int) -> TransientError:
+        reason = _text(self._connection.error_message)
+        if length == -1:
+            result = self._connection.get_result()
+            reason = _text(result.error_message) if result is not None else "it has closed the connection"
+        return TransientError(f"{self._where} sends its log no more: {reason}.")
+
+    def _rows(self, command: bytes) -> list[tuple[str, ...]]:
+        result = self._connection.exec_(command)
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            raise self._failed(result, f"{command.decode()} fails")
+        columns = range(result.nfields)
+        return [tuple(_text(result.get_value(row, n)) for n in columns) for row in range(result.ntuples)]
+
+    def _failed(self, result: pq.abc.PGresult, what: str) -> Exception:
+        reason = _text(result.error_message)
+        if self._connection.status != pq.ConnStatus.OK:
+            return TransientError(f"{self._where}: {what}: {reason}.")
+        return ConfigError(
+            f"{self._where}: {what}: {reason}.", hint="`penstock doctor FILE` says what is missing."
+        )
+
+
+def _conninfo(options: PostgreSqlOptions) -> bytes:
+    fields = {
+        "host": options.host, "port": options.port, "dbname": options.database, "user": options.user,
+        "password": options.password.reveal(), "sslmode": options.tls, "replication": "database",
+        "sslrootcert": options.tls_ca, "connect_timeout": options.connect_timeout // 1000,
+        "application_name": "penstock", "client_encoding": "UTF8",
+        "options": "-c datestyle=ISO -c intervalstyle=iso_8601 -c timezone=UTC -c bytea_output=hex "
+        "-c extra_float_digits=3 -c statement_timeout=0 -c idle_in_transaction_session_timeout=0",
+    }  # fmt: skip
+    parts = [f"{name}={_quoted(value)}" for name, value in fields.items() if value is not None]
+    return " ".join(parts).encode()
+
+
+def _quoted(value: object) -> str:
+    text = value.reveal() if isinstance(value, Secret) else str(value)
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _state(result: pq.abc.PGresult) -> str:
+    return _text(result.error_field(pq.DiagnosticField.SQLSTATE) or b"")
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode(errors="replace").strip().rstrip(".")
+
+
+def _refused(reason: str, where: str) -> Exception:
+    if "password authentication failed" in reason or "no password supplied" in reason:
+        return ConfigError(
+            f"{where} refuses the login: {reason}.", hint="Check `source.user` and `source.password`."
+        )
+    return TransientError(f"{where} does not answer: {reason}.")

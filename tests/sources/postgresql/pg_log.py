@@ -1,0 +1,160 @@
+"""What a real server sends of its log, written as one segment of a relay log."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.sql import SQL, Identifier
+
+from penstock._core import Framer, LogEncoder, PgTranslator, RangeDecoder, pg_column
+from penstock.model.schema import TableId
+from penstock.relaylog.segment_format import PGOUTPUT
+from penstock.relaylog.writer import Piece
+from penstock.secret import Secret
+from penstock.sources.postgresql.options import PostgreSqlOptions
+from penstock.sources.postgresql.replication import Replication, lsn_of
+from penstock.testing.servers.postgresql import PostgreSqlServer
+
+WAIT_S = 60.0
+SETTINGS = "SET datestyle = ISO; SET intervalstyle = iso_8601; SET timezone = 'UTC'; SET bytea_output = hex"
+
+
+def connected(server: PostgreSqlServer) -> psycopg.Connection[Any]:
+    """As the superuser, with the settings of a session that reads the log."""
+    connection = psycopg.connect(
+        host=server.host, port=server.port, dbname=server.database, user=server.user,
+        password=server.password, autocommit=True,
+    )  # fmt: skip
+    connection.execute(SETTINGS)
+    return connection
+
+
+class Columns:
+    """The columns of tables, from the catalog."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+
+    def key(self, table: int) -> list[str]:
+        rows = self._connection.execute(
+            "SELECT a.attname FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k(number, place) "
+            "JOIN pg_attribute a ON a.attnum = k.number WHERE i.indrelid = %s AND a.attrelid = i.indrelid "
+            "AND i.indisprimary ORDER BY k.place", (table,)
+        )  # fmt: skip
+        return [name for (name,) in rows]
+
+    def shown(self, table: int) -> dict[str, tuple[str, bool]]:
+        return {name: (shown, nullable) for name, shown, nullable, _, _ in self._all(table)}
+
+    def types(self, table: int) -> dict[int, int]:
+        """The types of domains' values, and text for enums."""
+        rows = self._connection.execute(
+            "SELECT DISTINCT t.oid, t.typtype, t.typbasetype FROM pg_attribute a JOIN pg_type t "
+            "ON t.oid = a.atttypid WHERE a.attrelid = %s AND a.attnum > 0 AND t.typtype IN ('d', 'e')",
+            (table,),
+        )  # fmt: skip
+        return {id: base if kind == "d" else 25 for id, kind, base in rows}
+
+    def schema(self, table: TableId) -> str:
+        """The definition that decoders get."""
+        [(id,)] = self._connection.execute("SELECT %s::regclass::oid", (_quoted(table),))
+        types = self.types(id)
+        columns = [
+            json.loads(pg_column(name, types.get(kind, kind), modifier, nullable, shown))
+            for name, shown, nullable, kind, modifier in self._all(id)
+        ]
+        fields = {"database": table.database, "table": table.table, "key": self.key(id), "columns": columns}
+        return json.dumps(fields)
+
+    def _all(self, table: int) -> list[tuple[str, str, bool, int, int]]:
+        return self._connection.execute(
+            "SELECT attname, format_type(atttypid, atttypmod), NOT attnotnull, atttypid, atttypmod "
+            "FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            (table,),
+        ).fetchall()  # fmt: skip
+
+
+def _quoted(table: TableId) -> str:
+    return SQL(".").join([Identifier(table.database), Identifier(table.table)]).as_string(None)
+
+
+@dataclass(frozen=True)
+class Segment:
+    path: Path
+    size: int
+    entries: list[dict[str, Any]]
+
+    def changes(self, schema: str, layout: str = "changelog") -> list[dict[str, Any]]:
+        """The rows of a table, as Arrow has them."""
+        decoder = RangeDecoder(schema, str(self.path), 0, 0, self.size, layout=layout, before_images=True)
+        return [row for batch in decoder for row in batch.to_pylist()]
+
+    def messages(self, format: str, **options: Any) -> list[dict[str, Any]]:
+        """The messages of a format, with statements as they are given."""
+        encoder = LogEncoder([(str(self.path), 0, 0, self.size, [])], format, options=json.dumps(options))
+        found: list[dict[str, Any]] = []
+        while (step := encoder.read(1 << 20)) is not None:
+            lines = step if isinstance(step, list) else step.lines(False).splitlines()
+            found += [line if isinstance(line, dict) else json.loads(line) for line in lines]
+        return found
+
+
+def _bytes_of(piece: Piece) -> bytes:
+    """Those of the segment."""
+    found = piece if isinstance(piece, bytes) else piece[1]
+    assert isinstance(found, bytes)
+    return found
+
+
+class PgLog:
+    """A slot that begins now, for the publication `all` of a database."""
+
+    def __init__(self, server: PostgreSqlServer, connection: psycopg.Connection[Any], name: str) -> None:
+        self._server, self._connection, self._name = server, connection, name
+        options = PostgreSqlOptions(
+            type="postgresql", host=server.host, port=server.port, database=server.database,
+            user=server.user, password=Secret(server.password),
+        )  # fmt: skip
+        self.replication = Replication(options)
+        start = self.replication.create_slot(name)
+        assert start is not None
+        self.start = start
+
+    def segment(self, path: Path, *, binary: bool = True) -> Segment:
+        """Everything up to now."""
+        [(text,)] = self._connection.execute("SELECT pg_current_wal_insert_lsn()::text")
+        wanted = lsn_of(text)
+        self.replication.start(self._name, "all", self.start, binary=binary)
+        translator, columns = PgTranslator(self.start, 0), Columns(self._connection)
+        framer = Framer(
+            offset=0, segment_size=1 << 40, span_size=1 << 20, server_uuid="server", executed="",
+            position=self.start, segment_format=PGOUTPUT,
+        )  # fmt: skip
+        pieces, reached = framer.feed(PgTranslator.moved(self.start)), self.start
+        deadline = time.monotonic() + WAIT_S
+        while reached < wanted or not translator.is_idle:
+            assert time.monotonic() < deadline, f"the log ends at {reached}, and not at {wanted}"
+            batch = self.replication.take(1.0, 1 << 20)
+            for relation, _, _, message in translator.unknown(batch.messages):
+                shown = columns.shown(relation)
+                translator.describe(message, columns.key(relation), columns.types(relation), shown)
+            pieces += framer.feed(translator.translate(batch.messages))
+            reached = max(reached, batch.end, translator.end_lsn)
+        data = b"".join(_bytes_of(piece) for piece in pieces)
+        path.write_bytes(data)
+        return Segment(path, len(data), [json.loads(entry) for entry in framer.cut()])
+
+    def close(self) -> None:
+        self.replication.close()
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                self._connection.execute("SELECT pg_drop_replication_slot(%s)", (self._name,))
+                return
+            except psycopg.errors.ObjectInUse:  # until the server has noticed
+                assert time.monotonic() < deadline
