@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.relaylog.conftest import SPAN_SIZE, Received
 
+from penstock._core import Framer
 from penstock.commands.inspect import log_files
 from penstock.config import RelayLogConfig
 from penstock.errors import ConfigError
@@ -74,11 +75,14 @@ def test_a_writer_refuses_an_unknown_segment_format_before_it_touches_anything(f
 
 
 def test_the_formats_that_are_accepted_are_those_of_the_core() -> None:
-    sources = Path(__file__).resolve().parents[2] / "core" / "src"
-    found = [
-        name
-        for path in sorted(sources.rglob("*.rs"))
-        if "impl SegmentFormat for" in (code := path.read_text())
-        for name in re.findall(r'const NAME: &\'static str = "([^"]+)"', code)
-    ]
-    assert tuple(found) == SEGMENT_FORMATS
+    listed = Path(__file__).resolve().parents[2] / "core" / "src" / "python" / "segment_format.rs"
+    variants = re.search(r"pub enum Named \{([^}]*)\}", listed.read_text())
+    assert variants is not None and len(variants[1].split()) == len(SEGMENT_FORMATS)
+
+    def framer(name: str) -> Framer:
+        return Framer(offset=0, segment_size=1, span_size=1, server_uuid="s", segment_format=name)
+
+    for name in SEGMENT_FORMATS:
+        framer(name)
+    with pytest.raises(ValueError, match="no segment format"):
+        framer("another")

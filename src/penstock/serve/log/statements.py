@@ -13,7 +13,7 @@ from penstock.sources.statement_reading import StatementReading, read_statement
 
 UNREADABLE_HINT = (
     "Leave the table out with the destination's `exclude`, or begin behind it (`start`). A log that has the "
-    "names of columns itself can be read, also in the past (docs/formats.md)."
+    "names of columns itself can be read, also in the past (`penstock docs formats`)."
 )
 """For rows that do not fit what is known of their table."""
 
