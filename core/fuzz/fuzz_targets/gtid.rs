@@ -5,6 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use penstock_core::cursor::Cursor;
 use penstock_core::mysql::gtid::GtidSet;
 use penstock_core::mysql::gtid_event::GtidEvent;
+use penstock_core::transaction_set::TransactionSet as _;
 
 fn same_after(set: &GtidSet) {
     assert!(set.to_string().parse::<GtidSet>().as_ref() == Ok(set));

@@ -13,8 +13,7 @@ use penstock_core::records::{append, RecordFile, HEAD, MAGIC};
 use penstock_core::schema::TableSchema;
 use penstock_core::segment_file::SegmentFile;
 use penstock_core::split::Split;
-use penstock_core::typed_rows::Tracker;
-use penstock_core::typed_rows::{Own, RowsScan, SeriesSet, NAME};
+use penstock_core::typed_rows::{Own, RowsScan, SeriesSet, Tracker, NAME};
 
 const TABLE: &str = r#"{"database":"d","table":"t","key":["id"],"columns":[
     {"name":"id","type":"bigint","nullable":false},{"name":"v","type":"longtext"}]}"#;
@@ -30,10 +29,10 @@ fuzz_target!(|data: &[u8]| {
         rest = &tail[length..];
     }
     let end = file.len() as u64;
-    let mut tracker = Tracker::new(0, SeriesSet::default(), Place::default());
+    let mut tracker = Tracker::<Own>::new(0, SeriesSet::default(), Place::default());
     if let Ok(mut records) = RecordFile::of_bytes(file.clone(), 0, NAME) {
         let _ = records.each((0, end), &mut |record| tracker.record(record));
-        drop(tracker.entry(""));
+        drop(tracker.log.entry(""));
     }
     let Ok(table) = TableSchema::from_json(TABLE) else { return };
     let split =
