@@ -131,10 +131,9 @@ impl Translator {
                 Message::Truncate { relations, .. } => {
                     self.begun(lsn)?;
                     for relation in relations {
-                        let Known { schema, table, .. } = self.known(relation, lsn)?;
+                        let Known { schema, table, .. } = known(&self.relations, relation, lsn)?;
                         let said = json!({"table": table, "emptied": true}).to_string();
-                        let schema = schema.clone();
-                        self.records.statement(lsn, &schema, &said);
+                        self.records.statement(lsn, schema, &said);
                     }
                 }
                 // Those outside of transactions are nothing that a table is.
@@ -152,21 +151,20 @@ impl Translator {
         }
     }
 
-    fn known(&self, relation: u32, lsn: u64) -> Result<&Known> {
-        let unknown = || DecodeError::new(format!("the server did not describe relation {relation}"), lsn);
-        self.relations.get(&relation).ok_or_else(unknown)
-    }
-
     fn define(&mut self, relation: u32, lsn: u64) -> Result<()> {
         if self.defined.contains(&relation) {
             return Ok(());
         }
-        let unknown = || DecodeError::new(format!("the server did not describe relation {relation}"), lsn);
-        let Known { schema, table, definition, .. } = self.relations.get(&relation).ok_or_else(unknown)?;
+        let Known { schema, table, definition, .. } = known(&self.relations, relation, lsn)?;
         self.records.definition(lsn, relation, (schema, table), definition);
         self.defined.insert(relation);
         Ok(())
     }
+}
+
+fn known(relations: &HashMap<u32, Known>, relation: u32, lsn: u64) -> Result<&Known> {
+    let unknown = || DecodeError::new(format!("the server did not describe relation {relation}"), lsn);
+    relations.get(&relation).ok_or_else(unknown)
 }
 
 fn schema_of(relation: &Relation<'_>, lsn: u64) -> Result<String> {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock._core import LogPart
 
 PART_BYTES = 4 * 1024**2
-"""Bytes of log for one thread to decode: enough that starting it does not count."""
+"""Bytes of log that a thread decodes at a time: so many that the cost of starting it is small beside that."""
 _LARGE = 4
 """From so many times the bytes of a part on, a part's results are given while it is decoded. A transaction is
 never in two parts, and may be larger than the memory."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from psycopg import pq
 
 from penstock.errors import ConfigError, SourceError, TransientError
+from penstock.relaylog.segment_format import lsn_position
 from penstock.secret import Secret
 from penstock.sources.postgresql.options import PostgreSqlOptions
 
@@ -45,10 +46,6 @@ class Batch:
     bytes: int = 0
     end: int = 0
     asked: bool = False
-
-
-def lsn_text(lsn: int) -> str:
-    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def lsn_of(text: str) -> int:
@@ -93,7 +90,7 @@ class Replication:
         options = f"proto_version '1', publication_names '\"{quoted}\"', messages 'true'"
         if binary:
             options += ", binary 'true'"
-        command = f"START_REPLICATION SLOT {slot} LOGICAL {lsn_text(lsn)} ({options})"
+        command = f"START_REPLICATION SLOT {slot} LOGICAL {lsn_position(lsn)} ({options})"
         result = self._connection.exec_(command.encode())
         if result.status == pq.ExecStatus.COPY_BOTH:
             return
