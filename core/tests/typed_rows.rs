@@ -41,23 +41,22 @@ fn image(row: &Row, out: &mut Vec<u8>) {
     out.extend(row.3.into_iter().flat_map(i64::to_le_bytes));
 }
 
-/// A segment with a transaction for each list of rows.
-fn segment(transactions: &[Vec<Row>]) -> Vec<u8> {
-    let mut records = Records::default();
-    for (number, rows) in transactions.iter().enumerate() {
-        records.begin(number as u64, 1_700_000_000_000_000, &format!("1-1-{}", number + 1));
-        records.note(0, "{}");
-        records.definition(0, 7, ("d", "other"), COLUMNS);
-        records.definition(0, 1, ("d", "t"), COLUMNS);
-        for row in rows {
-            let mut bytes = Vec::new();
-            image(row, &mut bytes);
-            records.rows(0, 7, RowsKind::Delete, (&[true; 4], &[]), &bytes);
-            records.rows(0, 1, RowsKind::Insert, (&[true; 4], &[]), &bytes);
-        }
-        records.commit(0);
+fn transaction(number: usize, rows: &[Row], records: &mut Records) {
+    records.begin(number as u64, 1_700_000_000_000_000, &format!("1-1-{}", number + 1));
+    records.note(0, "{}");
+    records.definition(0, 7, ("d", "other"), COLUMNS);
+    records.definition(0, 1, ("d", "t"), COLUMNS);
+    for row in rows {
+        let mut bytes = Vec::new();
+        image(row, &mut bytes);
+        records.rows(0, 7, RowsKind::Delete, (&[true; 4], &[]), &bytes);
+        records.rows(0, 1, RowsKind::Insert, (&[true; 4], &[]), &bytes);
     }
-    let mut framer = RowsFramer::<Own>::new(FramerOptions {
+    records.commit(0);
+}
+
+fn framer() -> RowsFramer<Own> {
+    RowsFramer::new(FramerOptions {
         offset: 0,
         segment_size: u64::MAX,
         span_size: u64::MAX,
@@ -67,18 +66,63 @@ fn segment(transactions: &[Vec<Row>]) -> Vec<u8> {
         skip: Skip::default(),
         expected: None,
         spool: Spooling::default(),
-    });
-    let mut file = Vec::new();
-    for piece in framer.feed(&records.bytes).unwrap() {
+    })
+}
+
+fn put(pieces: Vec<Piece>, file: &mut Vec<u8>) {
+    for piece in pieces {
         match piece {
             Piece::Segment { head, .. } => file.extend(head),
             Piece::Bytes(bytes) => file.extend(bytes),
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// A segment with a transaction for each list of rows.
+fn segment(transactions: &[Vec<Row>]) -> Vec<u8> {
+    let mut records = Records::default();
+    for (number, rows) in transactions.iter().enumerate() {
+        transaction(number, rows, &mut records);
+    }
+    let (mut framer, mut file) = (framer(), Vec::new());
+    put(framer.feed(&records.bytes).unwrap(), &mut file);
     assert_eq!(framer.offset(), file.len() as u64);
     assert_eq!(framer.committed(), framer.offset());
     file
+}
+
+#[test]
+fn a_definition_is_once_in_each_span_so_that_readers_can_begin_there() {
+    let (mut framer, mut file, mut spans) = (framer(), Vec::new(), Vec::new());
+    for (number, ends) in [false, true, false, true].into_iter().enumerate() {
+        let mut records = Records::default();
+        transaction(number, &[(number as i64, None, None, None)], &mut records);
+        put(framer.feed(&records.bytes).unwrap(), &mut file);
+        if ends {
+            framer.cut();
+            spans.push(file.len() as u64);
+        }
+    }
+    let mut kinds = String::new();
+    let mut read = RecordFile::of_bytes(file.clone(), 0, NAME).unwrap();
+    let all = (0, file.len() as u64);
+    read.each(all, &mut |record| {
+        kinds.push(char::from(record.kind));
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(kinds, "bnddrrcbnuurrc".repeat(2));
+    // Nothing of what is before the second span is needed.
+    let start = spans[0];
+    let mut alone = file;
+    let head = RecordFile::of_bytes(alone.clone(), 0, NAME).unwrap().start() as usize;
+    alone[head..start as usize].fill(0);
+    let split = Split { start, ..whole(&alone) };
+    let scan =
+        RowsScan::<Own>::over(RecordFile::of_bytes(alone, 0, NAME).unwrap(), table(), &split, None).unwrap();
+    let mut changes = Changelog::new(scan, &Options::of(Layout::Changelog)).unwrap();
+    assert_eq!(changes.next_batch().unwrap().map(|batch| batch.num_rows()), Some(2));
 }
 
 fn whole(bytes: &[u8]) -> Split {

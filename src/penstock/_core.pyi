@@ -116,6 +116,9 @@ def pg_column(name: str, type_id: int, modifier: int, nullable: bool, shown: str
     """The column of a table (`model.schema.Column`, as JSON) for one of PostgreSQL. `type_id`: `pg_type.oid`,
     of a domain that of its base. `modifier`: `atttypmod`. `shown`: as the server writes the type."""
 
+def pg_reads_binary(type_id: int) -> bool:
+    """Whether the binary form of a type's values is known."""
+
 class PgTranslator:
     """Makes records of the format `pgoutput` from the messages of a replication connection: pairs of a
     position in the server's log and bytes. `end_lsn`: where the log ends. `near`: the whole id of a
@@ -144,6 +147,10 @@ class PgTranslator:
     @property
     def is_idle(self) -> bool:
         """Whether no transaction is open."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the records that were given end with a transaction."""
 
     @property
     def end_lsn(self) -> int:

@@ -9,8 +9,8 @@ use crate::records::RecordFile;
 use crate::segment_file::SegmentFile;
 use crate::transaction_set::TransactionSet;
 use crate::typed_rows::{
-    begin_of, id_of, message_of, rewritten_rows, rows_of, Definition, Family, BEGIN, COMMIT, DEFINITION,
-    MESSAGE, NOTE, ROWS, STATEMENT,
+    begin_of, definition, id_of, message_of, rewritten_rows, rows_of, Definition, Family, Named, BEGIN,
+    COMMIT, DEFINITION, MESSAGE, NOTE, ROWS, STATEMENT, USE,
 };
 use crate::window::Direction;
 
@@ -62,6 +62,7 @@ impl<F: Family> Reader for Records<F> {
         }
         let header = self.file.header(self.position, self.end)?;
         let record = self.file.record(self.position, header, Direction::Forward)?;
+        let position = self.position;
         self.position += header.size;
         changes.summary.count_record(name_of(record.kind));
         match record.kind {
@@ -70,8 +71,10 @@ impl<F: Family> Reader for Records<F> {
                 (self.commit_us, self.id) = (us as u64, Some(id.parse()?));
                 changes.transaction = Some(id.to_owned());
             }
-            DEFINITION => {
-                let definition = Definition::parse(&record)?;
+            DEFINITION | USE => {
+                let at = Named::parse(&record)?.at.unwrap_or(position);
+                let (body, offset) = definition::read(&mut self.file, at)?;
+                let definition = Definition::parse(&body, offset)?;
                 let schema = definition.schema()?;
                 self.columns.insert(definition.id, F::columns(&definition, &schema)?);
                 changes.define(definition.map_of(&schema)?);
@@ -107,6 +110,7 @@ fn name_of(kind: u8) -> &'static str {
     match kind {
         BEGIN => "BEGIN",
         DEFINITION => "DEFINITION",
+        USE => "USE",
         ROWS | MESSAGE => "ROWS",
         STATEMENT => "STATEMENT",
         NOTE => "NOTE",

@@ -34,6 +34,12 @@ pub struct Translator {
     records: Records,
     relations: HashMap<u32, Known>,
     transaction: Option<Begin>,
+    /// Where the open transaction begins in `records`. None: its first records were given.
+    begins: Option<usize>,
+    /// Whether the records that were given end inside a transaction.
+    is_cut: bool,
+    /// Schemas, and what was said of their tables, before the open transaction: their definitions changed.
+    altered: Vec<(String, Json)>,
     /// The relations that the transaction has defined.
     defined: HashSet<u32>,
     /// The end of the last transaction whose records were given.
@@ -74,7 +80,9 @@ impl Translator {
             table: text(relation.table, 0)?,
             definition,
         };
-        self.relations.insert(relation.id, known);
+        if let Some(before) = self.relations.insert(relation.id, known) {
+            self.alter(relation.id, &before);
+        }
         self.defined.remove(&relation.id);
         Ok(())
     }
@@ -86,6 +94,8 @@ impl Translator {
         for (lsn, bytes) in messages {
             let ends = self.take(lsn, bytes)?;
             if ends || self.records.bytes.len() >= HELD_MAX {
+                self.is_cut = !ends;
+                self.begins = None;
                 match ready.is_empty() {
                     true => ready = std::mem::take(&mut self.records.bytes),
                     false => ready.append(&mut self.records.bytes),
@@ -93,6 +103,11 @@ impl Translator {
             }
         }
         Ok(ready)
+    }
+
+    /// Whether the records that were given end with a transaction.
+    pub fn is_whole(&self) -> bool {
+        !self.is_cut
     }
 
     /// Whether no transaction is open.
@@ -119,6 +134,7 @@ impl Translator {
                     self.near = full_id(begin.xid, self.near);
                     self.transaction = Some(begin);
                     self.defined.clear();
+                    self.begins = Some(self.records.bytes.len());
                     self.records.begin(lsn, begin.commit_us, &self.near.to_string());
                 }
                 Message::Commit(commit) => {
@@ -144,6 +160,40 @@ impl Translator {
         Ok(false)
     }
 
+    /// Notes what a new description says, if the table is another one now.
+    fn alter(&mut self, relation: u32, before: &Known) {
+        let Some(after) = self.relations.get(&relation) else { return };
+        let is_same = (&before.schema, &before.table) == (&after.schema, &after.table);
+        if is_same && before.definition != after.definition {
+            let definition: Json = serde_json::from_str(&after.definition).unwrap_or_default();
+            let said = json!({"table": after.table, "altered": definition});
+            self.altered.push((after.schema.clone(), said));
+        }
+    }
+
+    /// Writes what has changed as a transaction of its own, before the open one: its rows have the new
+    /// definitions.
+    fn say_altered(&mut self, lsn: u64) -> Result<()> {
+        if self.altered.is_empty() {
+            return Ok(());
+        }
+        let Some(begin) = self.transaction else { return self.begun(lsn) };
+        let mut said = Records::default();
+        said.begin(begin.commit_lsn, begin.commit_us, &self.near.to_string());
+        for (schema, json) in self.altered.drain(..) {
+            said.statement(lsn, &schema, &json.to_string());
+        }
+        said.commit(self.end_lsn);
+        // Of a large transaction that has begun before: its later rows are told from its earlier ones by
+        // their definitions, and do not fit.
+        let at = self.begins.unwrap_or(self.records.bytes.len());
+        if self.begins.is_some() {
+            self.records.bytes.splice(at..at, said.bytes.iter().copied());
+            self.begins = Some(at + said.bytes.len());
+        }
+        Ok(())
+    }
+
     fn begun(&self, lsn: u64) -> Result<()> {
         match self.transaction {
             Some(_) => Ok(()),
@@ -155,6 +205,7 @@ impl Translator {
         if self.defined.contains(&relation) {
             return Ok(());
         }
+        self.say_altered(lsn)?;
         let Known { schema, table, definition, .. } = known(&self.relations, relation, lsn)?;
         self.records.definition(lsn, relation, (schema, table), definition);
         self.defined.insert(relation);

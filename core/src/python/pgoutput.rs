@@ -13,7 +13,14 @@ use crate::pgoutput::translator::{self, Described, Translator};
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PgTranslator>()?;
     module.add_function(wrap_pyfunction!(pg_column, module)?)?;
+    module.add_function(wrap_pyfunction!(pg_reads_binary, module)?)?;
     Ok(())
+}
+
+/// Whether the binary form of a type's values is known.
+#[pyfunction]
+fn pg_reads_binary(type_id: u32) -> bool {
+    crate::pgoutput::types::PgType::of(type_id) != crate::pgoutput::types::PgType::Other
 }
 
 /// A column of a table as JSON: see `pgoutput::types::column`.
@@ -73,6 +80,11 @@ impl PgTranslator {
     #[getter]
     fn is_idle(&self) -> bool {
         self.0.is_idle()
+    }
+
+    #[getter]
+    fn is_whole(&self) -> bool {
+        self.0.is_whole()
     }
 
     #[getter]

@@ -2,16 +2,59 @@
 
 use serde::Deserialize;
 
-use super::{body_of, text};
+use super::{body_of, text, DEFINITION, USE};
+use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
-use crate::records::Record;
+use crate::records::{Record, RecordFile, HEADER_SIZE};
 use crate::schema::{ColumnSchema, ColumnType, TableSchema};
 use crate::table_map::{MapColumn, TableMap};
+use crate::window::Direction;
 use crate::wire::form;
 
 /// Ids of collations: of bytes, and of texts in UTF-8.
 const BINARY: u16 = 63;
 const UTF8: u16 = 46;
+
+/// Which table a record defines: of a definition, or of the use of an earlier one.
+#[derive(Debug, Clone, Copy)]
+pub struct Named<'a> {
+    pub id: u64,
+    pub database: &'a str,
+    pub table: &'a str,
+    /// The position of the earlier one in the file.
+    pub at: Option<u64>,
+}
+
+impl<'a> Named<'a> {
+    pub fn parse(record: &Record<'a>) -> Result<Self> {
+        let mut body = body_of(record);
+        let id = body.uint_le(4, "id of a definition")?;
+        let at = match record.kind {
+            USE => Some(body.u64("position of a definition")?),
+            _ => None,
+        };
+        let (database, table) = (text(&mut body)?, text(&mut body)?);
+        Ok(Self { id, database, table, at })
+    }
+
+    pub fn is_of(&self, table: &TableSchema) -> bool {
+        self.database == table.database && self.table == table.table
+    }
+}
+
+/// The body of the definition at a position of a file, and its offset in the log.
+pub fn read(file: &mut RecordFile, at: u64) -> Result<(Vec<u8>, u64)> {
+    let offset = file.base() + at;
+    let missing = || DecodeError::new("a definition that is used is not where it should be", offset);
+    if at < file.start() {
+        return Err(missing());
+    }
+    let header = file.header(at, u64::MAX)?;
+    if header.kind != DEFINITION {
+        return Err(missing());
+    }
+    Ok((file.record(at, header, Direction::Forward)?.body.to_vec(), offset))
+}
 
 /// A definition up to its columns.
 #[derive(Debug, Clone, Copy)]
@@ -31,11 +74,12 @@ struct Columns {
 }
 
 impl<'a> Definition<'a> {
-    pub fn parse(record: &Record<'a>) -> Result<Self> {
-        let mut body = body_of(record);
+    /// `offset`: of its record in the log.
+    pub fn parse(body: &'a [u8], offset: u64) -> Result<Self> {
+        let mut body = Cursor::new(body, offset + HEADER_SIZE as u64);
         let id = body.uint_le(4, "id of a definition")?;
         let (database, table) = (text(&mut body)?, text(&mut body)?);
-        Ok(Self { id, database, table, json: body.rest(), offset: record.offset })
+        Ok(Self { id, database, table, json: body.rest(), offset })
     }
 
     pub fn is_of(&self, table: &TableSchema) -> bool {

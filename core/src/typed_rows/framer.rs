@@ -1,8 +1,11 @@
 //! From the records of a receiver to the segments and the index of its relay log.
 
+use std::collections::HashMap;
+
 use super::family::Family;
 use super::tracker::Tracker;
-use super::{BEGIN, COMMIT, DEFINITION, MESSAGE, MOVED, NOTE, ROWS, STATEMENT};
+use super::write::Records;
+use super::{Named, BEGIN, COMMIT, DEFINITION, MESSAGE, MOVED, NOTE, ROWS, STATEMENT, USE};
 use crate::error::{DecodeError, Result};
 use crate::framing;
 use crate::json_text::quoted;
@@ -10,6 +13,8 @@ use crate::records::{append, Record, HEAD, MAGIC};
 use crate::segment_framer::{Piece, Progress, SegmentFramer};
 
 const VERSION: u32 = 1;
+/// Limit of the definitions that are remembered. Then they are written once more.
+const DEFINED_BYTES_MAX: usize = 32 << 20;
 
 pub type Options<F> = framing::Options<<F as Family>::Set, <F as Family>::Place>;
 
@@ -20,6 +25,10 @@ pub struct RowsFramer<F: Family> {
     segment_base: Option<u64>,
     roll: bool,
     in_transaction: bool,
+    /// The bodies of the span's definitions, and their positions in the segment, by id. Readers begin where
+    /// spans do, and may have nothing of what is before.
+    defined: HashMap<u64, (Vec<u8>, u64)>,
+    defined_bytes: usize,
     pieces: Vec<Piece>,
     output: Vec<u8>,
     entries: Vec<String>,
@@ -34,6 +43,8 @@ impl<F: Family> RowsFramer<F> {
             segment_base: None,
             roll: false,
             in_transaction: false,
+            defined: HashMap::new(),
+            defined_bytes: 0,
             pieces: Vec::new(),
             output: Vec::new(),
             entries: Vec::new(),
@@ -43,7 +54,7 @@ impl<F: Family> RowsFramer<F> {
     fn take(&mut self, record: &Record<'_>) -> Result<()> {
         let expected = match record.kind {
             BEGIN | MOVED => !self.in_transaction,
-            DEFINITION | ROWS | MESSAGE | STATEMENT | NOTE | COMMIT => self.in_transaction,
+            DEFINITION | USE | ROWS | MESSAGE | STATEMENT | NOTE | COMMIT => self.in_transaction,
             _ => false,
         };
         if !expected {
@@ -63,9 +74,44 @@ impl<F: Family> RowsFramer<F> {
                 self.open_segment();
             } else if self.tracker.log.span_bytes() >= self.options.span_size {
                 self.entries.extend(self.tracker.cut(""));
+                self.forget_definitions();
             }
         }
         self.in_transaction = record.kind != COMMIT;
+        if record.kind == DEFINITION {
+            if let Some(used) = self.used(record)? {
+                let Some(used) = Record::first(&used, self.tracker.log.end)? else { return Ok(()) };
+                return self.store(&used);
+            }
+        }
+        self.store(record)
+    }
+
+    fn forget_definitions(&mut self) {
+        self.defined.clear();
+        self.defined_bytes = 0;
+    }
+
+    /// The record that refers to an equal definition in this span. None: there is none; this is the first.
+    fn used(&mut self, record: &Record<'_>) -> Result<Option<Vec<u8>>> {
+        let Named { id, database, table, .. } = Named::parse(record)?;
+        if let Some((body, at)) = self.defined.get(&id) {
+            if body == record.body {
+                let mut used = Records::default();
+                used.used(record.place, id as u32, *at, (database, table));
+                return Ok(Some(used.bytes));
+            }
+        }
+        if self.defined_bytes > DEFINED_BYTES_MAX {
+            self.forget_definitions();
+        }
+        self.defined_bytes += record.body.len();
+        let at = self.tracker.log.end - self.segment_base.unwrap_or_default();
+        self.defined.insert(id, (record.body.to_owned(), at));
+        Ok(None)
+    }
+
+    fn store(&mut self, record: &Record<'_>) -> Result<()> {
         // Its offset is where the log ends, which a segment's head may have moved.
         self.tracker.record(&Record { offset: self.tracker.log.end, ..*record })?;
         self.output.extend_from_slice(record.raw);
@@ -88,6 +134,7 @@ impl<F: Family> RowsFramer<F> {
         let extra = self.tracker.log.head(&self.options.server_uuid, "[]");
         self.entries.extend(self.tracker.cut(&extra));
         self.segment_base = Some(base);
+        self.forget_definitions();
         self.roll = false;
     }
 
@@ -119,6 +166,7 @@ impl<F: Family> SegmentFramer for RowsFramer<F> {
     fn cut(&mut self) -> Vec<String> {
         if self.segment_base.is_some() {
             self.entries.extend(self.tracker.cut(""));
+            self.forget_definitions();
         }
         std::mem::take(&mut self.entries)
     }

@@ -1,12 +1,14 @@
 //! The segment format `rows`: Penstock's own, for sources that have no binary log of their own.
 //!
 //! A segment is a file of records (`records`). Its transactions say how their rows are written, so that a
-//! reader can begin at any of them:
+//! reader can begin at any of them. A definition is once in each span of the
+//! index; later transactions of the span refer to it:
 //!
 //! | kind | body |
 //! |---|---|
 //! | `b` begin | commit time in microseconds since 1970 (8 bytes), then the transaction's id (`series`) |
 //! | `d` definition | id (4), database, table (length of 2 before each), then JSON: `key`, `columns` |
+//! | `u` use | id (4), position in the file of the definition that holds here, too (8), database, table |
 //! | `r` rows | id of the definition (4), kind (1), number of columns (2), which columns, images |
 //! | `w` message | id of the definition (4), then a row as `pgoutput` has sent it (only in its format) |
 //! | `s` statement | name of the database (length of 2 bytes), then JSON: what happens to a table |
@@ -20,7 +22,7 @@
 //! A transaction, and what a receiver gives to the framer at once, is whole. So parts of this format begin
 //! and end between transactions.
 
-mod definition;
+pub mod definition;
 mod family;
 mod framer;
 mod order;
@@ -30,7 +32,7 @@ mod series;
 mod tracker;
 pub mod write;
 
-pub use definition::Definition;
+pub use definition::{Definition, Named};
 pub use family::{Family, Own};
 pub use framer::RowsFramer;
 pub use order::RowsOrder;
@@ -48,6 +50,7 @@ use crate::rows::{Present, RowsEvent};
 pub const NAME: &str = "rows";
 pub const BEGIN: u8 = b'b';
 pub const DEFINITION: u8 = b'd';
+pub const USE: u8 = b'u';
 pub const ROWS: u8 = b'r';
 /// A row as the source's output plugin has sent it (`pgoutput`).
 pub const MESSAGE: u8 = b'w';

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::family::Family;
 use super::{
-    begin_of, id_of, message_of, rewritten_rows, rows_of, statement_of, undefined, unexpected, Definition,
-    BEGIN, COMMIT, DEFINITION, MESSAGE, NOTE, ROWS, STATEMENT,
+    begin_of, definition, id_of, message_of, rewritten_rows, rows_of, statement_of, undefined, unexpected,
+    Definition, Named, BEGIN, COMMIT, DEFINITION, MESSAGE, NOTE, ROWS, STATEMENT, USE,
 };
 use crate::error::{DecodeError, Result};
 use crate::json::Style;
 use crate::parts::{OpenPart, Parts};
-use crate::records::{Record, RecordFile};
+use crate::records::{Header, Record, RecordFile};
 use crate::row_log::{self, Item, LoggedRows, Take};
 use crate::rows::RowsEvent;
 use crate::schema::TableSchema;
@@ -23,11 +23,23 @@ use crate::window::Direction;
 /// The transactions of some parts, one after the other.
 pub type RowsOrder<F> = Parts<Open<F>>;
 
+/// A definition that was read.
+struct Held<F: Family> {
+    body: Vec<u8>,
+    offset: u64,
+    columns: F::Columns,
+}
+
 pub struct Open<F: Family> {
     /// The tables that are asked for, once a transaction was surveyed. The rows of others are not read.
     selection: Option<Selection>,
-    /// How the rows of the definitions are read that the walk has come by.
-    columns: HashMap<u64, F::Columns>,
+    /// The definitions that a walk has come by, by their positions.
+    held: HashMap<u64, Held<F>>,
+    /// For each id that the walked transaction has defined, the definition's position. None: its rows are not
+    /// wanted.
+    defined: HashMap<u64, Option<u64>>,
+    /// Where the transaction begins whose definitions these are.
+    walked: Option<u64>,
     scratch: F::Scratch,
     written: Vec<u8>,
     part: Arc<Part>,
@@ -50,7 +62,9 @@ impl<F: Family> OpenPart for Open<F> {
             end,
             part,
             selection: None,
-            columns: HashMap::new(),
+            held: HashMap::new(),
+            defined: HashMap::new(),
+            walked: None,
             scratch: F::Scratch::default(),
             written: Vec::new(),
         })
@@ -92,11 +106,11 @@ impl<F: Family> OpenPart for Open<F> {
                     found.file.push_str(self.names.place(record.offset, record.place as u32).0);
                     found.position = record.place;
                 }
-                DEFINITION if number > 1 => {
-                    let definition = Definition::parse(&record)?;
-                    defined.retain(|(id, _)| *id != definition.id);
-                    let (database, table) = (definition.database.as_bytes(), definition.table.as_bytes());
-                    defined.push((definition.id, selection.has(database, table)));
+                DEFINITION | USE if number > 1 => {
+                    let named = Named::parse(&record)?;
+                    defined.retain(|(id, _)| *id != named.id);
+                    defined
+                        .push((named.id, selection.has(named.database.as_bytes(), named.table.as_bytes())));
                 }
                 STATEMENT if number > 1 => statements.push(statement(&record, found.commit_us)?),
                 NOTE => {}
@@ -115,45 +129,41 @@ impl<F: Family> OpenPart for Open<F> {
     fn walk(&mut self, survey: &Survey, from: Walked, take: &mut Take<'_>) -> Result<Option<Walked>> {
         let Some(last) = survey.last_rows else { return Ok(None) };
         let (mut position, mut number) = (survey.start.max(from.position), from.number);
-        if position == survey.start {
-            self.columns.clear();
+        if position == survey.start || self.walked != Some(survey.start) {
+            self.defined.clear();
+            self.walked = Some(survey.start);
+            self.define_up_to(survey.start, position)?;
         }
         while position < survey.end && number < last {
             let header = self.file.header(position, survey.end)?;
             number += 1;
-            let mut more = true;
-            if matches!(header.kind, DEFINITION | ROWS | MESSAGE) {
-                let Self { file, columns, scratch, written, selection, .. } = self;
-                let record = file.record(position, header, Direction::Forward)?;
-                more = match record.kind {
-                    DEFINITION => {
-                        let definition = Definition::parse(&record)?;
-                        columns.remove(&definition.id);
-                        if is_wanted(selection.as_ref(), &definition) {
-                            columns.insert(definition.id, F::columns(&definition, &definition.schema()?)?);
-                        }
-                        take(number, &Item::Definition(&Logged(&record, definition)))?
-                    }
-                    MESSAGE => match columns.get(&id_of(record.body, record.offset)?) {
-                        None => true,
-                        Some(columns) => {
+            let more = match header.kind {
+                DEFINITION | USE => match self.define(position, header)? {
+                    Some(held) => take(number, &Item::Definition(held))?,
+                    None => true,
+                },
+                ROWS | MESSAGE => {
+                    let Self { file, held, defined, scratch, written, .. } = self;
+                    let record = file.record(position, header, Direction::Forward)?;
+                    let at = defined.get(&id_of(record.body, record.offset)?);
+                    match (record.kind, at.ok_or_else(|| undefined(&record))?) {
+                        (_, None) => true,
+                        (MESSAGE, Some(at)) => {
+                            let columns = &held.get(at).ok_or_else(|| undefined(&record))?.columns;
                             F::write(columns, message_of(&record)?, record.offset, scratch, written)?;
                             let rows = rewritten_rows(written, record.offset)?;
-                            take(
-                                number,
-                                &Item::Rows(logged(&record, rows, written, number, &survey.transaction)),
-                            )?
+                            let rows = logged(&record, rows, written, number, &survey.transaction);
+                            take(number, &Item::Rows(rows))?
                         }
-                    },
-                    _ => {
-                        let rows = rows_of(&record)?;
-                        take(
-                            number,
-                            &Item::Rows(logged(&record, rows, record.body, number, &survey.transaction)),
-                        )?
+                        _ => {
+                            let rows = rows_of(&record)?;
+                            let rows = logged(&record, rows, record.body, number, &survey.transaction);
+                            take(number, &Item::Rows(rows))?
+                        }
                     }
-                };
-            }
+                }
+                _ => true,
+            };
             position += header.size;
             if !more && number < last {
                 return Ok(Some(Walked { position, number }));
@@ -163,8 +173,42 @@ impl<F: Family> OpenPart for Open<F> {
     }
 }
 
-fn is_wanted(selection: Option<&Selection>, definition: &Definition<'_>) -> bool {
-    selection.is_none_or(|all| all.has(definition.database.as_bytes(), definition.table.as_bytes()))
+impl<F: Family> Open<F> {
+    /// Notes the definitions of a transaction before a position, where the walk goes on.
+    fn define_up_to(&mut self, start: u64, end: u64) -> Result<()> {
+        let mut position = start;
+        while position < end {
+            let header = self.file.header(position, end)?;
+            if matches!(header.kind, DEFINITION | USE) {
+                self.define(position, header)?;
+            }
+            position += header.size;
+        }
+        Ok(())
+    }
+
+    /// Notes which definition holds from a position on. None: the table's rows are not wanted.
+    fn define(&mut self, position: u64, header: Header) -> Result<Option<&Held<F>>> {
+        let record = self.file.record(position, header, Direction::Forward)?;
+        let named = Named::parse(&record)?;
+        let (id, at) = (named.id, named.at.unwrap_or(position));
+        let (database, table) = (named.database.as_bytes(), named.table.as_bytes());
+        if !self.selection.as_ref().is_none_or(|all| all.has(database, table)) {
+            self.defined.insert(id, None);
+            return Ok(None);
+        }
+        self.defined.insert(id, Some(at));
+        if !self.held.contains_key(&at) {
+            let (body, offset) = definition::read(&mut self.file, at)?;
+            let definition = Definition::parse(&body, offset)?;
+            if definition.id != id {
+                return Err(DecodeError::new("a definition that is used is of another table", offset));
+            }
+            let columns = F::columns(&definition, &definition.schema()?)?;
+            self.held.insert(at, Held { body, offset, columns });
+        }
+        Ok(self.held.get(&at))
+    }
 }
 
 /// `bytes`: those that the cursor of `rows` is over.
@@ -204,28 +248,27 @@ fn statement(record: &Record<'_>, commit_us: u64) -> Result<LoggedStatement> {
     })
 }
 
-/// A definition, with its record.
-struct Logged<'a>(&'a Record<'a>, Definition<'a>);
-
-impl row_log::Definition for Logged<'_> {
+impl<F: Family> row_log::Definition for Held<F> {
     fn id(&self) -> Result<u64> {
-        Ok(self.1.id)
+        id_of(&self.body, self.offset)
     }
 
     fn bytes(&self) -> &[u8] {
-        self.0.body
+        &self.body
     }
 
     fn names(&self) -> Result<(&[u8], &[u8])> {
-        Ok((self.1.database.as_bytes(), self.1.table.as_bytes()))
+        let Definition { database, table, .. } = Definition::parse(&self.body, self.offset)?;
+        Ok((database.as_bytes(), table.as_bytes()))
     }
 
     fn table(&self) -> Result<(TableMap, Option<TableSchema>)> {
-        let schema = self.1.schema()?;
-        Ok((self.1.map_of(&schema)?, Some(schema)))
+        let definition = Definition::parse(&self.body, self.offset)?;
+        let schema = definition.schema()?;
+        Ok((definition.map_of(&schema)?, Some(schema)))
     }
 
     fn offset(&self) -> u64 {
-        self.0.offset
+        self.offset
     }
 }

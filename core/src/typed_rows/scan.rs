@@ -1,11 +1,12 @@
 //! Finds the rows of one table in a part of the log.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::family::Family;
 use super::{
-    begin_of, id_of, message_of, rewritten_rows, rows_of, undefined, Definition, BEGIN, COMMIT, DEFINITION,
-    MESSAGE, NOTE, ROWS, STATEMENT,
+    begin_of, definition, id_of, message_of, rewritten_rows, rows_of, undefined, Definition, Named, BEGIN,
+    COMMIT, DEFINITION, MESSAGE, NOTE, ROWS, STATEMENT, USE,
 };
 use crate::error::{DecodeError, Result};
 use crate::records::{Header, RecordFile};
@@ -41,8 +42,10 @@ pub struct RowsScan<F: Family> {
     scratch: F::Scratch,
     /// The last row that came as a message.
     written: Vec<u8>,
-    /// The body of the last definition of this table: each transaction repeats it.
+    /// The body of the last definition of this table.
     last: Vec<u8>,
+    /// The indexes of the maps of its definitions, by their positions.
+    known: HashMap<u64, u32>,
     /// The table's present id, and the index of its present map. None: the transaction has not defined it.
     current: Option<(u64, u32)>,
     /// Ids of the transaction's definitions of other tables.
@@ -78,6 +81,7 @@ impl<F: Family> RowsScan<F> {
             scratch: F::Scratch::default(),
             written: Vec::new(),
             last: Vec::new(),
+            known: HashMap::new(),
             current: None,
             foreign: Vec::new(),
         })
@@ -99,7 +103,7 @@ impl<F: Family> RowsScan<F> {
                     self.current = None;
                     self.foreign.clear();
                 }
-                DEFINITION => self.note_definition(position, header)?,
+                DEFINITION | USE => self.note_definition(position, header)?,
                 COMMIT => self.current = None,
                 ROWS | MESSAGE if self.excluded => {}
                 ROWS | MESSAGE => {
@@ -125,21 +129,38 @@ impl<F: Family> RowsScan<F> {
 
     fn note_definition(&mut self, position: u64, header: Header) -> Result<()> {
         let record = self.file.record(position, header, Direction::Forward)?;
-        let definition = Definition::parse(&record)?;
-        if !definition.is_of(&self.table) {
-            self.current = self.current.filter(|(id, _)| *id != definition.id);
-            self.foreign.push(definition.id);
+        let named = Named::parse(&record)?;
+        let (id, at) = (named.id, named.at.unwrap_or(position));
+        if !named.is_of(&self.table) {
+            self.current = self.current.filter(|(known, _)| *known != id);
+            self.foreign.push(id);
             return Ok(());
         }
-        if record.body != self.last.as_slice() {
+        let map = match self.known.get(&at) {
+            Some(map) => *map,
+            None => self.read_definition(id, at)?,
+        };
+        self.foreign.retain(|foreign| *foreign != id);
+        self.current = Some((id, map));
+        Ok(())
+    }
+
+    /// Returns the index of the map of the definition at a position.
+    fn read_definition(&mut self, id: u64, at: u64) -> Result<u32> {
+        let (body, offset) = definition::read(&mut self.file, at)?;
+        if body != self.last {
+            let definition = Definition::parse(&body, offset)?;
+            if definition.id != id || !definition.is_of(&self.table) {
+                return Err(DecodeError::new("a definition that is used is of another table", offset));
+            }
             let (map, schema) = definition.fitted(&self.table)?;
             self.columns.push(F::columns(&definition, &schema)?);
-            record.body.clone_into(&mut self.last);
             self.maps.push(Arc::new(map));
+            self.last = body;
         }
-        self.foreign.retain(|id| *id != definition.id);
-        self.current = Some((definition.id, self.maps.len() as u32 - 1));
-        Ok(())
+        let map = self.maps.len() as u32 - 1;
+        self.known.insert(at, map);
+        Ok(map)
     }
 }
 

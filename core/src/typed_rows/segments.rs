@@ -8,7 +8,8 @@ use super::family::{Family, Own};
 use super::framer::Options;
 use super::tracker::Tracker;
 use super::{
-    statement_of, Definition, RowsFramer, RowsOrder, RowsScan, BEGIN, DEFINITION, MESSAGE, ROWS, STATEMENT,
+    definition, statement_of, Definition, Named, RowsFramer, RowsOrder, RowsScan, BEGIN, DEFINITION, MESSAGE,
+    ROWS, STATEMENT, USE,
 };
 use crate::error::{DecodeError, Result};
 use crate::json_text::quoted;
@@ -104,14 +105,14 @@ impl<F: Family> SegmentFormat for Records<F> {
                     begin = position;
                     known.clear();
                 }
-                DEFINITION => {
-                    let definition = Definition::parse(record)?;
-                    known.retain(|(id, _)| *id != definition.id);
+                DEFINITION | USE => {
+                    let named = Named::parse(record)?;
+                    known.retain(|(id, _)| *id != named.id);
                     let is_it = |name: &(String, String)| {
-                        (name.0.as_str(), name.1.as_str()) == (definition.database, definition.table)
+                        (name.0.as_str(), name.1.as_str()) == (named.database, named.table)
                     };
                     if let Some(table) = tables.iter().position(is_it) {
-                        known.push((definition.id, table));
+                        known.push((named.id, table));
                         let positions: &mut Vec<u64> = &mut found[table];
                         if positions.last().is_none_or(|last| *last < begin) {
                             positions.push(begin);
@@ -140,17 +141,20 @@ impl<F: Family> SegmentFormat for Records<F> {
         end: u64,
         known: &TableSchema,
     ) -> Result<Option<String>> {
-        let mut found = None;
-        let walked = opened::<F>(file, base)?.each((start, end), &mut |record| {
-            if record.kind == DEFINITION && found.is_none() {
-                let definition = Definition::parse(record)?;
-                if definition.is_of(known) {
-                    found = Some(definition.described(known)?);
+        let mut log = opened::<F>(file, base)?;
+        let mut at = None;
+        let mut find = || {
+            log.each((start, end), &mut |record| {
+                if matches!(record.kind, DEFINITION | USE) && at.is_none() {
+                    let named = Named::parse(record)?;
+                    at = named.is_of(known).then(|| named.at.unwrap_or(record.offset - base));
                 }
-            }
-            Ok(())
-        });
-        walked.map_err(|error| error.in_file(file.name()))?;
-        Ok(found)
+                Ok(())
+            })?;
+            let Some(at) = at else { return Ok(None) };
+            let (body, offset) = definition::read(&mut log, at)?;
+            Definition::parse(&body, offset)?.described(known).map(Some)
+        };
+        find().map_err(|error: DecodeError| error.in_file(file.name()))
     }
 }

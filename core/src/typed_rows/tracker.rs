@@ -1,7 +1,7 @@
 //! Finds what the index entries of this format say.
 
 use super::family::Family;
-use super::{begin_of, id_of, statement_of, Definition, BEGIN, COMMIT, DEFINITION, MESSAGE, ROWS, STATEMENT};
+use super::{begin_of, id_of, statement_of, Named, BEGIN, COMMIT, DEFINITION, MESSAGE, ROWS, STATEMENT, USE};
 use crate::entries::{Entries, Sent, STATEMENT_MAX};
 use crate::error::Result;
 use crate::json_text::quoted;
@@ -54,10 +54,9 @@ impl<F: Family> Tracker<F> {
                     statements: Vec::new(),
                 };
             }
-            DEFINITION => {
-                let definition = Definition::parse(record)?;
-                let names = (definition.database.as_bytes(), definition.table.as_bytes());
-                self.log.announce(definition.id, names.0, names.1);
+            DEFINITION | USE => {
+                let Named { id, database, table, .. } = Named::parse(record)?;
+                self.log.announce(id, database.as_bytes(), table.as_bytes());
             }
             ROWS | MESSAGE => {
                 let id = id_of(record.body, record.offset)?;

@@ -1,6 +1,6 @@
 //! Writes records, for receivers.
 
-use super::{BEGIN, COMMIT, DEFINITION, MESSAGE, MOVED, NOTE, ROWS, STATEMENT};
+use super::{BEGIN, COMMIT, DEFINITION, MESSAGE, MOVED, NOTE, ROWS, STATEMENT, USE};
 use crate::records::append;
 use crate::rows::RowsKind;
 
@@ -25,6 +25,15 @@ impl Records {
         put_name(table, &mut body);
         body.extend_from_slice(columns.as_bytes());
         append(DEFINITION, place, &body, &mut self.bytes);
+    }
+
+    /// The definition at a position of the file holds here, too.
+    pub fn used(&mut self, place: u64, id: u32, at: u64, (database, table): (&str, &str)) {
+        let mut body = id.to_le_bytes().to_vec();
+        body.extend_from_slice(&at.to_le_bytes());
+        put_name(database, &mut body);
+        put_name(table, &mut body);
+        append(USE, place, &body, &mut self.bytes);
     }
 
     /// `present`: the columns that the first images have, and those of the second ones of updates.

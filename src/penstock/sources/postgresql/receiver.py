@@ -1,0 +1,338 @@
+"""The receiver reads the server's log over one replication connection, and appends it to the relay log.
+
+`Receiver.run` works until it is stopped or cannot continue. It is a loop of sessions, one for each
+connection. A session cuts the log to its last committed transaction end, and asks for what comes behind it.
+The server keeps its log from the confirmed position on, and this is only ever a position that the relay log
+has durably. So nothing is lost and nothing is stored twice, even if the last session ended by `kill -9`.
+
+Idle servers, and those whose transactions concern no published table, send the end of what they have looked
+at. It is confirmed too, so that they do not keep their log for us.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid as uuids
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from penstock._core import DecodeError, Framer, PgTranslator, XidSet
+from penstock.backoff import Backoff, Schedule
+from penstock.config import PipelineConfig
+from penstock.disk import directory
+from penstock.disk.replace import replace_file
+from penstock.errors import ConfigError, LogDiverged, LogPurged, RelayLogCorrupt, TransientError
+from penstock.relaylog.files import LogPlace
+from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment import FORMAT, RELAY_FILE
+from penstock.relaylog.segment_format import PGOUTPUT, lsn_position
+from penstock.relaylog.status import StatusFile
+from penstock.relaylog.upkeep import Upkeep
+from penstock.relaylog.writer import DiskFull, RelayLogWriter
+from penstock.sources.postgresql import catalog
+from penstock.sources.postgresql.connection import connect, explained
+from penstock.sources.postgresql.options import PostgreSqlOptions, options_of, publication_of, slot_of
+from penstock.sources.postgresql.replication import Batch, Replication, lsn_of
+from penstock.sources.stop_signals import Stopping, ensure_end
+
+log = logging.getLogger(__name__)
+
+TAKE_BYTES = 4 << 20
+"""Bytes of messages that are translated at once."""
+WAIT_S = 0.1
+"""Longest wait for a message. A request to stop is noticed after it."""
+FLUSH_PAUSE_S = 0.002
+"""Pause between two flushes. Each costs two fsyncs and an index line."""
+IDLE_S = 1.0
+"""How often an idle log is noted. Each time adds a line to the index."""
+CONFIRM_S = 5.0
+"""The server is told at least so often how far the log is durable, or it ends the connection."""
+
+
+def receive(config: PipelineConfig, stopping: Stopping) -> None:
+    """Writes the relay log until it is asked to stop. Raises errors that it cannot retry."""
+    ensure_end(stopping)
+    source = options_of(config)
+    log.info(
+        "receiving %s of %s:%d into %s", source.database, source.host, source.port, config.relay_log_path
+    )
+    Receiver(config, source, stopping).run()
+
+
+@dataclass
+class _Session:
+    """One replication connection and its state. Positions are those of the server's log."""
+
+    stream: Replication
+    database: psycopg.Connection[Any]
+    translator: PgTranslator
+    framer: Framer
+    binary: bool
+    reached: int
+    """The end of what was put into the log."""
+    flushing: int = 0
+    """What will be durable when the writer is idle."""
+    confirmed: int = 0
+    told: float = field(default_factory=time.monotonic)
+    """When the server was last told so."""
+    noted: float = field(default_factory=time.monotonic)
+    flushed: float = 0.0
+    dirty: bool = False
+
+
+class Receiver:
+    """Writes the relay log of one pipeline. `run` raises the error that ends it."""
+
+    def __init__(self, config: PipelineConfig, source: PostgreSqlOptions, stopping: Stopping) -> None:
+        self.config = config
+        self.source = source
+        self.stopping = stopping
+        self.slot, self.publication = slot_of(config), publication_of(config)
+        self.place = LogPlace.of(config)
+        self.folder = config.relay_log_path
+        self.upkeep = Upkeep(self.place, config.relay_log, lambda: bool(stopping))
+        self._connected_once = False
+        self._bytes = 0
+
+    def run(self) -> None:
+        """Receives until it is stopped. Raises `LeaseHeld` at once if another receiver writes this log."""
+        directory.make(self.folder, "relay_log.path")
+        directory.close_to_others(self.folder, "relay_log.path")
+        self.writer = RelayLogWriter(self.folder, self.config.relay_log, prepare=self.upkeep.prepare)
+        self.status = StatusFile(self.folder, self.writer.lease.generation)
+        self.status.facts["source"] = {"host": self.source.host, "port": self.source.port}
+        with self.upkeep.until_end(self.writer, self.status):
+            self._sessions()
+
+    # sessions -----------------------------------------------------------------------------------------------
+
+    def _sessions(self) -> None:
+        reconnect = Backoff(Schedule(first_s=0.2, max_s=self.source.reconnect_max / 1000))
+        reconnects = 0
+        while not self.stopping:
+            try:
+                self._session()
+                reconnect.succeeded()
+                continue
+            except DiskFull as error:
+                self.upkeep.wait_for_room(self.writer, self.status, error, self.stopping.sleep)
+                continue
+            except TransientError as error:
+                if not self._connected_once and not RelayLog.exists(self.folder):
+                    raise ConfigError(error.message, hint=error.hint, **error.details) from error
+                trouble = error
+            except DecodeError as error:
+                raise RelayLogCorrupt(
+                    f"What {self.source.host} sends cannot be read at {lsn_position(error.offset)}: "
+                    f"{error.reason}.",
+                    offset=error.offset,
+                ) from error  # fmt: skip
+            reconnects += 1
+            self.status.facts["reconnects"] = reconnects
+            self.status.enter("reconnecting", str(trouble), trouble)
+            self.stopping.sleep(reconnect.failed())
+
+    def _session(self) -> None:
+        self.stopping.reconnect = False
+        self.status.enter("connecting")
+        self.writer.recover()
+        with explained(self.source), connect(self.source) as database:
+            stream = Replication(self.source)
+            try:
+                session = self._begin(stream, database)
+                self.status.enter("streaming")
+                self._stream(session)
+            finally:
+                stream.close()
+
+    def _begin(self, stream: Replication, database: psycopg.Connection[Any]) -> _Session:
+        """Continues the log where it ends, or begins it."""
+        system = stream.identify()
+        self._connected_once = True
+        relay = RelayLog.open(self.place) if RelayLog.exists(self.folder) else None
+        if relay is not None and not relay.segments():
+            relay = None  # it was killed before it had written anything
+        if relay is not None and relay.source_uuid != system.id:
+            raise LogDiverged(
+                f"{self.source.host} is the server {system.id}, and the relay log follows "
+                f"{relay.source_uuid}.",
+                hint="Begin again with a new `state`, or correct `source.host`.",
+                server_uuid=system.id,
+            )
+        self._check_publication(database)
+        xmax, running = _snapshot(database)
+        executed = str(XidSet.of_snapshot(xmax, running)) if relay is None else ""
+        start = self._slot(stream, database, relay)
+        self._create(system.id)
+        binary = self._reads_binary(database)
+        translator = PgTranslator(start, xmax)
+        framer = Framer(
+            offset=self.writer.end,
+            segment_size=self.config.relay_log.segment_size,
+            span_size=self.config.relay_log.span_size,
+            server_uuid=system.id,
+            executed=executed if relay is None else str(relay.executed_at(relay.end)),
+            position=start,
+            spool=str(self.writer.spool.folder),
+            generation=self.writer.lease.generation,
+            segment_format=PGOUTPUT,
+        )
+        stream.start(self.slot, self.publication, start, binary=binary)
+        session = _Session(stream, database, translator, framer, binary, start)
+        self._put(session, translator.moved(start))
+        self._commit(session)
+        self.writer.wait()
+        return session
+
+    def _slot(self, stream: Replication, database: psycopg.Connection[Any], relay: RelayLog | None) -> int:
+        """Where the log goes on. The slot is created for a new log."""
+        confirmed = _confirmed(database, self.slot)
+        if relay is None:
+            if confirmed is not None:
+                return confirmed
+            created = stream.create_slot(self.slot)
+            return created if created is not None else _confirmed(database, self.slot) or 0
+        (end,) = relay.position_at(relay.end).order
+        if confirmed is None or confirmed > end:
+            raise LogPurged(
+                f"The server's log behind {lsn_position(end)} is not kept for us any more: "
+                f"the replication slot {self.slot} "
+                + ("is gone." if confirmed is None else f"was advanced to {lsn_position(confirmed)}."),
+                hint="Begin again with a new `state`. Targets stay, and their tables are read again.",
+            )
+        return end
+
+    def _check_publication(self, database: psycopg.Connection[Any]) -> None:
+        query = "SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s"
+        if database.execute(query, (self.publication,)).fetchone() is None:
+            raise ConfigError(
+                f"The database {self.source.database} has no publication {self.publication}.",
+                hint=f'Run there: CREATE PUBLICATION "{self.publication}" FOR ALL TABLES; (or name the '
+                "tables that are followed). `source.publication` names another one.",
+            )
+
+    def _reads_binary(self, database: psycopg.Connection[Any]) -> bool:
+        """Whether the binary form of all columns is known. If not, all values are sent as text."""
+        found = catalog.described(database, catalog.tables(database).values())
+        return not any(one.text_only for one in found.values())
+
+    def _create(self, system: str) -> None:
+        path = self.folder / RELAY_FILE
+        if path.exists():
+            return
+        relay = {
+            "format": FORMAT,
+            "segment_format": PGOUTPUT,
+            "uuid": str(uuids.uuid4()),
+            "created": time.time(),
+            "mode": "gtid",
+            "source": {"type": self.source.type, "server_uuid": system},
+            "start": {"at": "latest"},
+        }
+        replace_file(path, json.dumps(relay, indent=1).encode(), durable=True)
+
+    # streaming ----------------------------------------------------------------------------------------------
+
+    def _stream(self, session: _Session) -> None:
+        while not (self.stopping or self.stopping.reconnect):
+            batch = session.stream.take(FLUSH_PAUSE_S if session.dirty else WAIT_S, TAKE_BYTES)
+            self._take(session, batch)
+            self._flush(session)
+            self._confirm(session, asked=batch.asked)
+            self.stopping.drain()
+            if self.status.is_outdated:
+                self._report(session)
+                self.writer.check_space()
+                self.upkeep.each_second()
+        self.writer.wait()
+        self._confirm(session, asked=True)
+        self._report(session)
+
+    def _take(self, session: _Session, batch: Batch) -> None:
+        translator = session.translator
+        if batch.messages:
+            self._describe(session, batch)
+            self._put(session, translator.translate(batch.messages))
+            session.reached = max(session.reached, translator.end_lsn)
+        quiet = translator.is_idle and batch.end > session.reached
+        if quiet and (batch.asked or time.monotonic() - session.noted > IDLE_S):
+            self._put(session, translator.moved(batch.end))
+            session.reached, session.noted = batch.end, time.monotonic()
+
+    def _describe(self, session: _Session, batch: Batch) -> None:
+        unknown = session.translator.unknown(batch.messages)
+        if not unknown:
+            return
+        found = catalog.described(session.database, {number for number, *_ in unknown})
+        for number, schema, table, message in unknown:
+            one = found.get(number, catalog.Described([], {}, {}, [], []))
+            if session.binary and one.text_only:
+                raise TransientError(
+                    f"{schema}.{table} has columns whose binary form is not known: "
+                    f"{', '.join(one.text_only)}. From now on the log is sent as text."
+                )
+            session.translator.describe(message, one.key, one.types, one.shown)
+
+    def _put(self, session: _Session, records: bytes) -> None:
+        if records:
+            self._bytes += len(records)
+            self.writer.put(session.framer.feed(records))
+            session.dirty = True
+
+    def _flush(self, session: _Session) -> None:
+        now = time.monotonic()
+        ready = self.writer.ready_to_flush  # raises the error of the last flush
+        if not (session.dirty and ready and session.translator.is_whole):
+            return
+        if now - session.flushed >= FLUSH_PAUSE_S:
+            self._commit(session)
+            session.flushed, session.dirty = now, False
+            if self.writer.segment_is_full:
+                session.framer.roll()
+
+    def _commit(self, session: _Session) -> None:
+        self.writer.flush(session.framer.cut(), spools=session.framer.spool_files)
+        session.flushing = session.reached
+
+    def _confirm(self, session: _Session, *, asked: bool) -> None:
+        """Tells the server what is durable here."""
+        durable = session.flushing if self.writer.ready_to_flush else session.confirmed
+        now = time.monotonic()
+        if durable > session.confirmed or asked or now - session.told > CONFIRM_S:
+            session.stream.confirm(durable)
+            session.confirmed, session.told = durable, now
+
+    def _report(self, session: _Session) -> None:
+        framer = session.framer
+        _, position = framer.source
+        self.status.facts |= {
+            "offset": framer.committed,
+            "position": {"file": "", "position": position},
+            "gtids": framer.executed,
+            "last_commit_us": framer.last_commit_us or self.status.facts.get("last_commit_us"),
+            "bytes": self._bytes,
+            "transactions": framer.transactions,
+            "events": framer.events,
+            **self.upkeep.report(),
+        }
+        self.status.write()
+
+
+def _snapshot(database: psycopg.Connection[Any]) -> tuple[int, list[int]]:
+    """What is visible now: the transactions before the first number, without those that are running."""
+    row = database.execute("SELECT pg_current_snapshot()::text").fetchone()
+    assert row is not None
+    _, xmax, running = str(row[0]).split(":")
+    return int(xmax), [int(one) for one in running.split(",") if one]
+
+
+def _confirmed(database: psycopg.Connection[Any], slot: str) -> int | None:
+    """The position from which on a slot keeps the log. None: there is no such slot."""
+    row = database.execute(
+        "SELECT confirmed_flush_lsn::text FROM pg_catalog.pg_replication_slots WHERE slot_name = %s", (slot,)
+    ).fetchone()
+    return None if row is None else lsn_of(row[0])
