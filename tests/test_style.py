@@ -328,8 +328,6 @@ SPEAKS_OF_BINLOG = {
     "relaylog/segment_format.py",  # the segment formats
     "cli_offline.py",  # help of `penstock inspect`
     "datasource/definitions.py",  # what `mysql_cdc` needs of a server
-    "sources/debezium/receiver.py",  # keys of `relay.json` and `receiver.json`
-    "sources/postgresql/receiver.py",
     "sources/registry.py",  # the name of a segment format
     "encode/canal_entry.py",  # fields of messages, as their tools name them
     "encode/schema_changes.py",

@@ -159,14 +159,14 @@ def _repeat(pattern: tuple[dict[str, Any], list[dict[str, Any]], bytes], home: P
     (home / "relay.json").write_text(json.dumps(relay))
     first, spans = entries[0], entries[1:]
     length = spans[-1]["end"] - spans[0]["start"]
-    uuid, _, last = spans[-1]["gtids"].rpartition(":")[0], "", spans[-1]["gtids"].rpartition("-")[2]
-    lowest = int(spans[0]["gtids"].rpartition(":")[2].partition("-")[0])
+    uuid, _, last = spans[-1]["executed"].rpartition(":")[0], "", spans[-1]["executed"].rpartition("-")[2]
+    lowest = int(spans[0]["executed"].rpartition(":")[2].partition("-")[0])
     step, done, base, segments = int(last) - lowest + 1, 0, 0, 0
     while base < size:
         name = SegmentName(Offset(base), 1)
         shift = base - first["start"]
         executed = f"{uuid}:1-{lowest - 1 + done * step}"
-        lines = [_shifted(first, shift, 0) | {"head": {**first["head"], "gtids": executed}}]
+        lines = [_shifted(first, shift, 0) | {"head": {**first["head"], "executed": executed}}]
         at = lines[0]["end"]
         while at - base < _SEGMENT_BYTES:
             lines += [_shifted(span, at - spans[0]["start"], done * step) for span in spans]
@@ -191,8 +191,8 @@ def _shifted(fields: dict[str, Any], shift: int, gtids: int) -> dict[str, Any]:
         {**one, "offset": one["offset"] + shift, "end": one["end"] + shift}
         for one in fields.get("statements", ())
     ]
-    if fields.get("gtids"):
-        uuid, _, numbers = fields["gtids"].rpartition(":")
+    if fields.get("executed"):
+        uuid, _, numbers = fields["executed"].rpartition(":")
         low, _, high = numbers.partition("-")
-        moved["gtids"] = f"{uuid}:{int(low) + gtids}-{int(high or low) + gtids}"
+        moved["executed"] = f"{uuid}:{int(low) + gtids}-{int(high or low) + gtids}"
     return moved

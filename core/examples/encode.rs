@@ -9,8 +9,7 @@ use std::time::Instant;
 use penstock_core::encode::encoder::{Encoder, Step};
 use penstock_core::encode::{formats, source_info};
 use penstock_core::mysql::log_order::LogOrder;
-use penstock_core::source_names::SourceNames;
-use penstock_core::transaction::{Part, Selection};
+use penstock_core::transaction::{KnownPlace, Part, Selection};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -33,7 +32,8 @@ fn main() {
 /// One pass: how many messages, and how many bytes they have.
 #[inline(never)]
 fn encode(path: &str, format: &str) -> (usize, usize) {
-    let part = Part { file: path.into(), base: 0, start: 0, end: None, names: SourceNames::of_file(path) };
+    let part =
+        Part { file: path.into(), base: 0, start: 0, end: None, known: vec![KnownPlace::of_file(path)] };
     let options = match format {
         "debezium" | "avro" | "protobuf" => "{\"tombstones_on_delete\": false}",
         _ => "{}",

@@ -10,7 +10,7 @@ use penstock_core::framing::{Options, Skip, Spooling};
 use penstock_core::mysql::binlog::MySqlBinlog;
 use penstock_core::mysql::event::HEADER_SIZE;
 use penstock_core::mysql::gtid::GtidSet;
-use penstock_core::place::Place;
+use penstock_core::mysql::place::Place;
 use penstock_core::segment_format::SegmentFormat;
 use penstock_core::segment_framer::SegmentFramer;
 

@@ -37,7 +37,8 @@ pub struct Ended<I, P> {
 #[derive(Default)]
 pub struct Span<S> {
     pub start: u64,
-    pub open: Option<String>,
+    /// If it begins inside a transaction: offsets of the events that its readers need from before it.
+    pub open: Option<Vec<u64>>,
     pub transactions: u64,
     pub executed: S,
     pub first_commit_us: Option<u64>,
@@ -165,8 +166,8 @@ impl<S: TransactionSet, P: SourcePlace> Entries<S, P> {
         self.end != self.span.start || self.reported != self.committed_source
     }
 
-    /// Begins a span. `open`: what its entry will say of a transaction that began before it.
-    pub fn begin_span(&mut self, open: Option<String>) {
+    /// Begins a span. `open`: see [`Span`].
+    pub fn begin_span(&mut self, open: Option<Vec<u64>>) {
         self.reported.clone_from(&self.committed_source);
         for slot in &self.span.touched {
             self.counts[*slot] = (0, 0);
@@ -188,7 +189,7 @@ impl<S: TransactionSet, P: SourcePlace> Entries<S, P> {
             let _ = write!(text, ",\"transactions\":{}", span.transactions);
         }
         if !span.executed.is_empty() {
-            let _ = write!(text, ",\"gtids\":{}", quoted(&span.executed.to_string()));
+            let _ = write!(text, ",\"executed\":{}", quoted(&span.executed.to_string()));
         }
         if let (Some(first), Some(last)) = (span.first_commit_us, span.last_commit_us) {
             let _ = write!(text, ",\"first_commit_us\":{first},\"last_commit_us\":{last}");
@@ -205,7 +206,7 @@ impl<S: TransactionSet, P: SourcePlace> Entries<S, P> {
             let _ = write!(text, ",\"statements\":[{}]", span.statements.join(","));
         }
         if let Some(open) = &span.open {
-            let _ = write!(text, ",\"open\":{open}");
+            let _ = write!(text, ",\"open\":{open:?}");
         }
         if let Some(last) = self.last() {
             let _ = write!(text, ",\"last\":{last}");
@@ -218,7 +219,7 @@ impl<S: TransactionSet, P: SourcePlace> Entries<S, P> {
     /// What a segment's first entry says of the log before it: a field of its own. `prepared`: a JSON array.
     pub fn head(&self, server_uuid: &str, prepared: &str) -> String {
         format!(
-            ",\"head\":{{\"server_uuid\":{},\"gtids\":{},\"prepared\":{prepared}}}",
+            ",\"head\":{{\"server_uuid\":{},\"executed\":{},\"prepared\":{prepared}}}",
             quoted(server_uuid),
             quoted(&self.executed.to_string()),
         )
@@ -237,6 +238,6 @@ impl<S: TransactionSet, P: SourcePlace> Entries<S, P> {
             Sent::Unknown => String::from(",\"sent\":[]"),
         };
         let (start, end, place) = (ended.start, ended.end, ended.source.fields());
-        Some(format!("{{\"start\":{start},\"end\":{end},\"gtid\":{id},{place}{sent}}}"))
+        Some(format!("{{\"start\":{start},\"end\":{end},\"id\":{id},{place}{sent}}}"))
     }
 }

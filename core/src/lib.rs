@@ -45,7 +45,6 @@ pub mod seen_keys;
 pub mod segment_file;
 pub mod segment_format;
 pub mod segment_framer;
-pub mod source_names;
 pub mod split;
 pub mod table_map;
 pub mod table_name;

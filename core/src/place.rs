@@ -1,7 +1,5 @@
 //! Places in a source's own log.
 
-use crate::json_text::quoted;
-
 /// A place, as index entries have it: a file, which may have no name, and a number.
 pub trait SourcePlace:
     Clone + Default + PartialEq + From<(String, u64)> + Into<(String, u64)> + Send
@@ -12,51 +10,33 @@ pub trait SourcePlace:
     fn fields(&self) -> String;
 }
 
-/// A position in one of a log's files, whose names end with their numbers.
-#[derive(Debug, PartialEq, Eq, Default)]
-pub struct Place {
-    pub file: String,
-    pub position: u64,
-}
+/// A place that is one number. 0: none is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Number(pub u64);
 
-impl Place {
-    fn number(&self) -> u64 {
-        self.file.rsplit('.').next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
-    }
-}
-
-impl SourcePlace for Place {
+impl SourcePlace for Number {
     fn is_before(&self, other: &Self) -> bool {
-        (self.number(), self.position) < (other.number(), other.position)
+        self.0 < other.0
     }
 
     fn fields(&self) -> String {
-        format!("\"file\":{},\"position\":{}", quoted(&self.file), self.position)
+        format!("\"position\":{}", self.0)
     }
 }
 
-impl Clone for Place {
-    fn clone(&self) -> Self {
-        Self { file: self.file.clone(), position: self.position }
-    }
-
-    /// Files change rarely.
-    fn clone_from(&mut self, other: &Self) {
-        self.position = other.position;
-        if self.file != other.file {
-            self.file.clone_from(&other.file);
-        }
+impl From<(String, u64)> for Number {
+    fn from((_, number): (String, u64)) -> Self {
+        Self(number)
     }
 }
 
-impl From<(String, u64)> for Place {
-    fn from((file, position): (String, u64)) -> Self {
-        Self { file, position }
+impl From<Number> for (String, u64) {
+    fn from(Number(number): Number) -> Self {
+        (String::new(), number)
     }
 }
 
-impl From<Place> for (String, u64) {
-    fn from(place: Place) -> Self {
-        (place.file, place.position)
-    }
+/// A position in PostgreSQL's log, as the server prints it.
+pub fn lsn_text(lsn: u64) -> String {
+    format!("{:X}/{:X}", lsn >> 32, lsn & 0xffff_ffff)
 }

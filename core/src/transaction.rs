@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::segment_file::SegmentFile;
-use crate::source_names::SourceNames;
 
 /// An event of the log, as headers of Canal name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,16 +37,6 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Makes whole positions of the low bits of the positions of its events.
-    pub fn complete_places(&mut self) {
-        for place in [&mut self.begin_event, &mut self.end_event] {
-            place.position = match place.position {
-                0 => self.position,
-                low => whole_position(self.position, low as u32),
-            };
-        }
-    }
-
     /// The time of a change at the source: of the commit where the log has it, else of the statement.
     pub fn source_us(&self, timestamp: u32) -> u64 {
         if self.commit_is_exact {
@@ -58,15 +47,25 @@ impl Transaction {
     }
 }
 
-/// The position in the source's file of an event of a transaction that begins at `begin`, from its low bits.
-pub fn whole_position(begin: u64, low: u32) -> u64 {
-    const LOW: u64 = 0xffff_ffff;
-    let position = begin & !LOW | u64::from(low);
-    // Beyond the next multiple of 2^32.
-    if position < begin && begin - position > LOW / 2 {
-        position + LOW + 1
-    } else {
-        position
+/// The source's place at an offset of the relay log, as an index entry has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownPlace {
+    pub offset: u64,
+    pub file: String,
+    pub position: u64,
+}
+
+impl KnownPlace {
+    /// What is known of a file of the source itself, with whole positions.
+    pub fn of_file(path: &str) -> Self {
+        let file = path.rsplit('/').next().unwrap_or(path).to_owned();
+        Self { offset: 0, file, position: 0 }
+    }
+}
+
+impl From<(u64, String, u64)> for KnownPlace {
+    fn from((offset, file, position): (u64, String, u64)) -> Self {
+        Self { offset, file, position }
     }
 }
 
@@ -79,7 +78,9 @@ pub struct Part {
     /// Positions in the file. `end` None: the file's end.
     pub start: u64,
     pub end: Option<u64>,
-    pub names: SourceNames,
+    /// Of a relay log: in order of offsets. The first is at or before the part's start, the last at or behind
+    /// its end.
+    pub known: Vec<KnownPlace>,
 }
 
 /// The tables that are asked for.

@@ -8,8 +8,7 @@ use penstock_core::encode::encoder::{Encoder, Step};
 use penstock_core::encode::{formats, source_info};
 use penstock_core::mysql::log_order::LogOrder;
 use penstock_core::segment_file::{Fetch, RangedFile, SegmentFile};
-use penstock_core::source_names::SourceNames;
-use penstock_core::transaction::{Part, Selection};
+use penstock_core::transaction::{KnownPlace, Part, Selection};
 use proptest::prelude::*;
 
 const FORMATS: [(&str, &str); 8] = [
@@ -62,7 +61,7 @@ fn messages(bytes: &[u8], (name, options): (&str, &str)) -> usize {
     let fetch = Box::new(Bytes(bytes.to_vec()));
     let file = RangedFile::new("log.000001".to_owned(), size, 0..size, 1 << 16, 1 << 20, fetch);
     let file = SegmentFile::Ranged(Arc::new(file));
-    let part = Part { file, base: 0, start: 0, end: None, names: SourceNames::of_file("log.000001") };
+    let part = Part { file, base: 0, start: 0, end: None, known: vec![KnownPlace::of_file("log.000001")] };
     let format = formats::by_name(name, options, &source_info::MYSQL).unwrap();
     let order = Box::new(LogOrder::new(vec![part], Selection::default()));
     let mut encoder = Encoder::new(order, format, Vec::new(), Selection::default());

@@ -4,7 +4,7 @@ use penstock_core::digest::Digest;
 use penstock_core::framing::{Expected, Skip, Spooling};
 use penstock_core::mysql::frame::{Framer, Options};
 use penstock_core::mysql::gtid::GtidSet;
-use penstock_core::place::Place;
+use penstock_core::mysql::place::Place;
 use penstock_core::segment_framer::{Piece, SegmentFramer};
 use proptest::prelude::*;
 

@@ -19,9 +19,8 @@ use penstock_core::row_log::{Definition, Dialect, Item, LoggedRows, RowScan, Tak
 use penstock_core::rows::{Present, RowsEvent, RowsKind};
 use penstock_core::schema::TableSchema;
 use penstock_core::segment_file::SegmentFile;
-use penstock_core::source_names::SourceNames;
 use penstock_core::table_map::{MapColumn, TableMap};
-use penstock_core::transaction::{Part, Selection, Survey, Transaction, Walked};
+use penstock_core::transaction::{KnownPlace, Part, Selection, Survey, Transaction, Walked};
 use penstock_core::typed_rows::write::put_bits;
 use penstock_core::window::Direction;
 use penstock_core::wire::form;
@@ -227,7 +226,7 @@ impl Transactions for Order {
             base: 0,
             start: 0,
             end: None,
-            names: SourceNames::of_file("log"),
+            known: vec![KnownPlace::of_file("log")],
         };
         let rows = ROWS.len() as u64;
         Ok(Some(Survey::plain(Transaction::default(), Vec::new(), Some(rows), Arc::new(part), (0, RECORD))))

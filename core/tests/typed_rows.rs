@@ -7,7 +7,7 @@ use penstock_core::changelog::Changelog;
 use penstock_core::column::Layout;
 use penstock_core::framing::{Options as FramerOptions, Skip, Spooling};
 use penstock_core::output::Options;
-use penstock_core::place::Place;
+use penstock_core::place::Number;
 use penstock_core::records::RecordFile;
 use penstock_core::rows::RowsKind;
 use penstock_core::schema::TableSchema;
@@ -61,7 +61,7 @@ fn framer() -> RowsFramer<Own> {
         segment_size: u64::MAX,
         span_size: u64::MAX,
         executed: None,
-        source: Place::default(),
+        source: Number::default(),
         server_uuid: "s".into(),
         skip: Skip::default(),
         expected: None,

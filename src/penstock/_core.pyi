@@ -880,12 +880,12 @@ class TopicTranslator:
         """A transaction with the whole state."""
 
     @staticmethod
-    def moved(file: str, position: int) -> bytes:
+    def moved(position: int) -> bytes:
         """The source's position."""
 
     @property
-    def positions(self) -> list[tuple[str, int, int, int]]:
-        """Topic, partition, domain of its transactions and offset of its next message."""
+    def positions(self) -> list[tuple[str, int, str, int]]:
+        """Topic, partition, series of its transactions and offset of its next message."""
 
     @property
     def tables(self) -> list[str]: ...

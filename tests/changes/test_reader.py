@@ -281,7 +281,7 @@ def test_a_definition_that_does_not_fit_the_log_is_an_error_that_names_the_place
     reader = ChangeReader(
         receiver.log_path, Definitions(begin, {ORDERS: wrong}), start=begin, until=receiver.log.end
     )
-    with pytest.raises(TableError, match=r"does not fit what is known of table shop\.orders at offset"):
+    with pytest.raises(TableError, match=r"Rows of table shop\.orders cannot be read at offset"):
         list(reader)
 
 

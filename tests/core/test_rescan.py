@@ -36,4 +36,4 @@ def test_a_span_that_begins_between_two_row_events_of_a_transaction_is_counted(
     assert entry["tables"] == {"shop.t": [len(rows) - 2, size]}
     assert (entry["start"], entry["end"], entry["committed"]) == (middle, end, end)
     assert entry["transactions"] == 1
-    assert entry["gtids"] == f"{server.variable('server_uuid')}:3"
+    assert entry["executed"] == f"{server.variable('server_uuid')}:3"

@@ -79,9 +79,9 @@ class Session:
         held = start_position.received_log(RelayLog.open(folder) if list_segments(folder) else None)
         executed = held.gtids if held else GtidSet()
         expected, wanted = None, executed
-        if held and held.last and held.digest and held.last.gtid:
-            wanted = executed.difference(GtidSet(held.last.gtid))
-            expected = (held.last.gtid, *held.digest)
+        if held and held.last and held.digest and held.last.id:
+            wanted = executed.difference(GtidSet(held.last.id))
+            expected = (held.last.id, *held.digest)
         self.framer = Framer(
             offset=self.writer.end,
             segment_size=30_000,

@@ -12,8 +12,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from penstock._core import RowEncoder, SchemaMismatch
 from penstock.errors import ChunkOutdated, InternalError, PenstockError, TableError, TransientError
-from penstock.failures.crossing import _KEY, CrossedError, Crossing, _packed, _tag, crossing, returned
+from penstock.failures.crossing import (
+    _KEY,
+    CrossedError,
+    Crossing,
+    _packed,
+    _tag,
+    core_error,
+    crossing,
+    returned,
+)
+from penstock.model.schema import Column, TableId, TableSchema
 from penstock.relaylog.status import rebuild_error
 
 if TYPE_CHECKING:
@@ -52,6 +63,19 @@ def test_an_error_arrives_as_it_was() -> None:
     assert type(found) is TableError
     assert (found.message, found.hint) == ("It broke.", "Mend it.")
     assert found.details == {"table": "shop.orders", "offset": 12, "places": [1, "x"]}
+
+
+def test_a_refused_value_is_told_with_its_own_cure_first() -> None:
+    """It is in the reason. The definition of the table may be right."""
+    table = TableSchema(TableId("shop", "t"), (Column("d", "numeric", nullable=True),), ())
+    rows = pa.record_batch({"d": pa.array(["NaN"])})
+    encoder = RowEncoder(table.to_json(), "debezium", options='{"decimal_handling_mode": "precise"}')
+    with pytest.raises(SchemaMismatch, match="use `string` or `double`") as refused:
+        encoder.encode(rows, at_us=1, place="", sequence=7)
+    error = core_error(refused.value, "shop.t")
+    assert error.message.startswith("Rows of table shop.t cannot be read at offset 7: ")
+    assert refused.value.reason in error.message and "known" not in error.message
+    assert error.hint.startswith("If the reason names no cure: `penstock resnapshot FILE shop.t`")
 
 
 def test_classes_outside_of_the_errors_module_arrive_too() -> None:

@@ -59,7 +59,7 @@ def test_prepared_rows_are_not_in_the_log_until_their_xa_commit(gtids: MySqlServ
         found = xa.effects(log_events(receiver.log_path))
         assert found == xa.effects(source_events(gtids)) and len(found) == 2
         last = LastTransaction.of(log)
-        assert last is not None and last.gtid == gtids.gtid_executed().replace(":1-", ":")
+        assert last is not None and last.id == gtids.gtid_executed().replace(":1-", ":")
 
 
 def test_all_kinds_interleaved_take_effect_as_the_source_says(server: MySqlServer, tmp_path: Path) -> None:

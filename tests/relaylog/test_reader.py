@@ -311,7 +311,7 @@ def test_the_last_transaction_is_told_with_its_places(received: Received) -> Non
     last, expected = LastTransaction.of(received.log), received.walk.transactions[-1]
     assert last is not None
     assert (last.start, last.end) == (expected.start, expected.end)
-    assert last.gtid == f"{received.server_uuid}:{expected.number}"
+    assert last.id == f"{received.server_uuid}:{expected.number}"
     file, end = received.source_ends[expected.number]
     assert int(last.file.rsplit(".", 1)[1]) == file
     assert last.position == end - (expected.end - expected.start)

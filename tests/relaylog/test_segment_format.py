@@ -8,15 +8,18 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.relaylog.conftest import SPAN_SIZE, Received
+from tests.relaylog.conftest import SPAN_SIZE, TABLES, Received
 
 from penstock._core import Framer
 from penstock.commands.inspect import log_files
 from penstock.config import RelayLogConfig
 from penstock.errors import ConfigError
+from penstock.model.offset import LogRange, Offset
+from penstock.relaylog.index import Entry, encode, parse_lines
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment_format import SEGMENT_FORMATS
 from penstock.relaylog.writer import RelayLogWriter
+from penstock.sources.mysql.binlog_position import LastTransaction
 
 CONFIG = RelayLogConfig(disk_free_min=0, span_size=SPAN_SIZE)
 
@@ -26,6 +29,63 @@ def folder(received: Received, tmp_path: Path) -> Path:
     copy = tmp_path / "relay"
     shutil.copytree(received.folder, copy)
     return copy
+
+
+def with_earlier_names(folder: Path) -> int:
+    """Gives fields of all index entries the names that they had in 0.1.0. Returns how many spans begin inside
+    a transaction."""
+    opened = 0
+    for path in folder.glob("*.index"):
+        entries = parse_lines(path.read_bytes(), path)
+        for fields in (entry.fields for entry in entries):
+            for part in (fields, fields.get("head") or {}):
+                if "executed" in part:
+                    part["gtids"] = part.pop("executed")
+            if "last" in fields:
+                fields["last"]["gtid"] = fields["last"].pop("id")
+            if "open" in fields:
+                begun, *maps = fields["open"]
+                named = {f"shop.{number}": offset for number, offset in enumerate(maps)}
+                fields["open"] = {"gtid_event": begun, "table_maps": named}
+                opened += 1
+        path.write_bytes(encode(entries))
+    return opened
+
+
+def test_a_log_with_the_earlier_names_of_fields_is_read_and_continued(
+    received: Received, folder: Path
+) -> None:
+    assert with_earlier_names(folder) > 10
+    log = RelayLog.open(folder)
+    for at in map(Offset, received.walk.ends[::7]):
+        assert str(log.executed_at(at)) == str(received.log.executed_at(at))
+    for table in TABLES:
+        whole = LogRange(log.start, log.end)
+        expected = [
+            (one.start, [at for *_, at in one.preamble])
+            for one in received.log.splits(whole, table, bytes_aim=SPAN_SIZE)
+        ]
+        found = [
+            (one.start, [at for *_, at in one.preamble])
+            for one in log.splits(whole, table, bytes_aim=SPAN_SIZE)
+        ]
+        assert found == expected
+    assert LastTransaction.of(log) == LastTransaction.of(received.log)
+    RelayLogWriter(folder, CONFIG).close()
+    assert str(RelayLog.open(folder).executed_at(log.end)) == str(received.log.executed_at(log.end))
+
+
+def test_an_entry_that_is_cut_before_its_end_does_not_say_what_was_prepared() -> None:
+    fields = {
+        "start": 0,
+        "end": 30,
+        "committed": 20,
+        "prepared": [{"xid": "a"}],
+        "file": "b.1",
+        "position": 9,
+    }
+    assert Entry(fields).trimmed(Offset(20)).prepared == [{"xid": "a"}]
+    assert Entry(fields).trimmed(Offset(10)).prepared == []
 
 
 def change(folder: Path, **fields: object) -> None:

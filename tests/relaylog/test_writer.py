@@ -136,7 +136,7 @@ def assert_only_the_successor_counts(received: Received, copy: Path, transaction
     gtids = f"{received.server_uuid}:1-{transaction.number}"
     end = begin_behind(
         copy, name, base, last.head_end - last.base, file=f"binlog.{file:06d}", position=position,
-        head={"server_uuid": received.server_uuid, "gtids": gtids},
+        head={"server_uuid": received.server_uuid, "executed": gtids},
     )  # fmt: skip
 
     log = RelayLog.open(copy)

@@ -23,9 +23,9 @@ def record(kind: int, place: int, body: bytes = b"") -> bytes:
     return head + struct.pack("<II", zlib.crc32(head), zlib.crc32(body)) + body
 
 
-def moved(file: str, place: int) -> bytes:
+def moved(place: int) -> bytes:
     """The source has everything up to this place of its log."""
-    return record(MOVED, place, file.encode())
+    return record(MOVED, place)
 
 
 def begin(second: int, transaction: str) -> bytes:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from tests.scripted.server import FILE, Server
+from tests.scripted.server import Server
 
 from penstock._core import Framer
 from penstock.config import PipelineConfig
@@ -93,7 +93,6 @@ class ScriptedReceiver:
             span_size=self._config.relay_log.span_size,
             server_uuid=str(self._server.uuid),
             executed=executed,
-            file=FILE if known is not None else "",
             position=known.order[-1] if known is not None else 0,
             spool=str(self._writer.spool.folder),
             generation=self._writer.lease.generation,
@@ -104,7 +103,7 @@ class ScriptedReceiver:
 
     def _create(self) -> None:
         relay = {"format": FORMAT, "segment_format": ROWS, "uuid": str(uuid.uuid4()), "created": 0.0,
-                 "mode": "gtid", "start": {}, "source": {"type": "script"}}  # fmt: skip
+                 "start": {}, "source": {"type": "script"}}  # fmt: skip
         replace_file(self._folder / RELAY_FILE, json.dumps(relay).encode(), durable=True)
 
     def _receive(self, events: list[bytes]) -> None:

@@ -29,7 +29,6 @@ from penstock.model.offset import SourcePosition
 from penstock.model.schema import TableId, TableSchema
 from penstock.relaylog import segment_format
 
-FILE = "script.000001"
 SERVERS: dict[str, Server] = {}
 """The servers of this process by their addresses, which hosts and pipeline files name."""
 
@@ -65,7 +64,7 @@ class Server:
 
     @property
     def end(self) -> SourcePosition:
-        return segment_format.position(FILE, self.length)
+        return segment_format.number_position(self.length)
 
     def has_executed(self, gtids: str) -> bool:
         return SeriesSet(gtids).issubset(SeriesSet(self.executed))
@@ -79,7 +78,7 @@ class Server:
     @property
     def greeting(self) -> list[bytes]:
         """What comes at the beginning of a connection, before the transactions."""
-        return [log_bytes.moved(FILE, 4)]
+        return [log_bytes.moved(4)]
 
     def _transaction(self, changes: list[RowChange]) -> None:
         numbers = {table: 100 + place for place, table in enumerate(self.tables)}
@@ -134,7 +133,7 @@ class Server:
         for kind, body in [(log_bytes.BEGIN, begin), *bodies, (log_bytes.COMMIT, b"")]:
             records.append(log_bytes.record(kind, self.length, body))
             self.length += len(records[-1])
-        self.committed.append([*records, log_bytes.moved(FILE, self.length)])
+        self.committed.append([*records, log_bytes.moved(self.length)])
 
 
 def _without(values: tuple[Any, ...], place: int) -> tuple[Any, ...]:

@@ -8,8 +8,7 @@ use penstock_core::encode::encoder::{Encoder, Step};
 use penstock_core::encode::{formats, source_info};
 use penstock_core::mysql::log_order::LogOrder;
 use penstock_core::segment_file::{Fetch, RangedFile, SegmentFile};
-use penstock_core::source_names::SourceNames;
-use penstock_core::transaction::{Part, Selection};
+use penstock_core::transaction::{KnownPlace, Part, Selection};
 
 struct Bytes(Vec<u8>);
 
@@ -33,7 +32,8 @@ fuzz_target!(|bytes: &[u8]| {
         let (size, fetch) = (bytes.len() as u64, Box::new(Bytes(bytes.clone())));
         let file = RangedFile::new("fuzz".to_owned(), size, 0..size, 1 << 16, 1 << 20, fetch);
         let file = SegmentFile::Ranged(std::sync::Arc::new(file));
-        let part = Part { file, base: 0, start: 0, end: None, names: SourceNames::of_file("fuzz.000001") };
+        let part =
+            Part { file, base: 0, start: 0, end: None, known: vec![KnownPlace::of_file("fuzz.000001")] };
         let format = formats::by_name(name, options, &source_info::MYSQL).expect("a format");
         let order = Box::new(LogOrder::new(vec![part], Selection::default()));
         let mut encoder = Encoder::new(order, format, Vec::new(), Selection::default());

@@ -1,9 +1,10 @@
 //! Messages of Debezium's topics become records of the format `rows` (`typed_rows`).
 //!
-//! Each partition of a topic is a domain of GTIDs, and the number of a GTID is the offset after its last
-//! message. So the executed GTIDs say which messages the log has. Domain 0 has what belongs to no partition:
-//! definitions of tables, and records of the whole state. Definitions come from the messages: a table that is
-//! new, or has other fields, is defined by a statement before its rows.
+//! Each partition of a topic is a series of transactions, `TOPIC:PARTITION`, and the number of a transaction
+//! is the offset after its last message. So the executed transactions say which messages the log has. A
+//! series of its own has what belongs to no partition: definitions of tables, and records of the whole state.
+//! Definitions come from the messages: a table that is new, or has other fields, is defined by a statement
+//! before its rows.
 //!
 //! The log also has what the translator must know after a restart, as notes that readers skip: each
 //! transaction has the state of its partition, each statement that of its table, and the first transaction of
@@ -40,10 +41,8 @@ use value::Refused;
 
 /// A transaction is ended when it has so many bytes. A plan of a pipeline ends between transactions.
 const TRANSACTION_BYTES: usize = 1 << 20;
-/// The domain of what belongs to no partition.
-const OWN_DOMAIN: u32 = 0;
-/// The server in the ids of transactions. The log follows topics, so there is no other one.
-const SERVER: u32 = 1;
+/// The series of what belongs to no partition.
+const OWN_SERIES: &str = "log";
 
 /// A message as the consumer gets it.
 pub struct Message<'a> {
@@ -173,7 +172,7 @@ impl Translator {
     /// The records of a transaction with the whole state.
     pub fn checkpoint(&mut self, timestamp_ms: i64) -> Vec<u8> {
         self.state.number += 1;
-        self.begin(timestamp_ms, OWN_DOMAIN, self.state.number);
+        self.begin(timestamp_ms, OWN_SERIES, self.state.number);
         self.out.note(0, &state::whole(&self.state));
         self.out.commit(0);
         std::mem::take(&mut self.out.bytes)
@@ -189,12 +188,10 @@ impl Translator {
         if let Some(place) = self.state.partitions.iter().position(known) {
             return place;
         }
-        let domain = self.state.partitions.len() as u32 + OWN_DOMAIN + 1;
         let seen = SeenByOrigin::new();
         self.state.partitions.push(Partition {
             topic: topic.to_owned(),
             partition,
-            domain,
             next: 0,
             seen,
             ..Partition::default()
@@ -228,17 +225,15 @@ impl Translator {
             return self.truncate(place, message, &change, timestamp);
         }
         let seen = &self.state.partitions[place].seen;
+        let log = change.position.log(&change.origin, &change.connector);
         let mut noted = None;
         if !change.snapshot {
             // The event counts as seen only if its row is written.
-            let mut after = seen
-                .get(&change.origin)
-                .map(|one| (change.origin.clone(), one.clone()))
-                .into_iter()
-                .collect();
+            let mut after =
+                seen.get(&*log).map(|one| (log.clone().into_owned(), one.clone())).into_iter().collect();
             let ties = change.connector != "oracle" && !change.key.is_empty();
             let key = ties.then_some(change.key_hash);
-            if order::was_seen(&mut after, &change.origin, &change.position, change.hash, key) {
+            if order::was_seen(&mut after, &log, &change.position, change.hash, key) {
                 self.counts.repeated += 1;
                 self.passed(place, message.offset, timestamp);
                 return Ok(());
@@ -299,14 +294,14 @@ impl Translator {
         Ok(name)
     }
 
-    fn begin(&mut self, timestamp: i64, domain: u32, number: u64) {
-        self.out.begin(number, timestamp.saturating_mul(1000), &format!("{domain}-{SERVER}-{number}"));
+    fn begin(&mut self, timestamp: i64, series: &str, number: u64) {
+        self.out.begin(number, timestamp.saturating_mul(1000), &format!("{series}-{number}"));
     }
 
     fn statement(&mut self, name: String, table: Table, statement: &serde_json::Value, timestamp: i64) {
         self.end_transaction();
         self.state.number += 1;
-        self.begin(timestamp, OWN_DOMAIN, self.state.number);
+        self.begin(timestamp, OWN_SERIES, self.state.number);
         self.out.note(0, &state::of_table(&name, &table, self.state.number));
         self.out.statement(0, &table.database, &statement.to_string());
         self.out.commit(0);
@@ -333,14 +328,15 @@ impl Translator {
         };
         let partition = &mut self.state.partitions[place];
         let key = Some(crc32fast::hash(change.table.as_bytes()));
-        if order::was_seen(&mut partition.seen, &change.origin, &change.position, change.hash, key) {
+        let log = change.position.log(&change.origin, &change.connector);
+        if order::was_seen(&mut partition.seen, &log, &change.position, change.hash, key) {
             self.counts.repeated += 1;
             self.passed(place, message.offset, timestamp);
             return Ok(());
         }
         partition.next = message.offset + 1;
-        let (domain, next, note) = (partition.domain, partition.next, state::of_partition(partition));
-        self.begin(timestamp, domain, next);
+        let (series, next, note) = (partition.series(), partition.next, state::of_partition(partition));
+        self.begin(timestamp, &series, next);
         self.out.note(next, &note);
         self.out.statement(next, &table.database, &table.emptied().to_string());
         self.out.commit(next);
@@ -383,8 +379,8 @@ impl Translator {
         let Some(open) = self.open.take() else { return };
         let partition = &self.state.partitions[open.partition];
         let timestamp = open.timestamp;
-        let (domain, next, note) = (partition.domain, partition.next, state::of_partition(partition));
-        self.begin(timestamp, domain, next);
+        let (series, next, note) = (partition.series(), partition.next, state::of_partition(partition));
+        self.begin(timestamp, &series, next);
         self.out.note(next, &note);
         self.out.bytes.extend_from_slice(&open.finish());
         self.out.commit(next);

@@ -10,6 +10,7 @@
 //! the server has compressed. One of them counts as sent again only if it is equal to one that was seen, and
 //! the same row did not change after that one. So whatever is dropped, rows are as they would be with it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,9 @@ use serde::{Deserialize, Serialize};
 const EQUALS_MAX: usize = 4096;
 /// Databases whose positions are remembered for a partition.
 const ORIGINS_MAX: usize = 64;
+
+/// The connector of messages of logs in our own format.
+const PENSTOCK: &str = "penstock";
 
 /// The position of an event in the log of its database.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -110,6 +114,12 @@ pub fn position(connector: &str, block: &dyn SourceBlock) -> Position {
             Some(number("event_serial_no").unwrap_or(0)),
         ]),
         "db2" | "informix" => places([lsn(&text("commit_lsn")), lsn(&text("change_lsn"))]),
+        // Topics that Penstock has filled from topics: each partition that it read is a log of its own, and
+        // the position of a change is the offset of a message there.
+        PENSTOCK => {
+            scope = text("transaction").rsplit_once('-').map_or("", |(series, _)| series).to_owned();
+            places([number("pos").filter(|_| !scope.is_empty())])
+        }
         // Changes of one transaction have no order that is known to be kept.
         "oracle" => places([number("commit_scn")]),
         "mongodb" => {
@@ -134,6 +144,14 @@ fn lsn(text: &str) -> Option<u128> {
 }
 
 impl Position {
+    /// The log whose positions this one can be compared with. `origin`: of its event.
+    pub fn log<'a>(&self, origin: &'a str, connector: &str) -> Cow<'a, str> {
+        match connector {
+            PENSTOCK => format!("{origin}/{}", self.scope).into(),
+            _ => origin.into(),
+        }
+    }
+
     /// Whether it is certainly before `other`, or at the same place.
     pub fn is_not_after(&self, other: &Position) -> bool {
         let (Some(place), Some(other_place)) = (&self.place, &other.place) else { return false };

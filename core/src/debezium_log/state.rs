@@ -17,7 +17,9 @@ use super::table::Table;
 pub struct Partition {
     pub topic: String,
     pub partition: i32,
-    pub domain: u32,
+    /// Names its series in logs that were begun when series had numbers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<u32>,
     /// The offset of the next message.
     pub next: u64,
     pub seen: SeenByOrigin,
@@ -33,6 +35,14 @@ pub struct Partition {
 }
 
 impl Partition {
+    /// The name of its transactions' series.
+    pub fn series(&self) -> String {
+        match self.domain {
+            Some(domain) => format!("{domain}-1"),
+            None => format!("{}:{}", self.topic, self.partition),
+        }
+    }
+
     /// It has a row of this table.
     pub fn note_table(&mut self, change: &Change<'_>) {
         let is = |known: &String| {
@@ -51,7 +61,7 @@ impl Partition {
 pub struct State {
     pub partitions: Vec<Partition>,
     pub tables: BTreeMap<String, Table>,
-    /// The last number in the own domain.
+    /// The last number in the log's own series.
     pub number: u64,
 }
 
@@ -99,7 +109,10 @@ impl State {
                     state.number = number;
                 }
                 (Read::Partition(found), Some(state)) => {
-                    match state.partitions.iter_mut().find(|known| known.domain == found.domain) {
+                    let is_same = |known: &&mut Partition| {
+                        (&known.topic, known.partition) == (&found.topic, found.partition)
+                    };
+                    match state.partitions.iter_mut().find(is_same) {
                         Some(known) => *known = found,
                         None => state.partitions.push(found),
                     }

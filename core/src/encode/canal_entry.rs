@@ -15,6 +15,7 @@ use super::format::{Change, EventFacts, Format};
 use super::image::{Image, Place};
 use super::json_form::Tools;
 use super::messages::{About, Messages};
+use super::source_info::SourceInfo;
 use crate::error::Result;
 use crate::rows::RowsKind;
 use crate::schema::{ColumnType, TableSchema};
@@ -23,7 +24,6 @@ use crate::transaction::{EventPlace, Transaction};
 const TRANSACTION_BEGIN: u64 = 1;
 const ROW_DATA: u64 = 2;
 const TRANSACTION_END: u64 = 3;
-const MYSQL: u64 = 2;
 
 /// Codes of `java.sql.Types`.
 const BLOB: i32 = 2004;
@@ -55,6 +55,7 @@ fn head(table: &Table, index: usize, sql_type: i32) -> Vec<u8> {
 
 pub struct CanalEntry {
     options: Options,
+    info: &'static SourceInfo,
     tools: Tools,
     tables: HashMap<u32, (Arc<TableSchema>, Arc<Vec<Known>>)>,
     known: Arc<Vec<Known>>,
@@ -101,6 +102,7 @@ fn pair(field: usize, key: &str, value: &str, out: &mut Vec<u8>) {
 
 /// A header up to its properties. `event`: its place, and the type of the change.
 fn write_header(
+    info: &SourceInfo,
     transaction: &Transaction,
     event: &EventPlace,
     (database, table): (&str, &str),
@@ -113,7 +115,9 @@ fn write_header(
     number(4, event.server_id.into(), out);
     text(5, "UTF-8", out);
     number(6, u64::from(event.timestamp) * 1000, out);
-    always(7, MYSQL, out);
+    if let Some(source) = info.canal_type {
+        always(7, source, out);
+    }
     bytes(8, database.as_bytes(), out);
     bytes(9, table.as_bytes(), out);
     number(10, event.bytes.into(), out);
@@ -146,9 +150,10 @@ fn write_entry(header: &[&[u8]], kind: u64, stored: &[&[u8]], out: &mut Vec<u8>)
 }
 
 impl CanalEntry {
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: Options, info: &'static SourceInfo) -> Self {
         Self {
             options,
+            info,
             tools: Tools::default(),
             tables: HashMap::new(),
             known: Arc::new(Vec::new()),
@@ -235,7 +240,7 @@ impl CanalEntry {
     fn boundary(&mut self, transaction: &Transaction, kind: u64, stored: &[u8], out: &mut Messages) {
         let event = if kind == TRANSACTION_END { &transaction.end_event } else { &transaction.begin_event };
         self.header.clear();
-        write_header(transaction, event, ("", ""), None, &mut self.header);
+        write_header(self.info, transaction, event, ("", ""), None, &mut self.header);
         let start = out.start();
         write_entry(&[&self.header, &properties(transaction)], kind, &[stored], &mut out.bytes);
         let end = out.start();
@@ -267,7 +272,7 @@ impl Format for CanalEntry {
         };
         self.header.clear();
         let name = (table.database.as_str(), table.name.as_str());
-        write_header(transaction, &event, name, Some(kind), &mut self.header);
+        write_header(self.info, transaction, &event, name, Some(kind), &mut self.header);
         self.properties = properties(transaction);
         self.row_change.clear();
         number(1, facts.table_id, &mut self.row_change);

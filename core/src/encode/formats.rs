@@ -28,7 +28,9 @@ pub fn with_ids(
         "maxwell" => Box::new(maxwell::Maxwell::new(serde_json::from_str(options).map_err(fail)?, info)),
         "debezium" => Box::new(debezium::Debezium::new(serde_json::from_str(options).map_err(fail)?, info)),
         "canal" => Box::new(canal::Canal::new(serde_json::from_str(options).map_err(fail)?)),
-        "canal-entry" => Box::new(canal_entry::CanalEntry::new(serde_json::from_str(options).map_err(fail)?)),
+        "canal-entry" => {
+            Box::new(canal_entry::CanalEntry::new(serde_json::from_str(options).map_err(fail)?, info))
+        }
         "cloudevents" => {
             Box::new(cloudevents::CloudEvents::new(serde_json::from_str(options).map_err(fail)?, info))
         }

@@ -4,6 +4,7 @@
 //! A log of a new kind brings a [`SourceInfo`], which [`of_format`] finds by the name of the segment format.
 
 use super::json_text::quoted;
+use crate::place::lsn_text;
 use crate::transaction::Transaction;
 
 /// What a field of a message says.
@@ -65,6 +66,8 @@ pub struct SourceInfo {
     pub event_id: &'static [(&'static str, Fact)],
     /// The id of a transaction in Debezium's messages about transactions.
     pub transaction_id: fn(&Transaction) -> String,
+    /// `sourceType` of Canal's entries. None: Canal has no number for it.
+    pub canal_type: Option<u64>,
     /// A place in the source's log as a text, from its file and the position in it, and back.
     pub write_place: fn(&str, u64) -> String,
     pub read_place: fn(&str) -> (&str, u64),
@@ -188,6 +191,7 @@ pub static MYSQL: SourceInfo = SourceInfo {
         Some(gtid) => gtid.clone(),
         None => format!("file={},pos={}", transaction.file, transaction.position),
     },
+    canal_type: Some(2),
     write_place: write_file_place,
     read_place: read_file_place,
 };
@@ -209,8 +213,9 @@ pub static ROWS: SourceInfo = SourceInfo {
     plain: &[("transaction", Fact::Transaction), ("pos", Fact::Position)],
     event_id: &[("transaction", Fact::Transaction), ("pos", Fact::Position), ("row", Fact::Row)],
     transaction_id: |transaction| transaction.gtid.clone().unwrap_or_default(),
-    write_place: write_file_place,
-    read_place: read_file_place,
+    canal_type: None,
+    write_place: |_, position| position.to_string(),
+    read_place: |text| ("", text.parse().unwrap_or(0)),
 };
 
 /// PostgreSQL: a place is an LSN, and a transaction's id an xid.
@@ -233,7 +238,8 @@ pub static POSTGRESQL: SourceInfo = SourceInfo {
     transaction_id: |transaction| {
         format!("{}:{}", transaction.gtid.as_deref().unwrap_or_default(), transaction.position)
     },
-    write_place: |_, lsn| format!("{:X}/{:X}", lsn >> 32, lsn & 0xffff_ffff),
+    canal_type: Some(3),
+    write_place: |_, lsn| lsn_text(lsn),
     read_place: |text| {
         let half = |text: &str| u64::from_str_radix(text, 16).unwrap_or(0);
         let (high, low) = text.split_once('/').unwrap_or_default();
@@ -266,7 +272,7 @@ mod tests {
     fn places_are_read_as_they_are_written() {
         for (info, file, position, text) in [
             (&MYSQL, "binlog.000007", 4, "binlog.000007:4"),
-            (&ROWS, "topics.000001", 1 << 40, "topics.000001:1099511627776"),
+            (&ROWS, "", 1 << 40, "1099511627776"),
             (&POSTGRESQL, "", 0x16_0000_00ab, "16/AB"),
             (&MYSQL, "", 0, ""),
         ] {

@@ -29,10 +29,10 @@ use crate::mysql::group::Group;
 use crate::mysql::gtid::{Gtid, GtidSet};
 use crate::mysql::mariadb;
 use crate::mysql::payload::Payload;
+use crate::mysql::place::Place;
 use crate::mysql::segment_head::{has_gtids, previous_gtids, same_format, Format};
 use crate::mysql::server_error::ServerError;
 use crate::mysql::span::Tracker;
-use crate::place::Place;
 use crate::segment_framer::{Piece, Progress, SegmentFramer};
 
 const PACKET_MAX: usize = 0xff_ffff;

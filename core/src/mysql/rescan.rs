@@ -9,10 +9,10 @@ use crate::json_text::quoted;
 use crate::mysql::checksum::Checksum;
 use crate::mysql::event::{EventHeader, EventKind, HEADER_SIZE};
 use crate::mysql::gtid::GtidSet;
+use crate::mysql::place::Place;
 use crate::mysql::query::{load_query, query_statement};
 use crate::mysql::span::Tracker;
 use crate::mysql::status::{Status, Updated};
-use crate::place::Place;
 use crate::segment_file::{SegmentFile, Source};
 
 /// Reads the events in `(start, end]` of a segment and returns the entry of that part. `source` is the

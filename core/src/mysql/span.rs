@@ -16,12 +16,12 @@ use crate::mysql::event::{EventHeader, EventKind, HEADER_SIZE};
 use crate::mysql::group::{Group, Step};
 use crate::mysql::gtid::{Gtid, GtidSet};
 use crate::mysql::gtid_event::GtidEvent;
+use crate::mysql::place::Place;
 use crate::mysql::query::Statement;
 use crate::mysql::row_event::is_dummy;
 use crate::mysql::savepoints::Savepoint;
 use crate::mysql::status::{Status, Updated};
 use crate::mysql::xa::Change;
-use crate::place::Place;
 
 use doubts::Doubts;
 

@@ -10,6 +10,7 @@ use crate::cursor::Cursor;
 use crate::digits::{write_i64, write_padded, write_u64};
 use crate::error::ValueError;
 use crate::network::Network;
+use crate::place::lsn_text;
 use crate::temporal::{Date, DateTime, Time};
 
 type Written = Result<(), ValueError>;
@@ -145,7 +146,7 @@ pub fn write(kind: PgType, bytes: &[u8], out: &mut Vec<u8>) -> Written {
         }
         PgType::Lsn => {
             let lsn = i64_of(bytes, "a pg_lsn")? as u64;
-            let _ = write!(out, "{:X}/{:X}", lsn >> 32, lsn & 0xffff_ffff);
+            out.extend_from_slice(lsn_text(lsn).as_bytes());
         }
         PgType::Array | PgType::Other => {
             return Err(ValueError::new("the binary form of this type is not known"));

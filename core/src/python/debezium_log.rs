@@ -108,16 +108,16 @@ impl TopicTranslator {
     }
 
     #[staticmethod]
-    fn moved<'py>(py: Python<'py>, file: &str, position: u64) -> Bound<'py, PyBytes> {
+    fn moved<'py>(py: Python<'py>, position: u64) -> Bound<'py, PyBytes> {
         let mut records = Records::default();
-        records.moved(file, position);
+        records.moved(position);
         PyBytes::new(py, &records.bytes)
     }
 
     #[getter]
-    fn positions(&self) -> Vec<(String, i32, u32, u64)> {
+    fn positions(&self) -> Vec<(String, i32, String, u64)> {
         let partitions = &self.0.state().partitions;
-        partitions.iter().map(|one| (one.topic.clone(), one.partition, one.domain, one.next)).collect()
+        partitions.iter().map(|one| (one.topic.clone(), one.partition, one.series(), one.next)).collect()
     }
 
     #[getter]

@@ -25,8 +25,7 @@ use crate::encode::source_info::SourceInfo;
 use crate::encode::{formats, messages::About};
 use crate::error::DecodeError;
 use crate::schema::TableSchema;
-use crate::source_names::SourceNames;
-use crate::transaction::{Part, Selection};
+use crate::transaction::{KnownPlace, Part, Selection};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LogEncoder>()?;
@@ -41,11 +40,11 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 pub(super) type PartArgument = (FileArgument, u64, u64, Option<u64>, Vec<(u64, String, u64)>);
 
 pub(super) fn part_of((file, base, start, end, known): PartArgument) -> Part {
-    let names = match known.is_empty() {
-        true => SourceNames::of_file(file.0.name()),
-        false => SourceNames::new(known.into_iter().map(Into::into).collect()),
+    let known = match known.is_empty() {
+        true => vec![KnownPlace::of_file(file.0.name())],
+        false => known.into_iter().map(Into::into).collect(),
     };
-    Part { file: file.0, base, start, end, names }
+    Part { file: file.0, base, start, end, known }
 }
 
 /// What decides the partition, and the columns of that.

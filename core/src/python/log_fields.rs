@@ -73,6 +73,7 @@ pub(super) fn statement_fields<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let fields = transaction_fields(py, info, transaction)?;
     fields.set_item("segment_format", info.format)?;
+    fields.set_item("canal_type", info.canal_type)?;
     fields.set_item("file", &transaction.file)?;
     fields.set_item("event_place", (info.write_place)(&transaction.file, statement.position))?;
     fields.set_item("database", statement.database)?;

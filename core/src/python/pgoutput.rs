@@ -73,7 +73,7 @@ impl PgTranslator {
     #[staticmethod]
     fn moved<'py>(py: Python<'py>, lsn: u64) -> Bound<'py, PyBytes> {
         let mut records = crate::typed_rows::write::Records::default();
-        records.moved("", lsn);
+        records.moved(lsn);
         PyBytes::new(py, &records.bytes)
     }
 

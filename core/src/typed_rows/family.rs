@@ -2,7 +2,7 @@
 
 use super::Definition;
 use crate::error::{DecodeError, Result};
-use crate::place::{Place, SourcePlace};
+use crate::place::{Number, SourcePlace};
 use crate::schema::TableSchema;
 use crate::transaction_set::TransactionSet;
 
@@ -42,7 +42,7 @@ pub struct Own;
 impl Family for Own {
     const NAME: &'static str = super::NAME;
     type Set = SeriesSet;
-    type Place = Place;
+    type Place = Number;
 
     const COMMITS_SAY_PLACES: bool = false;
 

@@ -61,8 +61,7 @@ impl<F: Family> RowsFramer<F> {
             return Err(super::unexpected(record));
         }
         if record.kind == MOVED {
-            let file = String::from_utf8_lossy(record.body).into_owned();
-            self.tracker.log.moved(&(file, record.place).into(), true);
+            self.tracker.log.moved(&(String::new(), record.place).into(), true);
             if self.segment_base.is_none() {
                 self.open_segment(); // readers can open a log as soon as its start is known
             }

@@ -15,7 +15,6 @@ use crate::records::{Header, Record, RecordFile};
 use crate::row_log::{self, Item, LoggedRows, Take};
 use crate::rows::RowsEvent;
 use crate::schema::TableSchema;
-use crate::source_names::SourceNames;
 use crate::table_map::TableMap;
 use crate::transaction::{LoggedStatement, Part, Selection, Survey, Transaction, Walked};
 use crate::window::Direction;
@@ -44,7 +43,6 @@ pub struct Open<F: Family> {
     written: Vec<u8>,
     part: Arc<Part>,
     file: RecordFile,
-    names: SourceNames,
     position: u64,
     end: u64,
 }
@@ -54,11 +52,9 @@ impl<F: Family> OpenPart for Open<F> {
         let mut file = RecordFile::open(&part.file, part.base, F::NAME)?;
         let end = part.end()?;
         file.read_to(end);
-        let names = part.names.clone();
         Ok(Self {
             position: part.start.max(file.start()),
             file,
-            names,
             end,
             part,
             selection: None,
@@ -103,7 +99,6 @@ impl<F: Family> OpenPart for Open<F> {
                 BEGIN if number == 1 => {
                     let (commit_us, id) = begin_of(&record)?;
                     (found.commit_us, found.gtid) = (commit_us as u64, Some(id.to_owned()));
-                    found.file.push_str(self.names.place(record.offset, record.place as u32).0);
                     found.position = record.place;
                 }
                 DEFINITION | USE if number > 1 => {

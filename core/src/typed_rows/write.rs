@@ -83,8 +83,8 @@ impl Records {
     }
 
     /// The source has advanced to a place without a transaction.
-    pub fn moved(&mut self, file: &str, place: u64) {
-        append(MOVED, place, file.as_bytes(), &mut self.bytes);
+    pub fn moved(&mut self, place: u64) {
+        append(MOVED, place, &[], &mut self.bytes);
     }
 }
 

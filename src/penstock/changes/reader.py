@@ -429,8 +429,9 @@ def wait_for(condition: Callable[[], Any], what: str, *, seconds: float = OPEN_S
 def explained(error: DecodeError, table: TableId | str, path: str) -> PenstockError:
     if isinstance(error, SchemaMismatch):
         return TableError(
-            f"The log does not fit what is known of table {table} at offset {error.offset}: {error.reason}.",
-            hint="Start behind it, with the present definition, or give the one of that time.",
+            f"Rows of table {table} cannot be read at offset {error.offset}: {error.reason}.",
+            hint="If the reason names no cure: start behind it, with the present definition, or give the one "
+            "of that time.",
             table=str(table),
             offset=error.offset,
         )

@@ -13,16 +13,17 @@ EVENT_TYPES = {
 }  # fmt: skip
 """Numbers of `CanalEntry.EventType`."""
 _ROW_DATA = 2
-_MYSQL = 2
 
 
 def canal_entry(statement: Mapping[str, Any], read: StatementReading, table: TableId) -> bytes:
     """Canal's entry for a statement about a table. `statement`: fields of `LogEncoder.read`."""
     header = b"".join(
         [
-            _number(1, 1), _text(2, statement["file"]), _number(3, statement["event_position"]),
+            _number(1, 1), _text(2, statement["file"]) if statement["file"] else b"",
+            _number(3, statement["event_position"]),
             _number(4, statement["server_id"]), _text(5, "UTF-8"), _number(6, statement["timestamp"] * 1000),
-            _number(7, _MYSQL), _text(8, table.database), _text(9, table.table),
+            b"" if statement["canal_type"] is None else _number(7, statement["canal_type"]),
+            _text(8, table.database), _text(9, table.table),
             _number(10, statement["event_bytes"]), _number(11, EVENT_TYPES[read.kind]),
         ]
     )  # fmt: skip

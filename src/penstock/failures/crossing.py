@@ -66,9 +66,9 @@ def core_error(error: Exception, table: str) -> PenstockError:
 
     if isinstance(error, SchemaMismatch):
         return TableError(
-            f"The log does not fit what is known of table {table} at offset {error.offset}: {error.reason}.",
-            hint=f"Run `penstock resnapshot FILE {argument(table)}` to read the table again with its present "
-            f"definition.",
+            f"Rows of table {table} cannot be read at offset {error.offset}: {error.reason}.",
+            hint=f"If the reason names no cure: `penstock resnapshot FILE {argument(table)}` reads the table "
+            f"again with its present definition.",
             table=table,
             offset=error.offset,
             definition_differs=True,

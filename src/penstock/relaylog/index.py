@@ -127,14 +127,10 @@ class Entry:
         return self.fields.get("prepared") or []
 
     @property
-    def open(self) -> dict[str, Any] | None:
-        """Set when `start` lies inside a transaction: the source of `open_events`."""
-        return self.fields.get("open")
-
-    @property
     def open_events(self) -> list[int]:
-        """Offsets of the events that a reader of the span needs from before it, in log order."""
-        return segment_format.events_before(self.open or {})
+        """If `start` is inside a transaction: offsets of the events that a reader of the span needs from
+        before it, in log order."""
+        return self.fields.get("open") or []
 
     @property
     def last(self) -> dict[str, Any] | None:
@@ -149,9 +145,13 @@ class Entry:
         return self.fields.get("head")
 
     def trimmed(self, end: Offset) -> Entry:
-        """The entry for the span cut at `end`, a transaction end at or before `committed`."""
+        """The entry for the span cut at `end`, a transaction end at or before `committed`. If it is before,
+        counts are upper bounds, and which of the `prepared` transactions are left is not known."""
+        kept = {
+            name: value for name, value in self.fields.items() if name != "prepared" or end == self.committed
+        }
         statements = [item for item in self.fields.get("statements", ()) if item["end"] <= end]
-        return Entry({**self.fields, "end": end, "committed": end, "statements": statements})
+        return Entry({**kept, "end": end, "committed": end, "statements": statements})
 
     def recounted(self, end: Offset, counted: Mapping[str, Any]) -> Entry:
         """The entry for the span cut at `end`, with what `_core.scan_span` has counted there. What statements
@@ -171,7 +171,7 @@ def parse_line(line: bytes) -> Entry | None:
     data, _, crc = line.rpartition(b" ")
     if len(crc) != 8 or not data or b"%08x" % zlib.crc32(data) != crc:
         return None
-    return Entry(json.loads(data))
+    return Entry(segment_format.renamed(json.loads(data)))
 
 
 def parse_lines(data: bytes, path: Path | str) -> list[Entry]:

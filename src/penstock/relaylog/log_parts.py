@@ -10,14 +10,10 @@ from typing import TYPE_CHECKING
 from penstock.model.offset import LogRange, Offset
 from penstock.relaylog.index import Entry
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.segment_format import scan_from
+from penstock.relaylog.segment_format import place_before
 
 if TYPE_CHECKING:
     from penstock._core import LogPart
-
-
-_NOWHERE = {"file": "", "position": 0}
-"""Before the first entry of a segment."""
 
 
 def parts_of(log: RelayLog, range_: LogRange) -> list[LogPart]:
@@ -39,13 +35,13 @@ def _places(entries: Sequence[Entry], start: Offset, end: Offset) -> list[tuple[
     """Offset, file and position at the source where each span of a part begins. An open segment has an entry
     for each flush, so only those of the part are looked at."""
     first = bisect_right(entries, start, key=lambda entry: entry.end)
-    before = entries[first - 1].fields if first else _NOWHERE
+    before = entries[first - 1].fields if first else {}
     found = []
     for number in range(first, len(entries)):
         entry = entries[number]
         if entry.start >= end:
             break
-        place = scan_from(entry.fields, before)
+        place = place_before(entry.fields, before)
         found.append((int(entry.start), str(place["file"]), int(place["position"])))
         before = entry.fields
     return found

@@ -478,7 +478,7 @@ class RelayLog:
 
     def _scan_entry(self, number: int, entries: list[Entry], at: int, offset: Offset) -> Entry:
         entry = entries[at]
-        place = segment_format.scan_from(entry.fields, entries[max(0, at - 1)].fields)
+        place = segment_format.place_before(entry.fields, entries[max(0, at - 1)].fields)
         part = self._scan_events(number, entry.start, offset, entry.open_events, **place)
         return entry.recounted(offset, part.fields)
 
@@ -486,7 +486,7 @@ class RelayLog:
         self, number: int, start: Offset, end: Offset, open_events: Sequence[int] = (), **place: Any
     ) -> Entry:
         """The entry of a range, computed by `_core.scan_span`. `place`: the source's position at `start`
-        (`segment_format.scan_from`); none: the entry's position is unknown."""
+        (`segment_format.place_before`); none: the entry's position is unknown."""
         segment = self._names[number]
         try:
             file = self._files.file(segment, start, end)

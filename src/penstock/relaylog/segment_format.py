@@ -3,8 +3,8 @@
 The core cuts the source's bytes into segments and writes the index entries (`core/src/segment_format.rs`).
 Segments have the suffix of their format, by which the core chooses how they are read.
 
-This module alone reads an entry's fields `file`, `position` and `gtids`. Everybody else gets opaque values: a
-`SourcePosition` that can be compared, printed and stored, and a `TransactionSet`.
+This module alone reads an entry's fields `file`, `position`, `lsn` and `executed`. Everybody else gets opaque
+values: a `SourcePosition` that can be compared, printed and stored, and a `TransactionSet`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ Fields = Mapping[str, Any]
 """The fields of an index entry."""
 BESIDE_EVENTS = ("file", "position", "lsn")
 """The fields that do not follow from the events of the span."""
+_EARLIER = {"gtids": "executed", "gtid": "id"}
 
 
 class TransactionSet(Protocol):
@@ -59,19 +60,19 @@ class SegmentFormat:
 
     def transactions_of(self, entry: Fields) -> TransactionSet:
         """The transactions that ended in the span."""
-        return _set_of(self, entry.get("gtids", ""))
+        return _set_of(self, entry.get("executed", ""))
 
     def executed_before(self, head: Fields) -> TransactionSet:
         """The transactions that the source had executed before a segment."""
-        return _set_of(self, head.get("gtids", ""))
+        return _set_of(self, head.get("executed", ""))
 
     def merged(self, left: Fields, right: Fields) -> dict[str, Any]:
         """The fields of this module for two adjacent spans, as far as they are not those of `right`."""
-        if "gtids" not in left:
+        if "executed" not in left:
             return {}
-        if "gtids" not in right:
-            return {"gtids": left["gtids"]}
-        return {"gtids": str(self.transactions_of(left).union(self.transactions_of(right)))}
+        if "executed" not in right:
+            return {"executed": left["executed"]}
+        return {"executed": str(self.transactions_of(left).union(self.transactions_of(right)))}
 
 
 _RECORDS = b"PNST"
@@ -141,11 +142,18 @@ def position(file: str, place: int) -> SourcePosition:
     return SourcePosition((int(file.rsplit(".", 1)[1]), place), f"{file}:{place}")
 
 
+def number_position(number: int) -> SourcePosition:
+    """A place in a log whose places are numbers."""
+    return SourcePosition((number,), str(number))
+
+
 def position_of(entry: Fields) -> SourcePosition:
     """The source's position at the entry's `committed`."""
     if (lsn := entry.get("lsn")) is not None:
         return lsn_position(lsn)
-    return position(entry["file"], entry["position"])
+    if (file := entry.get("file")) is not None:
+        return position(file, entry["position"])
+    return number_position(entry["position"])
 
 
 def lsn_position(lsn: int) -> SourcePosition:
@@ -164,18 +172,24 @@ def without(seen: str | None) -> dict[str, Any]:
     return {} if seen is None else {"exclude": seen}
 
 
-def events_before(opened: Fields) -> list[int]:
-    """Offsets of the events that a span which starts inside a transaction needs from before it, in log order:
-    the event that began the transaction, then those that describe the tables of its rows. `opened`: the
-    field `open` of its entry."""
-    offsets = [opened.get("gtid_event"), *opened.get("table_maps", {}).values()]
-    return sorted(offset for offset in offsets if offset is not None)
-
-
-def scan_from(entry: Fields, before: Fields) -> dict[str, Any]:
+def place_before(entry: Fields, before: Fields) -> dict[str, Any]:
     """Arguments of `_core.scan_span`: the source's position at the start of an entry's span. `before`: the
     entry before it. A span of another file may have begun anywhere in its file."""
-    if "lsn" in entry:
-        return {"file": "", "position": before.get("lsn", 0)}
-    same = before["file"] == entry["file"]
-    return {"file": entry["file"], "position": before["position"] if same else 0}
+    same = before.get("file") == entry.get("file")
+    return {"file": entry.get("file", ""), "position": _number_of(before) if same else 0}
+
+
+def _number_of(entry: Fields) -> int:
+    return int(entry.get("lsn", entry.get("position", 0)))
+
+
+def renamed(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an entry by their present names. Logs of 0.1.0 have names of MySQL's."""
+    for part in (fields, fields.get("head"), fields.get("last")):
+        for earlier, name in _EARLIER.items():
+            if part is not None and earlier in part:
+                part[name] = part.pop(earlier)
+    if isinstance(opened := fields.get("open"), dict):
+        events = [opened.get("gtid_event"), *opened.get("table_maps", {}).values()]
+        fields["open"] = sorted(offset for offset in events if offset is not None)
+    return fields

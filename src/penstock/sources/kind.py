@@ -68,6 +68,9 @@ class SourceKind:
     places: Callable[[], Any] | None = None
     """`places()` makes the `sources.source_places.Places` of this source's own segment format. None: a place
     in one relay log means nothing in another one."""
+    canal_places: Callable[[], Any] | None = None
+    """`canal_places()` makes the `sources.source_places.CanalPlaces` of this source. None: Canal does not
+    know such servers."""
     receive: Callable[..., Any] | None = None
     """`receive(config, stopping)` writes the relay log of a pipeline until it is asked to stop
     (`sources.stop_signals.Stopping`), and raises errors that it cannot retry. It is what `penstock receive`

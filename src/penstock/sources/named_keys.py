@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import _core
-from penstock.model.column_type import BINARY, DATES, DECIMAL, ENUM, INTEGERS, TEXTS, YEAR
+from penstock.model.column_type import BINARY, DATES, DECIMAL, ENUM, INTEGERS, NUMERIC, TEXTS, YEAR
 from penstock.model.partial_snapshot import KeyValues
 from penstock.model.schema import Column, TableSchema, TypeOptions
 
@@ -36,8 +36,10 @@ def key_rows(schema: TableSchema, keys: Sequence[KeyValues], types: TypeOptions)
         column, kind = schema.column(name), fields.field(name).type
         values = [parse_value(column, key[place]) for key in keys]
         try:
-            text = pa.types.is_temporal(kind) or pa.types.is_decimal(kind)
-            array = pa.array([str(v) for v in values] if text else values)
+            text = pa.types.is_temporal(kind) or column.type in (DECIMAL, NUMERIC)
+            array = pa.array(
+                [f"{v:f}" if isinstance(v, Decimal) else str(v) for v in values] if text else values
+            )
             arrays.append(array.cast(kind) if kind != array.type else array)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
             raise InvalidKey(f"{name}: {error}") from None
@@ -75,12 +77,14 @@ def parse_value(column: Column, value: Any) -> int | str | bytes | Decimal:
         if isinstance(value, int) or (isinstance(value, str) and re.fullmatch(r"-?\d{1,20}", value)):
             return int(value)
         raise refused
-    if column.type == DECIMAL:
+    if column.type in (DECIMAL, NUMERIC):
         try:
             number = Decimal(str(value))
         except InvalidOperation:
             raise refused from None
-        if not number.is_finite() or abs(number.adjusted()) > 100:
+        if not number.is_finite() if column.type == DECIMAL else number.is_snan():
+            raise refused
+        if number.is_finite() and abs(number.adjusted()) > 100:
             raise refused
         return number
     if not isinstance(value, str):

@@ -69,6 +69,10 @@ class Places(Protocol):
     def server_id(self, log: RelayLog, offset: Offset) -> int:
         """The number of the server whose log this is. 0: not known."""
 
+
+class CanalPlaces(Protocol):
+    """Positions of a source that Canal can follow, too, as Canal writes them."""
+
     def to_canal(self, place: SourcePlace) -> dict[str, Any]:
         """The fields of a position in Canal's nodes of ZooKeeper."""
 

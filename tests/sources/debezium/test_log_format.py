@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.serve.entry import CanalEntry
 from tests.sources.debezium.messages import ID, Table, column, consumed, mysql, postgresql
 from tests.sources.debezium.receiving import Receiving
 from tests.sources.debezium.topic_log import Logs, TopicLog, changes_of, decoder_of
@@ -105,6 +106,15 @@ def test_messages_have_them_too(logs: Logs, format: str) -> None:
     assert [row["open"] for row in rows] == shown
 
 
+def test_entries_of_canal_name_no_file_and_no_server_that_topics_do_not_have(logs: Logs) -> None:
+    log = filled(logs).log
+    headers = [CanalEntry.Entry.FromString(one).header for one in messages(log, "canal-entry")]
+    assert len(headers) > 2, "with the borders of the transaction"
+    assert {(one.logfileName, one.sourceType) for one in headers} == {("", 0)}
+    assert {one.schemaName for one in headers} == {"", "public"}
+    assert str(log.position_at(log.end)) == "1", "a time, and no place in a file"
+
+
 def test_the_file_says_what_it_is_and_inspect_reads_it(logs: Logs) -> None:
     log = filled(logs)
     path = next(log.folder.glob("*.rows"))
@@ -133,12 +143,13 @@ def test_inspect_shows_a_log_with_the_words_of_its_format(logs: Logs) -> None:
 
     lines = [json.loads(line) for line in inspect("--json").splitlines()]
     assert [(one["op"], one["transaction"]) for one in lines] == [
-        ("c", "1-1-3"), ("c", "1-1-3"), ("c", "1-1-3"), ("d", "1-1-4"),
+        ("c", f"{table.topic}:0-3"), ("c", f"{table.topic}:0-3"), ("c", f"{table.topic}:0-3"),
+        ("d", f"{table.topic}:0-4"),
     ]  # fmt: skip
     assert lines[0]["after"]["much"] == "Infinity" and not any("gtid" in one for one in lines)
     summary = json.loads(inspect("--summary", "--json"))
     executed = str(log.log.executed_at(log.log.end))
-    assert summary["executed"] == executed and "1-1-4" in executed and "gtids" not in summary
+    assert summary["executed"] == executed and f"{table.topic}:0-4" in executed and "gtids" not in summary
     assert summary["rows"] == {"delete public.values": 1, "insert public.values": 3}
     assert {"BEGIN", "DEFINITION", "ROWS", "STATEMENT", "COMMIT"} <= summary["events"].keys()
     assert f"executed: {executed}" in inspect("--summary")

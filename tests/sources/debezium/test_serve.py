@@ -127,7 +127,7 @@ def test_a_start_names_a_time_but_no_place_of_a_server(topics: Topics, table: Ta
     server.start()
     try:
         with connect(server.listening["grpc"]) as flight:
-            for start in ({"file": "topics.000001", "position": 4}, {"gtid": "2-1-1"}):
+            for start in ({"file": "binlog.000001", "position": 4}, {"gtid": "2-1-1"}):
                 wrong = r"no places that `\w+.* of `start` could name"
                 with pytest.raises(ConfigError, match=wrong), flight.read("shop", start=start) as batches:
                     next(batches)
@@ -154,7 +154,7 @@ def test_positions_in_zookeeper_are_refused(topics: Topics, table: Table, tmp_pa
 def test_a_new_log_begins_where_a_subscriber_needs_it() -> None:
     topics = DebeziumOptions(type="debezium", bootstrap="b:1", topics=["x"])
     assert topics.beginning(latest=True).start == "latest"
-    assert topics.beginning(latest=False).beginning_at("topics.000001:7").start == "earliest"
+    assert topics.beginning(latest=False).beginning_at("7").start == "earliest"
     chosen = DebeziumOptions(type="debezium", bootstrap="b:1", topics=["x"], start="latest")
     assert chosen.beginning(latest=False).start == "latest"
     server = MySqlOptions(user="u").beginning(latest=False)

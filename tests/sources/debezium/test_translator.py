@@ -39,7 +39,7 @@ def test_rows_of_a_snapshot_and_changes_after_it_leave_the_rows_of_the_database(
     assert log.rows("shop.orders") == [{"id": 1, "note": "second"}, {"id": 3, "note": "🐟 ä"}]
     kinds = [row["_change_type"] for row in log.changes("shop.orders")]
     assert kinds == ["insert", "insert", "insert", "update_preimage", "update_postimage", "delete"]
-    assert log.translator.positions == [(table.topic, 0, 1, 6)]
+    assert log.translator.positions == [(table.topic, 0, f"{table.topic}:0", 6)]
 
 
 VARIABLE = column(
@@ -388,7 +388,7 @@ def test_a_message_that_cannot_be_read_is_named_and_nothing_after_it_is_taken(
         [consumed(table, 0, good), consumed(table, 1, (good[0], value)), consumed(table, 2, late)]
     )
     assert [fault[:3] for fault in faults] == [(table.topic, 0, 1)] and why in faults[0][3]
-    assert log.translator.positions == [(table.topic, 0, 1, 1)]
+    assert log.translator.positions == [(table.topic, 0, f"{table.topic}:0", 1)]
     assert [row["id"] for row in log.rows("shop.orders")] == [1]
 
 
@@ -421,7 +421,7 @@ def test_a_message_that_cannot_be_read_can_be_skipped(logs: Logs) -> None:
 def test_heartbeats_borders_of_transactions_and_statements_are_passed(logs: Logs, value: bytes) -> None:
     table, log = Table(), logs()
     assert log.take([consumed(table, 0, (None, value))]) == []
-    assert log.translator.positions == [(table.topic, 0, 1, 1)] and log.statements == []
+    assert log.translator.positions == [(table.topic, 0, f"{table.topic}:0", 1)] and log.statements == []
 
 
 def test_a_value_that_does_not_fit_is_refused_and_its_row_is_not_half_written(logs: Logs) -> None:

@@ -22,7 +22,6 @@ from penstock.relaylog.segment_bytes import opened
 from penstock.relaylog.segment_format import ROWS
 from penstock.relaylog.writer import RelayLogWriter
 from penstock.sources import statements_of
-from penstock.sources.debezium.positions import FILE
 from penstock.sources.table_filter import TableFilter
 
 Fault = tuple[str, int, int, str]
@@ -48,7 +47,7 @@ class TopicLog:
         if known is None:
             relay = {
                 "format": FORMAT, "segment_format": ROWS, "uuid": str(uuid.uuid4()), "created": 0.0,
-                "mode": "gtid", "start": {}, "source": {"type": "debezium"},
+                "start": {}, "source": {"type": "debezium"},
             }  # fmt: skip
             replace_file(folder / RELAY_FILE, json.dumps(relay).encode(), durable=True)
         else:
@@ -61,7 +60,7 @@ class TopicLog:
             spool=str(self._writer.spool.folder), generation=self._writer.lease.generation,
             segment_format=ROWS,
         )  # fmt: skip
-        self._put(self.translator.moved(FILE, 1))
+        self._put(self.translator.moved(1))
         self._put(self.translator.checkpoint(0))
         self._commit()
 

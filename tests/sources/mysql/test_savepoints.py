@@ -195,7 +195,7 @@ def test_a_span_that_begins_inside_the_transaction_is_counted_again_with_its_dou
         assert receiver.stop() == 0
         name = list_segments(receiver.log_path)[-1]
         entries = parse_lines((receiver.log_path / name.index).read_bytes(), receiver.log_path)
-    inside = [at for at, one in enumerate(entries) if one.open and one.start < doubt.end]
+    inside = [at for at, one in enumerate(entries) if "open" in one.fields and one.start < doubt.end]
     assert len(inside) > 8, "spans begin at each event of the transaction"
     behind = next(at for at, one in enumerate(entries) if one.end > doubt.end and one.tables)
     assert entries[behind].committed == doubt.end, "the next transaction has begun, and not ended"

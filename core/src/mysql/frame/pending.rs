@@ -4,7 +4,7 @@
 use crate::framing::Prepared;
 use crate::mysql::event::EventHeader;
 use crate::mysql::log_file::LogFile;
-use crate::place::Place;
+use crate::mysql::place::Place;
 
 /// What happens to the transaction whose events arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use crate::error::{DecodeError, Result};
 use crate::mysql::event::FormatDescription;
 use crate::mysql::log_file::LogFile;
+use crate::mysql::source_names::SourceNames;
 use crate::parts::Parts;
 use crate::row_log::{Take, Transactions};
-use crate::source_names::SourceNames;
 use crate::transaction::{Part, Selection, Survey, Walked};
 
 /// The transactions of some parts, one after the other.

@@ -14,6 +14,7 @@ use crate::mysql::log_file::LogFile;
 use crate::mysql::query::Statement;
 use crate::mysql::row_event::is_dummy;
 use crate::mysql::savepoints::{Savepoint, Target};
+use crate::mysql::source_names::{complete_places, whole_position, SourceNames};
 use crate::mysql::status::Status;
 use crate::mysql::table_map::TableMapHead;
 use crate::mysql::xa::{self, XaStatement};
@@ -22,9 +23,7 @@ use crate::row_log::{Definition, Item, LoggedRows, Take};
 use crate::rows::RowsEvent;
 use crate::schema::TableSchema;
 use crate::table_map::TableMap;
-use crate::transaction::{
-    whole_position, EventPlace, LoggedStatement, Part, Selection, Survey, Transaction, Walked,
-};
+use crate::transaction::{EventPlace, LoggedStatement, Part, Selection, Survey, Transaction, Walked};
 
 /// The state of one survey.
 struct Surveyor<'a> {
@@ -67,7 +66,7 @@ impl OpenPart for Open {
         let mut file = LogFile::open(&part.file, part.base)?;
         let end = part.end()?;
         file.read_to(end);
-        let (position, names) = (part.start.max(4), part.names.clone());
+        let (position, names) = (part.start.max(4), SourceNames::new(part.known.clone()));
         Ok(Self { format: file.format().clone(), file, position, end, names, part })
     }
 
@@ -98,7 +97,7 @@ impl OpenPart for Open {
             let (file, at) = self.names.place(self.part.base + position, low);
             survey.0.transaction.file.push_str(file);
             survey.0.transaction.position = at;
-            survey.0.transaction.complete_places();
+            complete_places(&mut survey.0.transaction);
         }
         Ok(Some(survey.0))
     }

@@ -1,29 +1,20 @@
 //! What only entries of this format have: prepared transactions, and the events of an open transaction.
 
-use std::fmt::Write as _;
-
 use super::Tracker;
 use crate::mysql::xa::Change;
 
 impl Tracker {
-    pub(super) fn open(&self) -> Option<String> {
+    /// The event that began the transaction, and those that describe the tables of its rows.
+    pub(super) fn open(&self) -> Option<Vec<u64>> {
         if self.group.is_idle() {
             return None;
         }
-        let mut text = String::from("{\"gtid_event\":");
-        match self.transaction.gtid_event {
-            Some(offset) => drop(write!(text, "{offset}")),
-            None => text.push_str("null"),
-        }
-        text.push_str(",\"table_maps\":{");
-        if !self.transaction.maps_stale {
-            for (index, (slot, offset)) in self.transaction.maps.iter().enumerate() {
-                let comma = if index > 0 { "," } else { "" };
-                let _ = write!(text, "{comma}{}:{offset}", self.log.names.key(*slot));
-            }
-        }
-        text.push_str("}}");
-        Some(text)
+        let transaction = &self.transaction;
+        let maps = transaction.maps.iter().map(|(_, offset)| *offset);
+        let maps = maps.filter(|_| !transaction.maps_stale);
+        let mut events: Vec<u64> = transaction.gtid_event.into_iter().chain(maps).collect();
+        events.sort_unstable();
+        Some(events)
     }
 
     /// The entry of the span up to here. `extra`: more fields, with a comma before them.

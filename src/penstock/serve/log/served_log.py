@@ -134,8 +134,9 @@ class ServedLog:
 
     @property
     def has_canals_places(self) -> bool:
-        """Whether positions of the source are those that Canal knows."""
-        return registry.OF_FORMAT.get(format_of(self._log.facts)) == registry.DEFAULT
+        """Whether Canal has positions for the source."""
+        kind = registry.of_format(format_of(self._log.facts))
+        return kind is not None and kind.canal_places is not None
 
     @property
     def was_restored(self) -> bool:

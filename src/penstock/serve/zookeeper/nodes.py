@@ -22,7 +22,7 @@ from typing import Any
 
 from penstock.serve.source_places import SourcePlace
 from penstock.sources import registry
-from penstock.sources.source_places import Places
+from penstock.sources.source_places import CanalPlaces
 
 CANAL, OURS = "/otter/canal", "/otter/penstock"
 SERVERS = f"{CANAL}/cluster"
@@ -33,11 +33,10 @@ RESERVED = frozenset(("running", "cluster", "parse", "parser", ".", ".."))
 _POSITION = "com.alibaba.otter.canal.protocol.position.LogPosition"
 
 
-def canals_places() -> Places:
-    """Canal is a replica of MySQL, the default source: its nodes have positions of that."""
-    places = registry.kind(registry.DEFAULT).places
-    assert places is not None
-    found: Places = places()
+def canals_places() -> CanalPlaces:
+    """Those of the source that Canal can follow: its nodes have positions of that."""
+    kinds = map(registry.kind, registry.OF_FORMAT.values())
+    found: CanalPlaces = next(kind.canal_places for kind in kinds if kind.canal_places is not None)()
     return found
 
 

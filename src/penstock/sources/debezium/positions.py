@@ -15,8 +15,6 @@ from penstock.model.offset import SourcePosition
 from penstock.relaylog import segment_format
 from penstock.sources.debezium.connection import LOST_HINT, Bounds, Place
 
-FILE = "topics.000001"
-"""Stands for the topics in the positions of the log, whose form is that of a database server."""
 CREATED_ANEW_HINT = (
     "If the topic was deleted and created again, its table has to begin again, too: use a new `state`, or "
     "another name of the topic."
@@ -28,7 +26,7 @@ def now_us() -> int:
 
 
 def position(time_us: int) -> SourcePosition:
-    return segment_format.position(FILE, time_us)
+    return segment_format.number_position(time_us)
 
 
 def next_time_us(last_us: int) -> int:

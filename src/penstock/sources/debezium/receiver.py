@@ -210,7 +210,7 @@ class Receiver:
         last_us = relay.position_at(relay.end).order[-1] if relay is not None else 0
         session = _Session(topics, translator, framer, _without(starts, later), last_us)
         self._hold(session, later, {place: one.next for place, one in bounds.items() if place in known})
-        self._put(session, translator.moved(positions.FILE, last_us))
+        self._put(session, translator.moved(last_us))
         if relay is None and self.source.start == "latest":
             for place in places:
                 session.reached[place] = starts[place] = bounds[place].next
@@ -247,7 +247,7 @@ class Receiver:
             skips=source.on_error == "skip",
         )
         if relay is not None:
-            listed = ",".join(f"{domain}-1-{at}" for *_, domain, at in translator.positions if at)
+            listed = ",".join(f"{series}-{at}" for *_, series, at in translator.positions if at)
             executed = relay.executed_at(relay.end)
             if not set_of(relay.facts, listed).issubset(executed):
                 raise RelayLogCorrupt(
@@ -265,7 +265,6 @@ class Receiver:
             "segment_format": ROWS,
             "uuid": str(uuids.uuid4()),
             "created": time.time(),
-            "mode": "gtid",
             "source": {"type": self.source.type, "server_uuid": cluster},
             "start": {"at": self.source.start},
         }
@@ -280,7 +279,6 @@ class Receiver:
             span_size=limits.span_size,
             server_uuid=cluster,
             executed=str(relay.executed_at(relay.end)) if relay is not None else "",
-            file=positions.FILE if known is not None else "",
             position=known.order[-1] if known is not None else 0,
             spool=str(self.writer.spool.folder),
             generation=self.writer.lease.generation,
@@ -356,7 +354,7 @@ class Receiver:
         if _has_reached(session, ends):
             if session.held:
                 return  # they may have more
-            self._put(session, session.translator.moved(positions.FILE, at))
+            self._put(session, session.translator.moved(at))
             session.time_us, session.wanted, session.dirty = at, None, True
         elif time.monotonic() - max(session.heard, session.looked) > STALLED_S:
             (topic, partition), end = next(
@@ -443,12 +441,12 @@ class Receiver:
 
     def _report(self, session: _Session) -> None:
         framer = session.framer
-        file, position = framer.source
+        _, position = framer.source
         rows, empty, repeated, _ = session.translator.counts
         self.status.facts |= {
             "offset": framer.committed,
-            "position": {"file": file, "position": position},
-            "gtids": framer.executed,
+            "position": position,
+            "executed": framer.executed,
             "last_commit_us": framer.last_commit_us or self.status.facts.get("last_commit_us"),
             "transactions": framer.transactions,
             "events": framer.events,

@@ -20,14 +20,14 @@ def _open(config: PipelineConfig, *, foreign_keys: bool) -> Source:
 
 
 def _statements(captured: TableFilter, log: RelayLog, *, types: TypeOptions) -> Statements:
-    from penstock.relaylog.segment_format import EARLIEST_FORMAT, format_of
+    from penstock.relaylog.segment_format import format_of
     from penstock.sources.debezium.statements import statements_of
-    from penstock.sources.registry import DEFAULT, kind
+    from penstock.sources.registry import of_format
 
-    if format_of(log.facts) == EARLIEST_FORMAT:
-        # Version 0.1.0 wrote topics as a log of the default source, with its SQL.
-        earlier: Statements = kind(DEFAULT).statements(captured, log, types=types)
-        return earlier
+    if (earlier := of_format(format_of(log.facts))) is not None:
+        # Version 0.1.0 wrote topics as a log of another source, with its SQL.
+        statements: Statements = earlier.statements(captured, log, types=types)
+        return statements
     return statements_of(captured, log)
 
 

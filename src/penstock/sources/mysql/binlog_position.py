@@ -42,7 +42,7 @@ class LastTransaction:
 
     start: Offset
     end: Offset
-    gtid: str | None
+    id: str | None
     file: str
     position: int
     sent: Sequence[int] | None = None

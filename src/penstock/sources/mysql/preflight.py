@@ -365,14 +365,14 @@ def _end_of(config: PipelineConfig) -> dict[str, Any]:
     file = str(log.position_at(log.end)).rpartition(":")[0]
     return {
         "position": {"file": file},
-        "gtids": str(log.executed_at(log.end)),
+        "executed": str(log.executed_at(log.end)),
         "last_commit_us": log.commit_time_us_at(log.end),
     }
 
 
 def _lost(source: Source, report: dict[str, Any]) -> bool:
     """Whether the source has purged log that the relay log lacks. Only GTIDs can prove that it has not."""
-    if not report.get("gtids"):
+    if not report.get("executed"):
         return True
     if source.traits.mariadb:
         file = (source.files or [""])[0].encode().hex()
@@ -381,7 +381,7 @@ def _lost(source: Source, report: dict[str, Any]) -> bool:
         purged = source.variable("gtid_purged")
     else:
         return True
-    return bool(GtidSet(purged or "").difference(GtidSet(str(report["gtids"]))))
+    return bool(GtidSet(purged or "").difference(GtidSet(str(report["executed"]))))
 
 
 def _span(seconds: float) -> str:

@@ -441,7 +441,7 @@ class Receiver:
 
     def _diverged(self, session: _Session, received: ReceivedLog | None) -> LogDiverged:
         last = received.last if received else None
-        what = (last.gtid or f"the one at {last.file}:{last.position}") if last else "our last transaction"
+        what = (last.id or f"the one at {last.file}:{last.position}") if last else "our last transaction"
         return LogDiverged(
             f"The source {session.server.uuid} has another transaction {what} than the relay log has.",
             hint=start_position.DIVERGED_HINT,
@@ -460,7 +460,7 @@ class Receiver:
         self.status.facts |= {
             "offset": framer.committed,
             "position": {"file": file, "position": position},
-            "gtids": framer.executed,
+            "executed": framer.executed,
             "last_commit_us": framer.last_commit_us or self.status.facts.get("last_commit_us"),
             "bytes": self._bytes,
             "transactions": framer.transactions,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.config import PipelineConfig
 from penstock.model.schema import TypeOptions
@@ -12,11 +12,13 @@ from penstock.relaylog.reader import RelayLog
 from penstock.sources.base import Source
 from penstock.sources.kind import SourceKind
 from penstock.sources.mysql.options import MySqlOptions, StartAt, options_of
-from penstock.sources.source_places import Places
 from penstock.sources.statement_reading import StatementReading
 from penstock.sources.statements import Statements
 from penstock.sources.stop_signals import Stopping, ensure_end
 from penstock.sources.table_filter import TableFilter
+
+if TYPE_CHECKING:
+    from penstock.sources.mysql.log_places import MySqlPlaces
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +41,7 @@ def _read_statement(statement: Mapping[str, Any]) -> StatementReading:
     return read_statement(statement)
 
 
-def _places() -> Places:
+def _places() -> MySqlPlaces:
     from penstock.sources.mysql.log_places import MySqlPlaces
 
     return MySqlPlaces()
@@ -58,5 +60,6 @@ def _receive(config: PipelineConfig, stopping: Stopping) -> None:
 MYSQL = SourceKind(
     name="mysql", options=MySqlOptions, open=_open, statements=_statements, read_statement=_read_statement,
     of_the_server=frozenset(("mysql", "sys", "performance_schema")), start=StartAt, places=_places,
+    canal_places=_places,
     receive=_receive,
 )  # fmt: skip

@@ -343,11 +343,11 @@ def _resume_by_gtid(server: Server, received: ReceivedLog) -> Stream:
         same_server
         and last is not None
         and received.digest is not None
-        and last.gtid
-        and last.gtid not in server.purged
+        and last.id
+        and last.id not in server.purged
     ):
-        wanted = received.gtids.difference(GtidSet(last.gtid))
-        expected = (last.gtid, *received.digest)
+        wanted = received.gtids.difference(GtidSet(last.id))
+        expected = (last.id, *received.digest)
     return Stream(
         gtids=wanted,
         executed=received.gtids,

@@ -229,7 +229,6 @@ class Receiver:
             "segment_format": PGOUTPUT,
             "uuid": str(uuids.uuid4()),
             "created": time.time(),
-            "mode": "gtid",
             "source": {"type": self.source.type, "server_uuid": system},
             "start": {"at": "latest"},
         }
@@ -312,7 +311,7 @@ class Receiver:
         self.status.facts |= {
             "offset": framer.committed,
             "position": {"file": "", "position": position},
-            "gtids": framer.executed,
+            "executed": framer.executed,
             "last_commit_us": framer.last_commit_us or self.status.facts.get("last_commit_us"),
             "bytes": self._bytes,
             "transactions": framer.transactions,

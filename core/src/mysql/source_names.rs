@@ -4,25 +4,13 @@
 //! positions. The index has the source's place at some offsets. Between two of them with different files, the
 //! next file begins where positions fall.
 
-/// The source's place at an offset of the relay log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
-    pub offset: u64,
-    pub file: String,
-    pub position: u64,
-}
+use crate::transaction::{KnownPlace, Transaction};
 
-impl From<(u64, String, u64)> for Known {
-    fn from((offset, file, position): (u64, String, u64)) -> Self {
-        Self { offset, file, position }
-    }
-}
-
-/// The names of the source's files for places in a log. A binlog file has its own name.
+/// The names of the source's files for places in a log.
 #[derive(Debug, Clone, Default)]
 pub struct SourceNames {
     /// In order of offsets. The first is at or before the part's start, the last at or behind its end.
-    known: Vec<Known>,
+    known: Vec<KnownPlace>,
     next: usize,
     position: u64,
     changed: bool,
@@ -31,15 +19,9 @@ pub struct SourceNames {
 const LOW: u64 = 0xffff_ffff;
 
 impl SourceNames {
-    pub fn new(known: Vec<Known>) -> Self {
+    pub fn new(known: Vec<KnownPlace>) -> Self {
         let position = known.first().map_or(0, |first| first.position);
         Self { known, next: 1, position, changed: false }
-    }
-
-    /// The names of a binlog file, which has whole positions.
-    pub fn of_file(path: &str) -> Self {
-        let file = path.rsplit('/').next().unwrap_or(path).to_owned();
-        Self::new(vec![Known { offset: 0, file, position: 0 }])
     }
 
     /// The file and position of an event that begins at `offset`, and of which the log has the low bits of
@@ -69,12 +51,34 @@ impl SourceNames {
     }
 }
 
+/// Makes whole positions of the low bits of the positions of a transaction's events.
+pub fn complete_places(transaction: &mut Transaction) {
+    let begin = transaction.position;
+    for place in [&mut transaction.begin_event, &mut transaction.end_event] {
+        place.position = match place.position {
+            0 => begin,
+            low => whole_position(begin, low as u32),
+        };
+    }
+}
+
+/// The position in the source's file of an event of a transaction that begins at `begin`, from its low bits.
+pub fn whole_position(begin: u64, low: u32) -> u64 {
+    let position = begin & !LOW | u64::from(low);
+    // Beyond the next multiple of 2^32.
+    if position < begin && begin - position > LOW / 2 {
+        position + LOW + 1
+    } else {
+        position
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn known(offset: u64, file: &str, position: u64) -> Known {
-        Known { offset, file: file.into(), position }
+    fn known(offset: u64, file: &str, position: u64) -> KnownPlace {
+        KnownPlace { offset, file: file.into(), position }
     }
 
     #[test]
