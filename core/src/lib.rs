@@ -6,6 +6,7 @@ pub mod changelog;
 pub mod charset;
 pub mod column;
 pub mod compressed_column;
+pub mod crc32;
 pub mod cursor;
 pub mod debezium_log;
 pub mod decimal;

@@ -4,6 +4,7 @@
 //! checksums came with MySQL 5.6.1 and MariaDB 5.3.0. The FORMAT_DESCRIPTION of an older server ends with
 //! lengths of event types, which must not be taken for a checksum.
 
+use crate::crc32::crc32;
 use crate::cursor::Cursor;
 use crate::error::Result;
 
@@ -54,7 +55,7 @@ impl Checksum {
     pub fn verify(self, event: &[u8]) -> bool {
         match (self, event.split_last_chunk::<CHECKSUM_SIZE>()) {
             (Self::None, _) => true,
-            (Self::Crc32, Some((covered, sum))) => crc32fast::hash(covered) == u32::from_le_bytes(*sum),
+            (Self::Crc32, Some((covered, sum))) => crc32(covered) == u32::from_le_bytes(*sum),
             (Self::Crc32, None) => false,
         }
     }
@@ -62,7 +63,7 @@ impl Checksum {
     /// Appends the CRC32 of an event that ends here; nothing where there are no checksums.
     pub fn append(self, event: &mut Vec<u8>) {
         if self == Self::Crc32 {
-            let sum = crc32fast::hash(event);
+            let sum = crc32(event);
             event.extend_from_slice(&sum.to_le_bytes());
         }
     }

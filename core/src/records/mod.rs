@@ -9,6 +9,7 @@ mod file;
 
 pub use file::RecordFile;
 
+use crate::crc32::crc32;
 use crate::error::{DecodeError, Result};
 
 pub const MAGIC: [u8; 4] = *b"PNST";
@@ -46,7 +47,7 @@ impl Header {
             return Err(DecodeError::new("a record is cut off", offset));
         };
         let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        if crc32fast::hash(&head[..NAMED]) != number(NAMED) {
+        if crc32(&head[..NAMED]) != number(NAMED) {
             return Err(DecodeError::new("a record is damaged: the checksum of its header is wrong", offset));
         }
         let mut place = [0; 8];
@@ -64,7 +65,7 @@ impl<'a> Record<'a> {
     /// `raw`: the bytes that the header says.
     pub fn whole(header: Header, raw: &'a [u8], offset: u64) -> Result<Self> {
         let body = raw.get(HEADER_SIZE..).unwrap_or_default();
-        if crc32fast::hash(body) != header.checksum {
+        if crc32(body) != header.checksum {
             return Err(DecodeError::new("a record is damaged: its checksum is wrong", offset));
         }
         Ok(Self { kind: header.kind, place: header.place, body, offset, raw })
@@ -89,8 +90,8 @@ pub fn append(kind: u8, place: u64, body: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(body.len() as u32).to_le_bytes());
     out.push(kind);
     out.extend_from_slice(&place.to_le_bytes());
-    let checksum = crc32fast::hash(&out[start..]);
+    let checksum = crc32(&out[start..]);
     out.extend_from_slice(&checksum.to_le_bytes());
-    out.extend_from_slice(&crc32fast::hash(body).to_le_bytes());
+    out.extend_from_slice(&crc32(body).to_le_bytes());
     out.extend_from_slice(body);
 }
