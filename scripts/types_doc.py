@@ -29,6 +29,7 @@ ROWS: list[tuple[str, Column, str]] = [
     ("BOOLEAN of topics", Column("c", "boolean"), ""),
     ("NUMERIC of topics", Column("c", "numeric"), "a number without a precision, with its digits: see below"),
     ("INTERVAL of topics", Column("c", "interval"), "ISO 8601, as the topic has it: see below"),
+    ("array", Column("c", "list", element=Column("element", "int")), "its JSON, or a list: see below"),
     ("YEAR", Column("c", "year"), ""),
     ("DATE", Column("c", "date"), "zero and partial dates: see below"),
     ("DATETIME(n)", Column("c", "datetime", fsp=6), "no time zone; zero and partial dates: see below"),
@@ -97,6 +98,24 @@ What is no number has the texts `NaN`, `Infinity` and `-Infinity`. A DOUBLE has 
 An INTERVAL arrives as a text of ISO 8601, such as `P1Y2M3DT4H5M6.78S`. A span that topics have as a
 number arrives with hours, minutes and seconds: `PT730H30M`, `PT-0.5S`. Each part has its own sign.
 
+## Arrays
+
+PostgreSQL and topics have arrays of one type. With `arrays: json` they arrive as text, a JSON document:
+numbers are numbers, `true` and `false` are words, bytes are Base64, and all else is a string as `SELECT`
+prints it. With `arrays: list` they arrive as lists, `ARRAY<INT>` for example, whose elements have the types
+of this page. A list may be NULL or empty, and each element may be NULL.
+
+An array with several dimensions, or whose first element is not number 1 (`'[0:1]={1,2}'`), is no list: with
+`arrays: list` it parks the table. A key is never a list; such a column is text. If the type of the elements
+changes at the source, the table is read again.
+
+| target | with `arrays: list` |
+|---|---|
+| Iceberg, Delta, Parquet change log, `python` | a list |
+| OpenSearch, Redis with `value: json`, `http`, `console` | an array of JSON |
+| SQL databases, ClickHouse, HBase, Redis with `value: hash` | text, the JSON document |
+| messages | as their format has arrays, whatever `types` says: see [formats](formats.md) |
+
 ## Bytes that are not text
 
 A character column may contain bytes that are invalid in its character set. They are not replaced: each
@@ -112,6 +131,7 @@ CHOICES = {
     "not_numbers": "NaN and infinities, with `numeric_scale`: the table is parked; NULL",
     "time": "TIME: text, or microseconds in a BIGINT",
     "binary": "BINARY, VARBINARY, BLOB: bytes; base64 in one line; upper-case hexadecimal digits",
+    "arrays": "arrays: a JSON document; a list, where an array of several dimensions parks the table",
     "tinyint1": "TINYINT(1), also written BOOLEAN: the number; BOOLEAN, true if it is not 0",
 }
 

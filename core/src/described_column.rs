@@ -88,7 +88,8 @@ pub fn described_column(name: String, column: &MapColumn) -> Value {
         },
         WireType::Boolean => "boolean",
         WireType::Instant => "timestamp",
-        WireType::Json { .. } | WireType::JsonText { .. } => "json",
+        // Only definitions say what the elements of lists are.
+        WireType::Json { .. } | WireType::JsonText { .. } | WireType::List => "json",
         WireType::Geometry { .. } => "geometry",
         WireType::Vector { .. } => "vector",
         WireType::Bit { bits } => {

@@ -26,6 +26,7 @@ pub mod key;
 pub mod key_index;
 pub mod key_run;
 pub mod latest;
+pub mod list;
 pub mod literal;
 pub mod mysql;
 pub mod network;

@@ -171,6 +171,10 @@ impl ValueSink for Literal {
         Err(ValueError::new("a JSON document has no literal"))
     }
 
+    fn list(&mut self, _: &[u8]) -> Taken {
+        Err(ValueError::new("a list has no literal"))
+    }
+
     fn json_changed(&mut self, _: Option<&[u8]>, changes: &[u8]) -> Taken {
         self.json(changes)
     }

@@ -38,6 +38,8 @@ pub trait ValueSink {
     /// A binary JSON document; `json::write_text` prints it.
     fn json(&mut self, document: &[u8]) -> Taken;
     fn json_text(&mut self, text: &[u8]) -> Taken;
+    /// A list, which `List::parse` reads.
+    fn list(&mut self, value: &[u8]) -> Taken;
     /// A binary JSON document, if the image before has it, and changes of it; `json::write_changed` prints
     /// the result.
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken;
@@ -316,6 +318,7 @@ pub(crate) fn read_value<V: ValueSink>(
             micros => Instant::Micros(micros),
         })?,
         WireType::JsonText { prefix } => to.json_text(image.take_prefixed(prefix.into(), "JSON")?)?,
+        WireType::List => to.list(image.take_prefixed(4, "list")?)?,
         WireType::Null => to.null()?,
     }
     Ok(())

@@ -36,6 +36,8 @@ pub struct ColumnSchema {
     pub collation: Option<String>,
     pub labels: Option<Vec<String>>,
     pub generated: Option<String>,
+    /// Of a list: its elements.
+    pub element: Option<Box<ColumnSchema>>,
     #[serde(default)]
     pub invisible: bool,
     /// The type as the server prints it, for messages.
@@ -107,6 +109,8 @@ pub enum ColumnType {
     /// Internal form: SRID (4 bytes little-endian), then WKB.
     Geometry,
     Vector,
+    /// Of elements of one type, which may be NULL. Elements are no lists.
+    List(Box<ColumnType>),
 }
 
 impl TableSchema {
@@ -196,6 +200,7 @@ impl ColumnSchema {
             "set" => ColumnType::Set { labels: self.labels()?, charset: self.charset()? },
             "json" => ColumnType::Json,
             "vector" => ColumnType::Vector,
+            "list" => self.list()?,
             "geometry" | "point" | "linestring" | "polygon" | "multipoint" | "multilinestring"
             | "multipolygon" | "geometrycollection" | "geomcollection" => ColumnType::Geometry,
             other => return Err(format!("type `{other}` is not known")),
@@ -208,6 +213,14 @@ impl ColumnSchema {
                 Ok(ColumnType::Decimal { precision, scale })
             }
             _ => Err("a decimal column needs `precision` (1 to 65) and `scale` (0 to 38)".into()),
+        }
+    }
+
+    fn list(&self) -> Result<ColumnType, String> {
+        let element = self.element.as_ref().ok_or("a list column needs `element`")?.column_type()?;
+        match element {
+            ColumnType::List(_) => Err("the elements of a list cannot be lists".into()),
+            element => Ok(ColumnType::List(Box::new(element))),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Which table rows belong to, and how its columns are written in their images.
 
+use crate::schema::ColumnType;
 use crate::table_name;
 use crate::wire::{Extent, WireType};
 
@@ -29,6 +30,8 @@ pub struct MapColumn {
     pub labels: Option<Vec<Box<[u8]>>>,
     pub geometry: Option<u8>,
     pub visible: Option<bool>,
+    /// Of a list: what its elements are.
+    pub element: Option<ColumnType>,
 }
 
 impl TableMap {

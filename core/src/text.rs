@@ -14,7 +14,7 @@
 //! | `date`, `datetime`, `timestamp`, `time` | as the server prints it, timestamps in UTC |
 //! | `char`, `varchar`, `enum`, `set`, `inet4`, `inet6`, `uuid`, `interval` | `LENGTH:TEXT`, bytes of UTF-8 |
 //! | `binary`, `varbinary` | upper-case hexadecimal digits |
-//! | the `text` and `blob` families, `json`, spatial types, `vector` | SHA-256 of the bytes (text: UTF-8) |
+//! | the `text` and `blob` families, `json`, `list`, spatial types, `vector` | SHA-256 of the bytes (UTF-8) |
 //!
 //! A large object is represented by its SHA-256, because the server cannot build strings larger than
 //! `max_allowed_packet`: it returns NULL. The length before text makes the joined text unambiguous: only text
@@ -66,7 +66,7 @@ fn shape(column_type: &str) -> Option<Shape> {
         "char" | "varchar" | "enum" | "set" | "inet4" | "inet6" | "uuid" | "interval" => Shape::Text,
         "binary" | "varbinary" => Shape::Hex,
         "tinytext" | "text" | "mediumtext" | "longtext" | "tinyblob" | "blob" | "mediumblob" | "longblob"
-        | "json" | "geometry" | "vector" => Shape::Digest,
+        | "json" | "list" | "geometry" | "vector" => Shape::Digest,
         _ => return None,
     })
 }

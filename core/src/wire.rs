@@ -44,6 +44,8 @@ pub enum WireType {
     JsonText {
         prefix: u8,
     },
+    /// A length of 4 bytes, then what `list` describes. Only in logs of the format `rows`, too.
+    List,
     Time {
         fsp: u8,
     },
@@ -127,6 +129,7 @@ impl WireType {
             | Self::Geometry { prefix }
             | Self::Vector { prefix }
             | Self::JsonText { prefix } => Extent::Prefixed(prefix),
+            Self::List => Extent::Prefixed(4),
         }
     }
 
@@ -164,6 +167,7 @@ pub fn form(kind: &ColumnType) -> WireType {
         ColumnType::Json => WireType::JsonText { prefix: 4 },
         ColumnType::Geometry => WireType::Geometry { prefix: 4 },
         ColumnType::Vector => WireType::Vector { prefix: 4 },
+        ColumnType::List(_) => WireType::List,
         ColumnType::Text { .. }
         | ColumnType::Binary { .. }
         | ColumnType::Network(_)

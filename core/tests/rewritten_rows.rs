@@ -72,6 +72,7 @@ fn map() -> TableMap {
         labels: None,
         geometry: None,
         visible: Some(true),
+        element: None,
     });
     TableMap {
         table_id: 1,

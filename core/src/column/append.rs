@@ -22,7 +22,7 @@ pub(super) type Result = std::result::Result<(), ValueError>;
 impl Bytes {
     /// Marks the end of the value whose bytes were just written.
     #[inline]
-    fn end_value(&mut self) -> Result {
+    pub(super) fn end_value(&mut self) -> Result {
         match i32::try_from(self.values.len()) {
             Ok(end) => {
                 self.ends.push(end);
@@ -50,6 +50,7 @@ impl ColumnBuilder {
             Storage::Float64(values) => values.push(0.0),
             Storage::Decimal(values, ..) => values.push(0),
             Storage::Text(bytes) | Storage::Binary(bytes) => bytes.ends.push(bytes.end() as i32),
+            Storage::List(lists) => lists.ends.push(lists.elements.len() as i32),
         }
     }
 
@@ -416,6 +417,7 @@ impl ColumnBuilder {
                 bytes.values.extend_from_slice(array.as_binary::<i32>().value(0));
                 bytes.end_value()?;
             }
+            Storage::List(lists) => lists.append_from(array)?,
         }
         Ok(())
     }

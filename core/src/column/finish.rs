@@ -46,6 +46,7 @@ impl ColumnBuilder {
                 let (offsets, values) = bytes.into_buffers();
                 Arc::new(GenericByteArray::<GenericBinaryType<i32>>::new(offsets, values, nulls))
             }
+            Storage::List(lists) => lists.finish(nulls)?,
         })
     }
 
@@ -83,6 +84,10 @@ impl ColumnBuilder {
             Storage::Text(bytes) | Storage::Binary(bytes) => {
                 bytes.values.clear();
                 bytes.ends.truncate(1);
+            }
+            Storage::List(lists) => {
+                lists.ends.truncate(1);
+                lists.elements.clear();
             }
         }
         self.nulls.clear();

@@ -29,6 +29,7 @@ impl ColumnBuilder {
             Storage::Float64(values) => out.extend(values[row].to_bits().to_le_bytes()),
             Storage::Decimal(values, ..) => write_decimal(values[row], out),
             Storage::Binary(bytes) => write_bytes(bytes.get(row), out),
+            Storage::List(_) => return Err(ValueError::new("a key column that is a list")),
             Storage::Text(bytes) => {
                 let text = bytes.get(row);
                 if std::str::from_utf8(text).is_ok() {

@@ -15,25 +15,31 @@
 //! | time | utf8, as SELECT prints it |
 //! | char, varchar, text, enum, set, json, inet4, inet6, uuid | utf8 |
 //! | binary, varbinary, blob, geometry, vector | binary |
+//! | list | utf8 with its text, a JSON document; list with `Arrays::List` |
 
 mod append;
 pub mod encode;
 mod finish;
 mod key;
 mod layout;
+mod list;
 mod number;
 mod options;
 mod sink;
 mod walk;
 
+use std::sync::Arc;
+
 use arrow_buffer::BooleanBufferBuilder;
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DataType, Field, TimeUnit};
 
 pub use key::{write_array_key, write_widened_key};
 pub use layout::{
     added, arrow_schema, free_name, Layout, BASE, CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE,
 };
-pub use options::{BigintUnsigned, Binaries, Decimals, NotNumbers, Times, Tinyint1, TypeOptions, ZeroDates};
+pub use options::{
+    Arrays, BigintUnsigned, Binaries, Decimals, NotNumbers, Times, Tinyint1, TypeOptions, ZeroDates,
+};
 pub use walk::Walk;
 
 use crate::json;
@@ -83,6 +89,9 @@ pub fn arrow_type(kind: &ColumnType, options: TypeOptions) -> DataType {
         ColumnType::Time { .. } if options.time == Times::Micros => DataType::Int64,
         ColumnType::Binary { .. } if options.binary != Binaries::Bytes => DataType::Utf8,
         ColumnType::Binary { .. } | ColumnType::Geometry | ColumnType::Vector => DataType::Binary,
+        ColumnType::List(element) if options.arrays == Arrays::List => {
+            DataType::List(element_field(arrow_type(element, options)))
+        }
         ColumnType::Date
         | ColumnType::DateTime { .. }
         | ColumnType::Timestamp { .. }
@@ -92,8 +101,14 @@ pub fn arrow_type(kind: &ColumnType, options: TypeOptions) -> DataType {
         | ColumnType::Set { .. }
         | ColumnType::Network(_)
         | ColumnType::Interval
+        | ColumnType::List(_)
         | ColumnType::Json => DataType::Utf8,
     }
+}
+
+/// The elements of a list, which may be NULL. Their name is that of Spark and of Parquet.
+fn element_field(kind: DataType) -> Arc<Field> {
+    Arc::new(Field::new("element", kind, true))
 }
 
 /// Collects the values of one column for an Arrow array.
@@ -120,6 +135,7 @@ enum Storage {
     /// finished.
     Text(Bytes),
     Binary(Bytes),
+    List(Box<Lists>),
 }
 
 /// Values of varying length: value i is from `ends[i]` to `ends[i + 1]`.
@@ -128,9 +144,15 @@ struct Bytes {
     ends: Vec<i32>,
 }
 
+/// The elements of list i are from `ends[i]` to `ends[i + 1]`.
+struct Lists {
+    ends: Vec<i32>,
+    elements: ColumnBuilder,
+}
+
 impl Storage {
-    fn empty(data_type: &DataType) -> Self {
-        match data_type {
+    fn empty(kind: &ColumnType, options: TypeOptions) -> Self {
+        match &arrow_type(kind, options) {
             DataType::Boolean => Self::Bool(BooleanBufferBuilder::new(0)),
             DataType::Int32 => Self::Int32(Vec::new()),
             DataType::Int64 => Self::Int64(Vec::new()),
@@ -140,6 +162,10 @@ impl Storage {
             DataType::Date32 => Self::Date(Vec::new()),
             DataType::Timestamp(_, zone) => Self::Timestamp(Vec::new(), zone.is_some()),
             DataType::Binary => Self::Binary(Bytes { values: Vec::new(), ends: vec![0] }),
+            DataType::List(_) => match kind {
+                ColumnType::List(element) => Self::List(Box::new(Lists::new(element, options))),
+                _ => Self::Text(Bytes { values: Vec::new(), ends: vec![0] }),
+            },
             _ => Self::Text(Bytes { values: Vec::new(), ends: vec![0] }),
         }
     }
@@ -157,6 +183,7 @@ impl Storage {
             Self::Timestamp(_, zoned) => Self::Timestamp(pool::take(rows), *zoned),
             Self::Text(_) => Self::Text(Bytes::with_room(rows, bytes)),
             Self::Binary(_) => Self::Binary(Bytes::with_room(rows, bytes)),
+            Self::List(lists) => Self::List(Box::new(lists.with_room(rows))),
         }
     }
 }
@@ -176,7 +203,7 @@ impl Bytes {
 impl ColumnBuilder {
     /// `options` are those of this column.
     pub fn new(kind: ColumnType, options: TypeOptions) -> Self {
-        let storage = Storage::empty(&arrow_type(&kind, options));
+        let storage = Storage::empty(&kind, options);
         Self {
             kind,
             options,
@@ -214,6 +241,7 @@ impl ColumnBuilder {
             Storage::Float64(values) => values.len(),
             Storage::Decimal(values, ..) => values.len(),
             Storage::Text(bytes) | Storage::Binary(bytes) => bytes.ends.len() - 1,
+            Storage::List(lists) => lists.ends.len() - 1,
         }
     }
 
@@ -231,6 +259,7 @@ impl ColumnBuilder {
             Storage::Float64(values) => values.len() * 8,
             Storage::Decimal(values, ..) => values.len() * 16,
             Storage::Text(bytes) | Storage::Binary(bytes) => bytes.values.len() + bytes.ends.len() * 4,
+            Storage::List(lists) => lists.elements.bytes() + lists.ends.len() * 4,
         }
     }
 }

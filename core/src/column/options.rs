@@ -68,6 +68,16 @@ pub enum NotNumbers {
     Null,
 }
 
+/// How arrays of elements of one type are given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrays {
+    /// utf8, a JSON document.
+    #[default]
+    Json,
+    List,
+}
+
 /// How TINYINT(1) is given, the type that BOOLEAN creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -90,6 +100,7 @@ pub struct TypeOptions {
     pub time: Times,
     pub binary: Binaries,
     pub tinyint1: Tinyint1,
+    pub arrays: Arrays,
 }
 
 impl TypeOptions {
@@ -113,6 +124,8 @@ impl TypeOptions {
         }
         if in_key {
             self.not_numbers = NotNumbers::Error;
+            // A list is never part of a key.
+            self.arrays = Arrays::Json;
         }
         if in_key || column.unsigned || !column.column_type.starts_with("tinyint(1)") {
             self.tinyint1 = Tinyint1::Int;

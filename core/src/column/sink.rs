@@ -92,6 +92,10 @@ impl ValueSink for ColumnBuilder {
         self.append_json_text(text)
     }
 
+    fn list(&mut self, value: &[u8]) -> Taken {
+        self.append_list(value)
+    }
+
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {
         let document = document.ok_or_else(no_document)?;
         self.append_json(|out| json::write_changed(document, changes, out))

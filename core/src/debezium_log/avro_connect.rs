@@ -60,6 +60,15 @@ impl Describer<'_> {
                 found.insert("fields".into(), listed.into());
             }
         }
+        if let Form::Array(items) = &node.form {
+            if depth < DESCRIBED_DEPTH {
+                self.fields += 1;
+                if self.fields > FIELDS_MAX {
+                    return Err("its schema in Avro has too many fields".into());
+                }
+                found.insert("items".into(), self.described(*items, false, depth + 1)?);
+            }
+        }
         Ok(found.into())
     }
 

@@ -62,6 +62,8 @@ pub enum Reading {
     Geometry,
     /// Any JSON, which is kept as text.
     Json,
+    /// An array of such elements.
+    List(Box<Reading>),
     /// A cell of Cassandra: an object that has the value as `value`.
     Cell(Box<Reading>),
 }
@@ -91,13 +93,13 @@ fn read_field(name: &str, schema: &serde_json::Value, forms: Forms) -> Result<Fi
     let optional = schema.get("optional").and_then(|value| value.as_bool()).unwrap_or(false);
     let mut default = schema.get("default").filter(|value| !value.is_null()).map(ToString::to_string);
     if default.is_none() && !optional && forms.implicit_defaults {
-        default = implicit_default(kind, schema);
+        default = implicit_default(&kind, schema);
     }
     Ok(Field { name: name.to_owned(), kind: Some(kind), reading, optional, default })
 }
 
 /// What MySQL gives existing rows when a column NOT NULL without a default is added; as JSON.
-fn implicit_default(kind: Kind, schema: &serde_json::Value) -> Option<String> {
+fn implicit_default(kind: &Kind, schema: &serde_json::Value) -> Option<String> {
     let named = schema.get("name").and_then(|name| name.as_str());
     match (kind, named) {
         (Kind::Text, Some("io.debezium.data.Enum")) => {
@@ -174,13 +176,23 @@ fn by_type(kind: &str, schema: &serde_json::Value, forms: Forms) -> Option<(Kind
         "double" | "float64" => (Kind::Double, Reading::Float),
         "string" => (Kind::Text, Reading::Text),
         "bytes" => (Kind::Binary, Reading::Base64),
-        "array" | "map" => (Kind::Json, Reading::Json),
+        "array" => list(schema, forms).unwrap_or((Kind::Json, Reading::Json)),
+        "map" => (Kind::Json, Reading::Json),
         "struct" => match cell(schema, forms) {
             Some((kind, reading)) => (kind, Reading::Cell(Box::new(reading))),
             None => (Kind::Json, Reading::Json),
         },
         _ => return None,
     })
+}
+
+/// The type of an array whose elements are single values.
+fn list(schema: &serde_json::Value, forms: Forms) -> Option<(Kind, Reading)> {
+    let element = read_field("element", schema.get("items")?, forms).ok()?;
+    match (element.kind?, element.reading) {
+        (Kind::List(_), _) | (_, Reading::Json | Reading::Cell(_)) => None,
+        (kind, reading) => Some((Kind::List(Box::new(kind)), Reading::List(Box::new(reading)))),
+    }
 }
 
 /// The type of a cell as Debezium's connector for Cassandra writes it.
@@ -263,6 +275,15 @@ pub fn value<'a>(
             Value::Geometry { srid, wkb: base64(&text(wkb)?)? }
         }
         Reading::Json => Value::Text(Cow::Borrowed(json)),
+        Reading::List(element) => {
+            let items = serde_json::from_str::<Vec<&RawValue>>(json).map_err(|_| "an array was expected")?;
+            // An array of several dimensions has the type of its elements.
+            if items.iter().any(|item| item.get().starts_with('[')) {
+                return Ok(Value::Document(Cow::Borrowed(json)));
+            }
+            let values = items.into_iter().map(|item| value(item, element, None));
+            Value::List(values.collect::<Result<_, _>>()?)
+        }
         Reading::Cell(inner) => match Members::of(raw)?.get("value") {
             None => Value::Null,
             Some(raw) => value(raw, inner, unavailable)?,

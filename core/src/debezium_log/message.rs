@@ -377,7 +377,7 @@ fn with_default(field: Field) -> Described {
             _ => return None,
         };
         let mut image = Vec::new();
-        put(&value, field.kind?, &mut image).ok()?;
+        put(&value, field.kind.as_ref()?, &mut image).ok()?;
         Some((literal, image))
     };
     let default = found();

@@ -242,9 +242,15 @@ impl Translator {
         }
         let name = self.define(&change, message.topic, timestamp)?;
         let table = &self.state.tables[&name];
+        let begins = self.open.is_none();
         let open = self.open.get_or_insert_with(|| Transaction::new(place));
         open.place = message.offset;
-        open.add(id_of(&mut self.ids, &name), table, &change)?;
+        if let Err(reason) = open.add(id_of(&mut self.ids, &name), table, &change) {
+            if begins {
+                self.open = None; // it would be empty, and have the number of the one before
+            }
+            return Err(reason);
+        }
         self.counts.rows += 1;
         if let Some((origin, one)) = noted {
             order::note(&mut self.state.partitions[place].seen, origin, one);

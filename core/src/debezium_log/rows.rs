@@ -130,7 +130,7 @@ impl Image<'_, '_> {
             nulls.push(value.is_none());
             match value {
                 Some(value) => {
-                    put(value, column.kind, &mut bytes).map_err(|why| in_column(&column.name, &why))?
+                    put(value, &column.kind, &mut bytes).map_err(|why| in_column(&column.name, &why))?
                 }
                 None if table.key.contains(&column.name) => {
                     return Err(in_column(&column.name, "it is part of the key and has no value"))

@@ -90,14 +90,18 @@ pub fn evolved(table: &Table, fields: &[Described], key: &[String], age: Age) ->
         after.key = key.to_vec();
     }
     for (field, default) in fields {
-        let Some(kind) = field.kind else { continue };
+        let Some(kind) = &field.kind else { continue };
         match after.columns.iter_mut().find(|column| column.name == field.name) {
-            Some(column) if column.kind == kind => {}
-            Some(column) if age == Age::Newer => column.kind = kind,
+            Some(column) if column.kind == *kind => {}
+            Some(column) if age == Age::Newer => column.kind = kind.clone(),
             Some(_) => {}
             None => {
                 check_name(&field.name)?;
-                after.columns.push(Column { name: field.name.clone(), kind, default: default.clone() });
+                after.columns.push(Column {
+                    name: field.name.clone(),
+                    kind: kind.clone(),
+                    default: default.clone(),
+                });
             }
         }
     }
@@ -148,7 +152,7 @@ impl Table {
                     Some(column) if column.name == field.name => Some(column),
                     _ => self.columns.iter().find(|column| column.name == field.name),
                 };
-                column.is_some_and(|column| field.kind.is_none_or(|kind| kind == column.kind))
+                column.is_some_and(|column| field.kind.as_ref().is_none_or(|kind| *kind == column.kind))
             })
     }
 }

@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{json, Value as Json};
 
 use crate::decimal::image_size;
+use crate::list::{append_document, Written};
 use crate::temporal::Date;
 
 /// The type of a column of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     Bool,
     Int {
@@ -41,6 +42,8 @@ pub enum Kind {
         bits: u8,
     },
     Geometry,
+    /// Elements of one kind, which is no list.
+    List(Box<Self>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -66,6 +69,9 @@ pub enum Value<'a> {
         srid: u32,
         wkb: Vec<u8>,
     },
+    List(Vec<Value<'a>>),
+    /// An array that is no list of its column's elements, as JSON.
+    Document(Cow<'a, str>),
 }
 
 /// Why a value cannot be written. It names no value.
@@ -79,9 +85,9 @@ const TIME_US_MAX: i64 = 839 * 3_600_000_000 - 1;
 
 impl Kind {
     /// The column as definitions have it (`penstock.model.schema.Column`).
-    pub fn column(self, name: &str, nullable: bool) -> Json {
+    pub fn column(&self, name: &str, nullable: bool) -> Json {
         let mut column = json!({"name": name, "type": self.name(), "nullable": nullable});
-        match self {
+        match *self {
             Self::Decimal { precision, scale } => {
                 (column["precision"], column["scale"]) = (precision.into(), scale.into());
             }
@@ -91,13 +97,14 @@ impl Kind {
             // Texts are equal only if all their bytes are.
             Self::Text => (column["charset"], column["collation"]) = ("utf8mb4".into(), "binary".into()),
             Self::Bit { bits } => column["length"] = bits.into(),
+            Self::List(ref element) => column["element"] = element.column("element", true),
             _ => {}
         }
         column["column_type"] = self.shown().into();
         column
     }
 
-    fn name(self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
             Self::Bool => "boolean",
             Self::Int { width: 1 } => "tinyint",
@@ -118,27 +125,29 @@ impl Kind {
             Self::Binary => "longblob",
             Self::Bit { .. } => "bit",
             Self::Geometry => "geometry",
+            Self::List(_) => "list",
         }
     }
 
     /// The whole type, for people.
-    fn shown(self) -> String {
-        match self {
+    fn shown(&self) -> String {
+        match *self {
             Self::Decimal { precision, scale } => format!("decimal({precision},{scale})"),
             Self::Time { fsp } | Self::DateTime { fsp } | Self::Timestamp { fsp } if fsp > 0 => {
                 format!("{}({fsp})", self.name())
             }
             Self::Bit { bits } => format!("bit({bits})"),
+            Self::List(ref element) => format!("list of {}", element.shown()),
             _ => self.name().to_owned(),
         }
     }
 }
 
 /// Appends a value, which is not null, as a column of this kind has it in row images.
-pub fn put(value: &Value<'_>, kind: Kind, out: &mut Vec<u8>) -> Result<(), Refused> {
+pub fn put(value: &Value<'_>, kind: &Kind, out: &mut Vec<u8>) -> Result<(), Refused> {
     match (kind, value) {
         (Kind::Bool, Value::Int(number)) => put_int(*number, 1, out),
-        (Kind::Int { width }, Value::Int(number)) => put_int(*number, width, out),
+        (Kind::Int { width }, Value::Int(number)) => put_int(*number, *width, out),
         (Kind::Float, Value::Float(number)) => {
             out.extend((*number as f32).to_le_bytes());
             Ok(())
@@ -152,10 +161,10 @@ pub fn put(value: &Value<'_>, kind: Kind, out: &mut Vec<u8>) -> Result<(), Refus
             Ok(())
         }
         (Kind::Decimal { precision, scale }, Value::Decimal(text)) => {
-            put_decimal(text, precision, scale, out)
+            put_decimal(text, *precision, *scale, out)
         }
         (Kind::Decimal { precision, scale }, Value::Int(number)) => {
-            put_decimal(&number.to_string(), precision, scale, out)
+            put_decimal(&number.to_string(), *precision, *scale, out)
         }
         (Kind::Date, Value::Date(days)) => {
             let date = date(*days)?;
@@ -163,15 +172,15 @@ pub fn put(value: &Value<'_>, kind: Kind, out: &mut Vec<u8>) -> Result<(), Refus
             out.extend_from_slice(&bits.to_le_bytes()[..3]);
             Ok(())
         }
-        (Kind::Time { fsp }, Value::Time(micros)) => put_time(*micros, fsp, out),
-        (Kind::DateTime { fsp }, Value::Moment(micros)) => put_datetime(*micros, fsp, out),
+        (Kind::Time { fsp }, Value::Time(micros)) => put_time(*micros, *fsp, out),
+        (Kind::DateTime { fsp }, Value::Moment(micros)) => put_datetime(*micros, *fsp, out),
         (Kind::Timestamp { .. }, Value::Moment(micros)) => put_timestamp(*micros, out),
         (Kind::Text | Kind::Json | Kind::Interval, Value::Text(text)) => put_blob(text.as_bytes(), out),
         (Kind::Text | Kind::Numeric, Value::Decimal(text)) => put_blob(plain(text)?.as_bytes(), out),
         (Kind::Text | Kind::Numeric, Value::Int(number)) => put_blob(number.to_string().as_bytes(), out),
         (Kind::Binary, Value::Bytes(bytes)) => put_blob(bytes, out),
         (Kind::Bit { bits }, Value::Bits(number)) => {
-            if bits < 64 && number >> bits != 0 {
+            if *bits < 64 && number >> bits != 0 {
                 return Err(format!("it has more than {bits} bits").into());
             }
             let width = usize::from(bits.div_ceil(8));
@@ -183,6 +192,21 @@ pub fn put(value: &Value<'_>, kind: Kind, out: &mut Vec<u8>) -> Result<(), Refus
             bytes.extend_from_slice(wkb);
             put_blob(&bytes, out)
         }
+        (Kind::List(element), Value::List(values)) => {
+            let mut list = Written::default();
+            for value in values {
+                match value {
+                    Value::Null => list.null(),
+                    value => put(value, element, list.element())?,
+                }
+            }
+            list.finish(out).ok_or_else(|| Refused::from("it has more than 4 GiB"))
+        }
+        (Kind::List(_), Value::Document(json)) => append_document(out, |out| {
+            out.extend_from_slice(json.as_bytes());
+            Ok(())
+        })
+        .map_err(|error| Refused::from(error.to_string())),
         _ => Err(format!("it is no value of a column {}", kind.name()).into()),
     }
 }
@@ -404,7 +428,7 @@ mod tests {
         ) {
             let text = decimal_text(&number.to_be_bytes(), scale.into()).unwrap();
             let (mut image, kind) = (Vec::new(), Kind::Decimal { precision: 18, scale });
-            put(&Value::Decimal(text.clone().into()), kind, &mut image).unwrap();
+            put(&Value::Decimal(text.clone().into()), &kind, &mut image).unwrap();
             let read = DecimalImage::new(&image, 18, scale).unwrap();
             proptest::prop_assert_eq!(read.unscaled().unwrap(), i128::from(number));
             let mut found = Vec::new();
@@ -427,7 +451,7 @@ mod tests {
         ] {
             assert_eq!(plain(sent).unwrap(), expected);
             let mut image = Vec::new();
-            put(&Value::Decimal(sent.into()), Kind::Decimal { precision: 38, scale: 10 }, &mut image)
+            put(&Value::Decimal(sent.into()), &Kind::Decimal { precision: 38, scale: 10 }, &mut image)
                 .unwrap();
         }
         for wrong in ["", "-", "1.2.3", "1e", "e5", "1e99999999999", "1e2000", "NaN", "1 ", "0x1", ".5"] {
@@ -437,7 +461,7 @@ mod tests {
 
     #[test]
     fn numbers_that_do_not_fit_are_refused() {
-        let refused = |value: Value<'_>, kind| put(&value, kind, &mut Vec::new()).is_err();
+        let refused = |value: Value<'_>, kind| put(&value, &kind, &mut Vec::new()).is_err();
         assert!(refused(Value::Int(128), Kind::Int { width: 1 }));
         assert!(refused(Value::Decimal("1000".into()), Kind::Decimal { precision: 5, scale: 2 }));
         assert!(refused(Value::Decimal("1.001".into()), Kind::Decimal { precision: 5, scale: 2 }));

@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int32Type, Int64Type, TimestampMicrosecondType,
 };
-use arrow_array::{Array, BinaryArray, BooleanArray, PrimitiveArray, StringArray};
+use arrow_array::{Array, BinaryArray, BooleanArray, ListArray, PrimitiveArray, StringArray};
 use arrow_schema::{DataType, TimeUnit};
 
 use super::columns::{column, Column};
@@ -15,6 +15,7 @@ use super::image::Place;
 use crate::charset::Charset;
 use crate::decimal;
 use crate::error::ValueError;
+use crate::list::Written;
 use crate::schema::{ColumnSchema, ColumnType};
 use crate::table_map::MapColumn;
 use crate::temporal::{Date, DateTime, Instant, Time};
@@ -35,10 +36,14 @@ pub fn arrow_column(of_schema: &ColumnSchema) -> std::result::Result<(Column, Ma
         labels: None,
         geometry: None,
         visible: None,
+        element: None,
     };
     let mut column = column(of_schema, &of_map)?;
-    if let ColumnType::Text { charset, .. } = &mut column.kind {
-        *charset = Charset::Utf8;
+    let element = column.element.as_mut().map(|element| &mut element.kind);
+    for kind in std::iter::once(&mut column.kind).chain(element) {
+        if let ColumnType::Text { charset, .. } = kind {
+            *charset = Charset::Utf8;
+        }
     }
     Ok((column, of_map))
 }
@@ -55,6 +60,7 @@ pub enum Values<'a> {
     Micros(&'a PrimitiveArray<TimestampMicrosecondType>),
     Text(&'a StringArray),
     Bytes(&'a BinaryArray),
+    List(&'a ListArray, Box<Self>),
 }
 
 type Result<T> = std::result::Result<T, ValueError>;
@@ -73,6 +79,10 @@ impl<'a> Values<'a> {
             DataType::Timestamp(TimeUnit::Microsecond, _) => Self::Micros(array.as_primitive()),
             DataType::Utf8 => Self::Text(array.as_string()),
             DataType::Binary => Self::Bytes(array.as_binary()),
+            DataType::List(_) => {
+                let lists: &ListArray = array.as_list();
+                Self::List(lists, Box::new(Self::of(lists.values())?))
+            }
             _ => return None,
         })
     }
@@ -89,6 +99,7 @@ impl<'a> Values<'a> {
             Self::Micros(array) => array.is_null(row),
             Self::Text(array) => array.is_null(row),
             Self::Bytes(array) => array.is_null(row),
+            Self::List(array, _) => array.is_null(row),
         }
     }
 
@@ -296,6 +307,20 @@ fn append_value(
             _ => return None,
         },
         ColumnType::Json => append_bytes(values.bytes(row)?, out)?,
+        ColumnType::List(_) => {
+            let (Values::List(lists, elements), Some(element)) = (values, &column.element) else {
+                return None;
+            };
+            let ends = lists.value_offsets();
+            let mut list = Written::default();
+            for index in ends[row] as usize..ends[row + 1] as usize {
+                match elements.is_null(index) {
+                    true => list.null(),
+                    false => append_value(element, labels, elements, index, list.element())?,
+                }
+            }
+            list.finish(out)?;
+        }
     }
     Some(())
 }

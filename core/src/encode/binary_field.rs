@@ -10,6 +10,8 @@ pub struct Field {
     pub(super) head: [u8; 4],
     pub(super) length: u8,
     pub(super) nullable: bool,
+    /// Of a list: what is before its elements.
+    pub(super) element: Option<Box<Self>>,
 }
 
 impl Field {
@@ -23,7 +25,8 @@ impl Field {
         }
         let mut head = [0; 4];
         head[..bytes.len()].copy_from_slice(&bytes);
-        Self { head, length: bytes.len() as u8, nullable: column.schema.nullable }
+        let element = column.element.as_ref().map(|element| Box::new(Self::of::<T>(options, element, 0)));
+        Self { head, length: bytes.len() as u8, nullable: column.schema.nullable, element }
     }
 }
 

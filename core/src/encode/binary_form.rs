@@ -2,11 +2,10 @@
 
 use std::marker::PhantomData;
 
-use super::binary::{prefixed, write_bytes, write_tag, Target, FIXED_64, LENGTH, VARINT};
+use super::binary::{prefixed, write_bytes, write_tag, Target, LENGTH, VARINT};
 use super::binary_field::Field;
 use super::columns::{Column, Table};
 use super::debezium_options::{BigintUnsigned, Binaries, Decimals, Options, TimePrecision};
-use super::geometry;
 use super::image::Image;
 use super::json_form::{unfit, unknown_label, Tools};
 use super::unscaled;
@@ -20,18 +19,18 @@ use crate::schema::ColumnType;
 use crate::temporal::{Date, DateTime, Instant, Time};
 
 /// Writes one value. It lives as long as the value.
-struct Value<'a, T> {
-    options: &'a Options,
-    column: &'a Column,
-    field: &'a Field,
-    tools: &'a mut Tools,
-    out: &'a mut Vec<u8>,
-    target: PhantomData<T>,
+pub(super) struct Value<'a, T> {
+    pub(super) options: &'a Options,
+    pub(super) column: &'a Column,
+    pub(super) field: &'a Field,
+    pub(super) tools: &'a mut Tools,
+    pub(super) out: &'a mut Vec<u8>,
+    pub(super) target: PhantomData<T>,
 }
 
 impl<T: Target> Value<'_, T> {
     #[inline(always)]
-    fn start(&mut self) {
+    pub(super) fn start(&mut self) {
         match self.field.length {
             0 => {}
             1 => self.out.push(self.field.head[0]),
@@ -46,7 +45,7 @@ impl<T: Target> Value<'_, T> {
     }
 
     #[inline(always)]
-    fn slice(&mut self, value: &[u8]) {
+    pub(super) fn slice(&mut self, value: &[u8]) {
         self.start();
         write_bytes::<T>(value, self.out);
     }
@@ -58,7 +57,7 @@ impl<T: Target> Value<'_, T> {
         prefixed::<T, _>(self.out, write)
     }
 
-    fn float64(&mut self, value: f64) {
+    pub(super) fn float64(&mut self, value: f64) {
         self.start();
         self.out.extend_from_slice(&value.to_le_bytes());
     }
@@ -88,30 +87,6 @@ impl<T: Target> Value<'_, T> {
             }
             Ok(())
         })
-    }
-
-    /// A number without a declared precision: a record of its scale and its bytes.
-    fn numeric(&mut self, text: &[u8]) -> Taken {
-        match self.options.decimal_handling_mode {
-            Decimals::Double => self.float64(unscaled::double(text)?),
-            Decimals::String => self.slice(unscaled::shown(text)?),
-            Decimals::Precise => {
-                let (scale, bytes) = unscaled::with_scale(text)?;
-                self.start();
-                if T::PROTOBUF {
-                    return prefixed::<T, _>(self.out, |out| {
-                        write_tag(1, VARINT, out);
-                        T::integer(scale as i64, out);
-                        write_tag(2, LENGTH, out);
-                        write_bytes::<T>(&bytes, out);
-                        Ok(())
-                    });
-                }
-                T::integer(scale as i64, self.out);
-                write_bytes::<T>(&bytes, self.out);
-            }
-        }
-        Ok(())
     }
 
     /// A date that the calendar does not have: null, or the first day in a column that must not be null.
@@ -194,48 +169,6 @@ impl<T: Target> Value<'_, T> {
                 Ok(())
             }),
         }
-    }
-
-    /// A record of the coordinates of a point, the WKB and the SRID.
-    fn geometry(&mut self, value: &[u8]) -> Taken {
-        let (srid, wkb) = geometry::split(value)?;
-        let point = match self.column.is_point {
-            true => Some(geometry::point(wkb).ok_or_else(|| ValueError::new("a point that is no point"))?),
-            false => None,
-        };
-        self.start();
-        if T::PROTOBUF {
-            return prefixed::<T, _>(self.out, |out| {
-                let mut field = 1;
-                for number in point.into_iter().flat_map(|(x, y)| [x, y]) {
-                    write_tag(field, FIXED_64, out);
-                    out.extend_from_slice(&number.to_le_bytes());
-                    field += 1;
-                }
-                write_tag(field, LENGTH, out);
-                write_bytes::<T>(wkb, out);
-                if srid != 0 {
-                    write_tag(field + 1, VARINT, out);
-                    T::integer(srid.into(), out);
-                }
-                Ok(())
-            });
-        }
-        if let Some((x, y)) = point {
-            self.out.extend_from_slice(&x.to_le_bytes());
-            self.out.extend_from_slice(&y.to_le_bytes());
-            // In a point, the WKB may be null.
-            T::integer(1, self.out);
-        }
-        write_bytes::<T>(wkb, self.out);
-        match srid {
-            0 => T::integer(0, self.out),
-            srid => {
-                T::integer(1, self.out);
-                T::integer(srid.into(), self.out);
-            }
-        }
-        Ok(())
     }
 
     fn vector(&mut self, value: &[u8]) {
@@ -460,6 +393,11 @@ impl<T: Target> ValueSink for Value<'_, T> {
     fn json_text(&mut self, text: &[u8]) -> Taken {
         self.slice(text);
         Ok(())
+    }
+
+    #[cold]
+    fn list(&mut self, value: &[u8]) -> Taken {
+        self.elements(value)
     }
 
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {

@@ -9,6 +9,7 @@ use super::columns::{Column, Table};
 use super::format::{Change, EventFacts, Format};
 use super::image::{Image, Place};
 use super::json_form::{write_label, write_set, write_value, Form, Tools};
+use super::json_numbers::{show_double, show_float};
 use super::json_text::{quoted, write_utf8};
 use super::messages::{About, Messages};
 use crate::decimal::DecimalImage;
@@ -45,6 +46,8 @@ fn write_latin1(value: &[u8], zeros: usize, out: &mut Vec<u8>) {
 }
 
 impl Form for CanalForm {
+    const LISTS: bool = false;
+
     fn int(&self, _: &Column, value: i64, out: &mut Vec<u8>) {
         in_quotes(out, |out| write_i64(value, out));
     }
@@ -58,11 +61,11 @@ impl Form for CanalForm {
     }
 
     fn float(&self, _: &Column, value: f32, out: &mut Vec<u8>) {
-        in_quotes(out, |out| super::json_form::show_float(value, out));
+        in_quotes(out, |out| show_float(value, out));
     }
 
     fn double(&self, _: &Column, value: f64, out: &mut Vec<u8>) {
-        in_quotes(out, |out| super::json_form::show_double(value, out));
+        in_quotes(out, |out| show_double(value, out));
     }
 
     fn decimal(&self, _: &Column, image: DecimalImage<'_>, out: &mut Vec<u8>) -> Taken {
@@ -123,7 +126,11 @@ pub fn sql_type(column: &Column, faithful: bool) -> i32 {
         ColumnType::Float => 7,
         ColumnType::Double => 8,
         ColumnType::Boolean | ColumnType::Bit { .. } => -7,
-        ColumnType::Year { .. } | ColumnType::Json | ColumnType::Network(_) | ColumnType::Interval => 12,
+        ColumnType::Year { .. }
+        | ColumnType::Json
+        | ColumnType::Network(_)
+        | ColumnType::Interval
+        | ColumnType::List(_) => 12,
         ColumnType::Date => 91,
         ColumnType::Time { .. } => 92,
         ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } => 93,

@@ -3,12 +3,14 @@
 use super::canal::sql_type;
 use super::columns::{Column, Table};
 use super::image::{Image, Place};
-use super::json_form::{show_double, show_float, unfit, unknown_label, Tools};
+use super::json_form::{unfit, unknown_label, Tools};
+use super::json_numbers::{show_double, show_float};
 use crate::charset::Charset;
 use crate::decimal::DecimalImage;
 use crate::digits::{write_i64, write_u64};
 use crate::error::Result;
 use crate::json;
+use crate::list::write_text as write_list;
 use crate::rows::{missing_column, Taken, ValueSink};
 use crate::schema::ColumnType;
 use crate::temporal::{Date, DateTime, Instant, Time};
@@ -179,6 +181,13 @@ impl ValueSink for Text<'_> {
     fn json_text(&mut self, text: &[u8]) -> Taken {
         self.out.extend_from_slice(text);
         Ok(())
+    }
+
+    fn list(&mut self, value: &[u8]) -> Taken {
+        match &self.column.kind {
+            ColumnType::List(element) => write_list(element, value, self.out),
+            _ => Err(unfit("a list", self.column)),
+        }
     }
 
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {

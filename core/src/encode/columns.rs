@@ -21,6 +21,8 @@ pub struct Column {
     /// Labels of ENUM and SET as JSON strings.
     pub labels: Vec<Vec<u8>>,
     pub fsp: u8,
+    /// Of a list: what its elements are.
+    pub element: Option<Box<Column>>,
     /// A POINT: the catalog does not say which spatial type a column has, but maps do.
     pub is_point: bool,
 }
@@ -116,6 +118,7 @@ pub fn column(schema: &ColumnSchema, map: &MapColumn) -> std::result::Result<Col
         labels: labels.iter().map(|label| quoted(label).into_bytes()).collect(),
         fsp: schema.fsp.unwrap_or(0),
         is_point: schema.kind == "point" || schema.column_type == "point" || map.geometry == Some(1),
+        element: schema.element.as_ref().map(|element| column(element, map).map(Box::new)).transpose()?,
         schema: schema.clone(),
         kind,
     })

@@ -3,7 +3,8 @@
 use super::columns::Column;
 use super::debezium_options::{BigintUnsigned, Binaries, Decimals, Options, TimePrecision};
 use super::geometry;
-use super::json_form::{write_double, write_floats, Form};
+use super::json_form::Form;
+use super::json_numbers::{write_double, write_floats};
 use super::json_text::{write_base64, write_utf8};
 use super::unscaled;
 use crate::column::encode::write_hex;
@@ -63,6 +64,9 @@ impl DebeziumForm {
 }
 
 impl Form for DebeziumForm {
+    /// Messages have a schema, which says what the elements are.
+    const DOCUMENTS: bool = false;
+
     fn uint(&self, column: &Column, value: u64, out: &mut Vec<u8>) {
         let precise = self.options.bigint_unsigned_handling_mode == BigintUnsigned::Precise;
         // A Decimal, whatever `decimal.handling.mode` says.

@@ -128,10 +128,19 @@ fn type_of(options: &Options, column: &Column) -> Type {
             inner: ",\"items\":{\"type\":\"float\",\"optional\":false}".to_owned(),
             ..named("array", "io.debezium.data.FloatVector")
         },
+        ColumnType::List(_) => {
+            let items = column.element.as_ref().map_or_else(String::new, |element| head(options, element));
+            Type { inner: format!(",\"items\":{items}}}"), ..of("array") }
+        }
     }
 }
 
 fn field(options: &Options, column: &Column) -> String {
+    format!("{},\"field\":{}}}", head(options, column), quoted(&column.schema.name))
+}
+
+/// The schema of a column without its name and its last bracket.
+fn head(options: &Options, column: &Column) -> String {
     let Type { kind, inner, name, parameters } = type_of(options, column);
     let mut text = format!("{{\"type\":\"{kind}\"{inner},\"optional\":{}", column.schema.nullable);
     if !name.is_empty() {
@@ -141,7 +150,6 @@ fn field(options: &Options, column: &Column) -> String {
     if !parameters.is_empty() {
         let _ = write!(text, ",\"parameters\":{parameters}");
     }
-    let _ = write!(text, ",\"field\":{}}}", quoted(&column.schema.name));
     text
 }
 

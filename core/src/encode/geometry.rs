@@ -3,7 +3,7 @@
 use crate::cursor::Cursor;
 use crate::error::ValueError;
 
-use super::json_form::write_double;
+use super::json_numbers::write_double;
 
 /// Collections in collections: more than any server nests, so that damaged bytes cannot exhaust the stack.
 const DEPTH_MAX: usize = 64;

@@ -5,11 +5,13 @@
 
 use super::columns::{Column, Table};
 use super::image::{Image, Place};
+use super::json_numbers::{write_double, write_float, write_floats};
 use super::json_text::{write_base64, write_string, write_utf8};
-use crate::decimal::{DecimalImage, Plain};
+use crate::decimal::DecimalImage;
 use crate::digits::{write_i64, write_u64};
 use crate::error::{Result, ValueError};
 use crate::json::{self, Shapes, Style};
+use crate::list::{write_text as write_list, List};
 use crate::rows::{missing_column, Taken, ValueSink};
 use crate::schema::ColumnType;
 use crate::temporal::{Date, DateTime, Instant, Time};
@@ -111,6 +113,11 @@ pub trait Form {
         write_utf8(text, out);
     }
 
+    /// Whether lists are arrays of JSON. If not, they are strings with that text.
+    const LISTS: bool = true;
+    /// Whether arrays that are no lists can stand in messages.
+    const DOCUMENTS: bool = true;
+
     /// A document that is not MySQL's: its text may be of several lines, or no JSON at all.
     fn json_text(&self, column: &Column, text: &[u8], out: &mut Vec<u8>) {
         self.json(column, text, out);
@@ -121,65 +128,6 @@ fn quoted(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.push(b'"');
     write(out);
     out.push(b'"');
-}
-
-/// JSON has no infinities: they are texts, as Kafka Connect's converter writes them.
-pub fn write_double(value: f64, out: &mut Vec<u8>) {
-    match value.is_finite() {
-        true => show_double(value, out),
-        false => quoted(out, |out| show_double(value, out)),
-    }
-}
-
-pub fn write_float(value: f32, out: &mut Vec<u8>) {
-    match value.is_finite() {
-        true => show_float(value, out),
-        false => quoted(out, |out| show_float(value, out)),
-    }
-}
-
-/// The fewest digits that give the same value, or the name of what is no number.
-pub fn show_double(value: f64, out: &mut Vec<u8>) {
-    match value.is_finite() {
-        true => out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes()),
-        false => out.extend_from_slice(name_of(value)),
-    }
-}
-
-pub fn show_float(value: f32, out: &mut Vec<u8>) {
-    match value.is_finite() {
-        true => out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes()),
-        false => out.extend_from_slice(name_of(value.into())),
-    }
-}
-
-#[cold]
-fn name_of(value: f64) -> &'static [u8] {
-    match value {
-        f64::INFINITY => b"Infinity",
-        f64::NEG_INFINITY => b"-Infinity",
-        _ => b"NaN",
-    }
-}
-
-/// A number without a declared precision as a number of JSON, or as the name of what is no number.
-pub fn write_numeric(text: &[u8], out: &mut Vec<u8>) -> Taken {
-    match Plain::parse(text)? {
-        Plain::Digits(digits) => out.extend_from_slice(digits),
-        Plain::NotNumber(value) => write_double(value, out),
-    }
-    Ok(())
-}
-
-pub fn write_floats(value: &[u8], out: &mut Vec<u8>) {
-    out.push(b'[');
-    for (index, bytes) in value.chunks_exact(4).enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write_float(bytes.first_chunk().map_or(0.0, |bytes| f32::from_le_bytes(*bytes)), out);
-    }
-    out.push(b']');
 }
 
 pub fn write_label(column: &Column, ordinal: u64, out: &mut Vec<u8>) -> Taken {
@@ -352,6 +300,39 @@ impl<F: Form> ValueSink for Value<'_, F> {
 
     fn json_text(&mut self, text: &[u8]) -> Taken {
         self.form.json_text(self.column, text, self.out);
+        Ok(())
+    }
+
+    #[cold]
+    fn list(&mut self, value: &[u8]) -> Taken {
+        let (ColumnType::List(kind), Some(element)) = (&self.column.kind, &self.column.element) else {
+            return Err(unfit("a list", self.column));
+        };
+        if !F::LISTS {
+            self.tools.scratch.clear();
+            write_list(kind, value, &mut self.tools.scratch)?;
+            write_utf8(&self.tools.scratch, self.out);
+            return Ok(());
+        }
+        let elements = match List::parse(value)? {
+            List::Document(document) if F::DOCUMENTS => {
+                // Line breaks are only between the parts of a document, and a message may be a line.
+                let one_line =
+                    document.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte });
+                self.out.extend(one_line);
+                return Ok(());
+            }
+            _ => List::elements(value)?,
+        };
+        self.out.push(b'[');
+        let Self { form, tools, out, .. } = self;
+        let mut to = Value { form: *form, column: element, tools, out };
+        elements.send(kind, &mut to, |to, index| {
+            if index > 0 {
+                to.out.push(b',');
+            }
+        })?;
+        self.out.push(b']');
         Ok(())
     }
 

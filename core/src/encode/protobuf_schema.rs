@@ -35,14 +35,21 @@ fn message(
     let _ = writeln!(out, "{indent}message {name} {{");
     let mut inner = Vec::new();
     for (index, (field, name)) in fields(schema).iter().zip(field_names(schema)?).enumerate() {
+        let is_list = is_list(field);
         let (kind, of) = match text(field, "type") {
-            "array" => ("repeated ", &field["items"]),
+            "array" if !is_list => ("repeated ", &field["items"]),
+            "array" => ("", &field["items"]),
             _ => ("", field),
         };
         let is_struct = text(of, "type") == "struct";
-        let optional = field["optional"].as_bool() == Some(true) && kind.is_empty() && !is_message(of);
+        let optional =
+            field["optional"].as_bool() == Some(true) && kind.is_empty() && !is_message(of) && !is_list;
         let label = if optional { "optional " } else { kind };
-        let _ = writeln!(out, "{indent}  {label}{} {name} = {};", type_of(of), index + 1);
+        let shown = if is_list { list_name(of) } else { type_of(of) };
+        let _ = writeln!(out, "{indent}  {label}{shown} {name} = {};", index + 1);
+        if is_list && defined.insert(shown) {
+            list(of, out, &format!("{indent}  "));
+        }
         if is_struct {
             inner.push(of);
         }
@@ -54,6 +61,28 @@ fn message(
     }
     let _ = writeln!(out, "{indent}}}");
     Ok(())
+}
+
+/// A list that may be NULL, and whose elements may be: a repeated field can say neither.
+fn is_list(schema: &Value) -> bool {
+    text(schema, "type") == "array" && schema["items"]["optional"].as_bool() == Some(true)
+}
+
+fn list_name(items: &Value) -> String {
+    let of = type_of(items);
+    let of = of.rsplit('.').next().unwrap_or_default();
+    let (first, rest) = of.split_at(of.len().min(1));
+    format!("{}{rest}List", first.to_uppercase())
+}
+
+fn list(items: &Value, out: &mut String, indent: &str) {
+    let label = if is_message(items) { "" } else { "optional " };
+    let (name, of) = (list_name(items), type_of(items));
+    let _ = writeln!(
+        out,
+        "{indent}message {name} {{\n{indent}  message Element {{\n{indent}    {label}{of} value = 1;\n\
+         {indent}  }}\n{indent}  repeated Element elements = 1;\n{indent}}}"
+    );
 }
 
 /// Messages may be absent without a word for it.

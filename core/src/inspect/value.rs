@@ -9,9 +9,10 @@ use crate::charset::Charset;
 use crate::column::encode;
 use crate::decimal::DecimalImage;
 use crate::double::write_double;
-use crate::encode::json_form::show_double;
+use crate::encode::json_numbers::show_double;
 use crate::error::ValueError;
 use crate::json::Style;
+use crate::list::write_text;
 use crate::rows::{RowSink, Taken, ValueSink};
 use crate::table_map::{MapColumn, TableMap};
 use crate::temporal::{Date, DateTime, Instant, Time};
@@ -175,6 +176,13 @@ impl ValueSink for JsonRow<'_> {
     fn json_text(&mut self, text: &[u8]) -> Taken {
         write_utf8(text, &mut self.out);
         Ok(())
+    }
+
+    fn list(&mut self, value: &[u8]) -> Taken {
+        match &self.current().element {
+            Some(element) => write_text(element, value, &mut self.out),
+            None => Err(ValueError::new("a list of unknown elements")),
+        }
     }
 
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {

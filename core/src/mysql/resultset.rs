@@ -314,6 +314,8 @@ fn append_value(
         | ColumnType::Interval
         | ColumnType::Geometry
         | ColumnType::Vector => builder.append_bytes(cursor.take_lenenc("string")?),
+        // `fits` refuses it.
+        ColumnType::List(_) => Err(ValueError::new("MySQL has no lists")),
     })
 }
 
@@ -405,6 +407,7 @@ fn fits(kind: &ColumnType, code: u8, flags: u16, decimals: u8) -> bool {
         | ColumnType::Network(_)
         | ColumnType::Numeric
         | ColumnType::Interval => string && label == 0,
+        ColumnType::List(_) => false,
     }
 }
 

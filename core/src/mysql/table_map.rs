@@ -71,6 +71,7 @@ impl TableMap {
                 labels: None,
                 geometry: None,
                 visible: None,
+                element: None,
             });
         }
         let mut map = Self {

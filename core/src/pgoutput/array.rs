@@ -1,55 +1,97 @@
-//! Arrays as JSON documents, from both of their forms.
+//! Arrays as lists or as JSON documents, from both of their forms.
 //!
-//! Lower bounds are left out. Numbers are numbers, booleans true or false, and documents themselves; all else
-//! is a string, as SELECT prints it.
+//! An array of one dimension whose first element is number 1 is a list; any other is a document in the
+//! list's place (`list`). Lower bounds are left out of documents. In them, numbers are numbers, booleans true
+//! or false, and documents themselves; all else is a string, as SELECT prints it.
 
 use super::shown::{self, wrong};
 use super::types::PgType;
 use crate::cursor::Cursor;
 use crate::encode::json_text::write_utf8;
 use crate::error::ValueError;
+use crate::list::{append_document, Written as List};
 
 type Written = Result<(), ValueError>;
 
 /// The server's `MAXDIM`.
 const DIMENSIONS_MAX: usize = 6;
 
-/// From the binary form (`array_send`).
-pub fn write_binary(bytes: &[u8], out: &mut Vec<u8>) -> Written {
+/// Appends the list of an array's binary form. `append` appends an element of a type from its bytes.
+pub fn list_of_binary(
+    bytes: &[u8],
+    append: impl Fn(PgType, &[u8], &mut Vec<u8>) -> Written,
+    out: &mut Vec<u8>,
+) -> Written {
     let mut cursor = Cursor::new(bytes, 0);
-    let read = |cursor: &mut Cursor<'_>| cursor.uint_be(4, "array").map_err(|_| wrong("an array"));
-    let dimensions = read(&mut cursor)? as usize;
-    read(&mut cursor)?;
-    let element = PgType::of(read(&mut cursor)? as u32);
+    let (element, lengths, is_list) = head(&mut cursor)?;
+    if !is_list {
+        return append_document(out, |out| write_binary(bytes, out));
+    }
+    let mut list = List::default();
+    for _ in 0..lengths.first().copied().unwrap_or(0) {
+        match next(&mut cursor)? {
+            None => list.null(),
+            Some(bytes) => append(element, bytes, list.element())?,
+        }
+    }
+    finish(&cursor)?;
+    list.finish(out).ok_or_else(|| wrong("an array"))
+}
+
+/// The type of the elements, the lengths of the dimensions, and whether the array is a list.
+fn head(cursor: &mut Cursor<'_>) -> Result<(PgType, Vec<usize>, bool), ValueError> {
+    let mut read = || cursor.uint_be(4, "array").map_err(|_| wrong("an array"));
+    let dimensions = read()? as usize;
+    read()?;
+    let element = PgType::of(read()? as u32);
     if dimensions > DIMENSIONS_MAX {
         return Err(wrong("an array"));
     }
-    let mut lengths = [0; DIMENSIONS_MAX];
-    for length in &mut lengths[..dimensions] {
-        *length = read(&mut cursor)? as usize;
-        read(&mut cursor)?;
+    let (mut lengths, mut is_list) = (Vec::with_capacity(dimensions), dimensions < 2);
+    for _ in 0..dimensions {
+        lengths.push(read()? as usize);
+        is_list &= read()? == 1;
     }
-    if dimensions == 0 {
+    Ok((element, lengths, is_list))
+}
+
+/// The bytes of the next element. None: it is NULL.
+fn next<'a>(cursor: &mut Cursor<'a>) -> Result<Option<&'a [u8]>, ValueError> {
+    let length = cursor.uint_be(4, "array").map_err(|_| wrong("an array"))? as u32;
+    if length == u32::MAX {
+        return Ok(None);
+    }
+    cursor.take(length as usize, "array").map(Some).map_err(|_| wrong("an array"))
+}
+
+fn finish(cursor: &Cursor<'_>) -> Written {
+    match cursor.is_empty() {
+        true => Ok(()),
+        false => Err(wrong("an array")),
+    }
+}
+
+/// From the binary form (`array_send`).
+pub fn write_binary(bytes: &[u8], out: &mut Vec<u8>) -> Written {
+    let mut cursor = Cursor::new(bytes, 0);
+    let (element, lengths, _) = head(&mut cursor)?;
+    if lengths.is_empty() {
         out.extend_from_slice(b"[]");
     } else {
-        nested(&lengths[..dimensions], element, &mut cursor, out)?;
+        nested(&lengths, element, &mut cursor, out)?;
     }
-    if cursor.is_empty() {
-        Ok(())
-    } else {
-        Err(wrong("an array"))
-    }
+    finish(&cursor)
 }
 
 fn nested(lengths: &[usize], element: PgType, cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Written {
     let Some((length, inner)) = lengths.split_first() else {
-        let length = cursor.uint_be(4, "array").map_err(|_| wrong("an array"))? as u32;
-        if length == u32::MAX {
-            out.extend_from_slice(b"null");
-            return Ok(());
-        }
-        let bytes = cursor.take(length as usize, "array").map_err(|_| wrong("an array"))?;
-        return write_element(element, bytes, out);
+        return match next(cursor)? {
+            None => {
+                out.extend_from_slice(b"null");
+                Ok(())
+            }
+            Some(bytes) => write_element(element, bytes, out),
+        };
     };
     if *length > cursor.remaining() / 4 {
         return Err(wrong("an array"));
@@ -97,30 +139,68 @@ fn write_shown(element: PgType, text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Appends the list of an array's text form. `append` appends an element from its text.
+pub fn list_of_text(
+    element: PgType,
+    text: &[u8],
+    append: impl Fn(&[u8], &mut Vec<u8>) -> Written,
+    out: &mut Vec<u8>,
+) -> Written {
+    // Bounds are before the braces unless all of them are 1.
+    if text.first() != Some(&b'{') || text.get(1) == Some(&b'{') {
+        return append_document(out, |out| write_text(element, text, out));
+    }
+    let mut list = List::default();
+    parts(text, |part| {
+        match part {
+            Part::Null => list.null(),
+            Part::Value(text) => append(text, list.element())?,
+            Part::Mark(_) => {}
+        }
+        Ok(())
+    })?;
+    list.finish(out).ok_or_else(|| wrong("an array"))
+}
+
 /// From the text form (`array_out`): `{1,NULL,{"a b"}}`, perhaps with bounds before it.
 pub fn write_text(element: PgType, text: &[u8], out: &mut Vec<u8>) -> Written {
+    parts(text, |part| {
+        match part {
+            Part::Mark(b'{') => out.push(b'['),
+            Part::Mark(b'}') => out.push(b']'),
+            Part::Mark(mark) => out.push(mark),
+            Part::Null => out.extend_from_slice(b"null"),
+            Part::Value(text) => write_shown(element, text, out),
+        }
+        Ok(())
+    })
+}
+
+enum Part<'a> {
+    /// A brace or a comma.
+    Mark(u8),
+    Null,
+    Value(&'a [u8]),
+}
+
+fn parts(text: &[u8], mut take: impl FnMut(Part<'_>) -> Written) -> Written {
     let start = text.iter().position(|byte| *byte == b'{').ok_or_else(|| wrong("an array"))?;
     let mut rest = &text[start..];
     let (mut depth, mut value) = (0, Vec::new());
     while let Some((byte, behind)) = rest.split_first() {
         rest = behind;
         match byte {
-            b'{' => {
-                depth += 1;
-                out.push(b'[');
-            }
-            b'}' => {
-                depth -= 1;
-                out.push(b']');
+            b'{' | b'}' | b',' => {
+                depth += i32::from(*byte == b'{') - i32::from(*byte == b'}');
+                take(Part::Mark(*byte))?;
                 if depth == 0 {
                     break;
                 }
             }
-            b',' => out.push(b','),
             b'"' => {
                 value.clear();
                 rest = quoted(rest, &mut value)?;
-                write_shown(element, &value, out);
+                take(Part::Value(&value))?;
             }
             _ => {
                 value.clear();
@@ -129,10 +209,10 @@ pub fn write_text(element: PgType, text: &[u8], out: &mut Vec<u8>) -> Written {
                 let length = length.ok_or_else(|| wrong("an array"))?;
                 value.extend_from_slice(&rest[..length]);
                 rest = &rest[length..];
-                match value.eq_ignore_ascii_case(b"null") {
-                    true => out.extend_from_slice(b"null"),
-                    false => write_shown(element, &value, out),
-                }
+                take(match value.eq_ignore_ascii_case(b"null") {
+                    true => Part::Null,
+                    false => Part::Value(&value),
+                })?;
             }
         }
     }

@@ -39,6 +39,8 @@ pub enum PgType {
     Other,
 }
 
+/// Of `text`.
+const TEXT: u32 = 25;
 /// Digits behind the point of `money`, whose form does not say them (`lc_monetary`).
 pub const MONEY_SCALE: u8 = 2;
 /// What the modifier of a length has beside the length.
@@ -142,7 +144,13 @@ pub fn column(name: &str, id: u32, modifier: i32, nullable: bool, shown: &str) -
             None => "numeric",
         },
         PgType::Interval => "interval",
-        PgType::Json | PgType::Jsonb | PgType::Array => "json",
+        PgType::Json | PgType::Jsonb => "json",
+        PgType::Array => {
+            // The modifier of an array is that of its elements.
+            let element = element_of(id).unwrap_or(TEXT);
+            column["element"] = self::column("element", element, modifier, true, "");
+            "list"
+        }
         PgType::Bytea => "longblob",
         PgType::Date => "date",
         PgType::Timestamp => fraction(&mut column, "datetime", digits),

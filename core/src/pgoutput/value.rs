@@ -31,9 +31,13 @@ fn unfit() -> ValueError {
 
 /// Appends a value that was sent in its binary form.
 pub fn append_binary(to: &Target, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
+    binary(to.kind, &to.column, bytes, out)
+}
+
+fn binary(kind: PgType, column: &ColumnType, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
     use ColumnType as C;
     use PgType as P;
-    match (to.kind, &to.column) {
+    match (kind, column) {
         (P::Bool, C::Boolean) => out.push(bool_of(bytes)?.into()),
         (P::Int2, C::Integer { width, .. }) => integer(i16_of(bytes, "a smallint")?.into(), *width, out)?,
         (P::Int4, C::Integer { width, .. }) => integer(i32_of(bytes, "an integer")?.into(), *width, out)?,
@@ -69,6 +73,9 @@ pub fn append_binary(to: &Target, bytes: &[u8], out: &mut Vec<u8>) -> Result<(),
         }
         (P::Jsonb, C::Json) => prefixed(jsonb_of(bytes)?, out)?,
         (P::Array, C::Json) => written(out, |out| array::write_binary(bytes, out))?,
+        (P::Array, C::List(element)) => {
+            array::list_of_binary(bytes, |kind, bytes, out| binary(kind, element, bytes, out), out)?;
+        }
         (kind, C::Text { .. } | C::Numeric | C::Interval) => {
             written(out, |out| shown::write(kind, bytes, out))?
         }
@@ -79,9 +86,21 @@ pub fn append_binary(to: &Target, bytes: &[u8], out: &mut Vec<u8>) -> Result<(),
 
 /// Appends a value that was sent as text.
 pub fn append_text(to: &Target, text: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
+    let element = || element_of(to.type_id).map_or(PgType::Other, PgType::of);
+    match (to.kind, &to.column) {
+        (PgType::Array, ColumnType::Json) => written(out, |out| array::write_text(element(), text, out)),
+        (PgType::Array, ColumnType::List(column)) => {
+            let kind = element();
+            array::list_of_text(kind, text, |text, out| of_text(kind, column, text, out), out)
+        }
+        _ => of_text(to.kind, &to.column, text, out),
+    }
+}
+
+fn of_text(kind: PgType, column: &ColumnType, text: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
     use ColumnType as C;
     use PgType as P;
-    match (to.kind, &to.column) {
+    match (kind, column) {
         (P::Bool, C::Boolean) => out.push(match text {
             b"t" => 1,
             b"f" => 0,
@@ -112,10 +131,6 @@ pub fn append_text(to: &Target, text: &[u8], out: &mut Vec<u8>) -> Result<(), Va
                 .ok_or_else(|| wrong("a uuid"))?;
         }
         (P::Bytea, C::Binary { .. }) => written(out, |out| hexadecimal(text, out))?,
-        (P::Array, C::Json) => {
-            let element = element_of(to.type_id).map_or(PgType::Other, PgType::of);
-            written(out, |out| array::write_text(element, text, out))?;
-        }
         (_, C::Json | C::Text { .. } | C::Numeric | C::Interval) => prefixed(text, out)?,
         _ => return Err(unfit()),
     }
@@ -190,4 +205,35 @@ fn hexadecimal(text: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
         out.push((high << 4 | low) as u8);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_are_the_same_list_unless_the_array_is_none() {
+        let column = ColumnType::Integer { width: 4, unsigned: false };
+        let of = ColumnType::List(Box::new(column.clone()));
+        let to = Target { type_id: 1007, kind: PgType::Array, column: of };
+        let numbers = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_be_bytes()).collect::<Vec<_>>();
+        let (mut text, mut binary) = (Vec::new(), Vec::new());
+        append_text(&to, b"{7,NULL,-1}", &mut text).unwrap();
+        let bytes = numbers(&[1, 1, 23, 3, 1, 4, 7, u32::MAX, 4, u32::MAX]);
+        append_binary(&to, &bytes, &mut binary).unwrap();
+        assert_eq!(text, binary);
+        let mut shown = Vec::new();
+        crate::list::write_text(&column, &binary[4..], &mut shown).unwrap();
+        assert_eq!(shown, b"[7,null,-1]");
+        for (sent, document) in [("[0:1]={1,2}", "[1,2]"), ("{{1,2},{3,4}}", "[[1,2],[3,4]]")] {
+            let mut out = Vec::new();
+            append_text(&to, sent.as_bytes(), &mut out).unwrap();
+            assert_eq!(&out[8..], document.as_bytes());
+            assert!(crate::list::List::elements(&out[4..]).is_err());
+        }
+        let from_zero = numbers(&[1, 0, 23, 1, 0, 4, 7]);
+        let mut out = Vec::new();
+        append_binary(&to, &from_zero, &mut out).unwrap();
+        assert_eq!(&out[8..], b"[7]");
+    }
 }

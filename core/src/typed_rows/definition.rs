@@ -123,6 +123,10 @@ impl<'a> Definition<'a> {
                 labels: labels.map(|labels| labels.iter().map(|label| label.as_bytes().into()).collect()),
                 geometry: None,
                 visible: Some(!column.invisible),
+                element: match &kind {
+                    ColumnType::List(element) => Some((**element).clone()),
+                    _ => None,
+                },
             })
         });
         Ok(TableMap {

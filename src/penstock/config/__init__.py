@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -195,6 +196,8 @@ class PipelineConfig(Section):
     @model_validator(mode="after")
     def _types_are_the_formats(self) -> PipelineConfig:
         if not self.sink_kind.takes_messages:
+            if not self.sink.has_lists:
+                self.__dict__["types"] = replace(self.types, arrays="json")
             return self
         if self.types not in (DEFAULT_TYPES, EXACT_TYPES):
             raise ValueError(

@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 from penstock.datasource.options import CdcOptions
 from penstock.datasource.partitions import SOURCE_FIELDS, Batches, Surveys, read, singles, table_of
 from penstock.model.change import CHANGE_TYPE, COMMIT_TIMESTAMP, SEQUENCE, own_name
-from penstock.model.not_numbers import with_names
 from penstock.model.schema import TableSchema
-from penstock.sinks.documents import are_numbers, float_texts
+from penstock.sinks.documents import are_numbers, float_texts, plain
 from penstock.sinks.documents import texts as values_of
 from penstock.sinks.names import source_columns
 from penstock.sinks.rows import pieces
@@ -119,9 +118,8 @@ def _json(column: pa.Array) -> pa.Array:
         if not are_numbers(column):
             found = pc.if_else(pc.is_finite(column), found, _quoted(found))
     else:
-        found = pa.array(
-            [json.dumps(with_names(one), ensure_ascii=False) for one in column.to_pylist()], _TEXT
-        )
+        values = [None if one is None else json.dumps(one, ensure_ascii=False) for one in plain(column)]
+        found = pa.array(values, _TEXT)
     return pc.fill_null(found, "null")
 
 

@@ -49,6 +49,9 @@ VECTOR = "vector"
 ADDRESSES = frozenset({"inet4", "inet6", "uuid"})
 """Addresses and identifiers that are shown as text."""
 
+LIST = "list"
+"""Values of one type, which `Column.element` says, in an order. They may be NULL."""
+
 JDBC_TYPES = {
     "boolean": 16,
     "tinyint": 5, "smallint": 5, "mediumint": 4, "int": 4, "bigint": -5, "decimal": 3, "float": 7,
@@ -56,6 +59,7 @@ JDBC_TYPES = {
     "char": 1, "varchar": 12, "tinytext": 12, "text": 12, "mediumtext": 12, "longtext": 12, "binary": -2,
     "varbinary": -3, "tinyblob": 2004, "blob": 2004, "mediumblob": 2004, "longblob": 2004, "enum": 1,
     "set": 1, "json": 1111, "geometry": 1111, "vector": 1111,
+    "list": 2003,
 }  # fmt: skip
 """The numbers that Java gives to types (`java.sql.Types`)."""
 

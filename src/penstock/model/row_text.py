@@ -21,6 +21,7 @@ from penstock.model.column_type import (
     INTEGERS,
     INTERVAL,
     JSON,
+    LIST,
     LONG_BINARY,
     LONG_TEXTS,
     NUMERIC,
@@ -54,7 +55,7 @@ _SHAPES = {
     TIME: Shape.TIME,
     **dict.fromkeys([*SHORT_TEXTS, ENUM, SET, *ADDRESSES, INTERVAL], Shape.TEXT),
     **dict.fromkeys(SHORT_BINARY, Shape.HEX),
-    **dict.fromkeys([*LONG_TEXTS, JSON], Shape.TEXT_DIGEST),
+    **dict.fromkeys([*LONG_TEXTS, JSON, LIST], Shape.TEXT_DIGEST),
     **dict.fromkeys([*LONG_BINARY, GEOMETRY, VECTOR], Shape.BINARY_DIGEST),
 }
 

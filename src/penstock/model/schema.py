@@ -69,6 +69,18 @@ class Column:
     default_is_expression: bool = False
     column_type: str = ""
     """The whole type as the source prints it, for people."""
+    element: Column | None = None
+    """list: what its elements are, which may be NULL and are no lists."""
+
+    def to_json(self) -> dict[str, Any]:
+        fields = {name: value for name, value in vars(self).items() if value is not None}
+        return fields if self.element is None else {**fields, "element": self.element.to_json()}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Column:
+        labels, element = fields.get("labels"), fields.get("element")
+        return cls(**{**fields, "labels": None if labels is None else tuple(labels),
+                      "element": None if element is None else cls.from_json(element)})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -98,13 +110,15 @@ class TypeOptions:
     """BINARY, VARBINARY and BLOB: bytes or text."""
     tinyint1: Literal["int", "boolean"] = "int"
     """TINYINT(1), also written BOOLEAN: its number, or true if it is not 0."""
+    arrays: Literal["json", "list"] = "json"
+    """Arrays: text, a JSON document; or lists, where an array with several dimensions parks the table."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
 
 
 DEFAULT_TYPES = TypeOptions()
-EXACT_TYPES = TypeOptions(zero_dates="text")
+EXACT_TYPES = TypeOptions(zero_dates="text", arrays="list")
 """Loses nothing of any value: for rows that become messages of a format."""
 
 
@@ -191,10 +205,7 @@ class TableSchema:
             "table": self.table.table,
             "version": self.version,
             "key": list(self.key),
-            "columns": [
-                {name: value for name, value in asdict(column).items() if value is not None}
-                for column in self.columns
-            ],
+            "columns": [column.to_json() for column in self.columns],
         }
         if self.charset is not None:
             document.update(charset=self.charset, collation=self.collation)
@@ -210,15 +221,10 @@ class TableSchema:
     @classmethod
     def from_json(cls, text: str | dict[str, Any]) -> TableSchema:
         document = json.loads(text) if isinstance(text, str) else text
-        columns = []
-        for fields in document["columns"]:
-            if fields.get("labels") is not None:
-                fields = {**fields, "labels": tuple(fields["labels"])}
-            columns.append(Column(**fields))
         unique = document.get("unique")
         return cls(
             table=TableId(document["database"], document["table"]),
-            columns=tuple(columns),
+            columns=tuple(Column.from_json(column) for column in document["columns"]),
             key=tuple(document["key"]),
             version=document["version"],
             charset=document.get("charset"),

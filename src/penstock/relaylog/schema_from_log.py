@@ -49,6 +49,4 @@ def _merged(known: TableSchema, found: dict[str, object]) -> TableSchema:
 def _column(known: TableSchema, fields: dict[str, object]) -> Column:
     if fields.get("known"):
         return known.column(str(fields["name"]))
-    labels = fields.get("labels")
-    given = {**fields, "labels": tuple(labels)} if isinstance(labels, list) else fields
-    return Column(**given)  # type: ignore[arg-type]
+    return Column.from_json(fields)

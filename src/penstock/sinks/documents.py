@@ -6,13 +6,14 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import BinaryType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, StructType
 
 from penstock.model.change import SEQUENCE
 from penstock.model.not_numbers import name_of, with_names
@@ -55,8 +56,8 @@ def are_numbers(column: pa.Array) -> bool:
 
 
 def plain(column: pa.Array, *, iso: bool = False) -> list[Any]:
-    """The values of a column as JSON has them: decimals, times and what is no number as texts, bytes in
-    Base64. `iso`: with `T` between date and time, and `Z` after a point in time."""
+    """The values of a column as JSON has them, also inside of lists: decimals, times and what is no number as
+    texts, bytes in Base64. `iso`: with `T` between date and time, and `Z` after a point in time."""
     kind = column.type
     if is_binary(kind):
         return [None if one is None else base64.b64encode(one).decode() for one in column.to_pylist()]
@@ -64,6 +65,10 @@ def plain(column: pa.Array, *, iso: bool = False) -> list[Any]:
         return list(_iso(column).to_pylist())
     if pa.types.is_decimal(kind) or pa.types.is_temporal(kind):
         return texts(column)
+    if pa.types.is_list(kind):
+        elements = iter(plain(column.flatten(), iso=iso))
+        lengths = pc.list_value_length(column).to_pylist()
+        return [None if length is None else list(islice(elements, length)) for length in lengths]
     values = list(column.to_pylist())
     return with_names(values) if pa.types.is_floating(kind) and not are_numbers(column) else values
 
@@ -127,7 +132,8 @@ def evolved_column(
             return converted(pa.array([default] * count, pa.string()), kind)
         return pa.array([default] * count, kind)
     assert change.before is not None
-    if isinstance(present[change.before].dataType, BinaryType) or pa.types.is_binary(kind):
+    no_text = isinstance(present[change.before].dataType, BinaryType | ArrayType)
+    if no_text or pa.types.is_binary(kind) or pa.types.is_nested(kind):
         return pa.nulls(count, kind)
     known = [None if value is None else value.decode("utf-8", "replace") for value in old]
     return converted(pa.array(known, pa.string()), kind)

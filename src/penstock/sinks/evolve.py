@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pyspark.sql.types import (
+    ArrayType,
     BooleanType,
     DataType,
     DecimalType,
@@ -165,6 +166,12 @@ def dropped(present: StructType, changed: Sequence[Change], computed: Sequence[C
 
 def converted(column: str, old: DataType, kind: DataType) -> str:
     """Spark SQL for a column's values in another type. A value that does not fit becomes NULL."""
+    if isinstance(kind, ArrayType) and not isinstance(old, ArrayType):
+        return f"from_json(CAST({quoted(column)} AS STRING), '{kind.simpleString()}')"
+    if isinstance(old, ArrayType) and not isinstance(kind, ArrayType):
+        return f"try_cast(to_json({quoted(column)}) AS {kind.simpleString()})"
+    if isinstance(old, ArrayType) and isinstance(kind, ArrayType):
+        return f"try_cast({quoted(column)} AS {kind.simpleString()})"
     simple = (NumericType, BooleanType)
     if isinstance(kind, StringType) or (isinstance(old, simple) and isinstance(kind, simple)):
         return f"try_cast({quoted(column)} AS {kind.simpleString()})"

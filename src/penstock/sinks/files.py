@@ -449,8 +449,8 @@ def _cast(array: Any, kind: pa.DataType) -> pa.Array:
 
 
 def _column_stats(chunks: Sequence[Any], kind: pa.DataType) -> ColumnStats:
-    """Sums up the statistics of a column's chunks, one in each row group."""
-    found = [chunk.statistics for chunk in chunks if chunk.is_stats_set]
+    """Sums up the statistics of a column's chunks, one in each row group. A list has none."""
+    found = [chunk.statistics for chunk in chunks if chunk.is_stats_set and not pa.types.is_nested(kind)]
     complete = len(found) == len(chunks)
     nulls = None
     if complete and all(one.has_null_count for one in found):

@@ -66,6 +66,12 @@ class SinkOptions(Section):
         """Whether tables that others made may become targets."""
         return False
 
+    @property
+    def has_lists(self) -> bool:
+        """Whether targets have columns that are lists. If not, they have arrays as JSON text, whatever
+        `types.arrays` says."""
+        return True
+
     def place(self, table: TableId) -> tuple[str, ...] | None:
         """Where the table's target is. None: tables cannot share a target."""
         return (table.database, table.table)

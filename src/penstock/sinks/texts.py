@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
+from penstock.model.lists import list_array
 from penstock.model.not_numbers import NAMES
 
 BLOCK_BYTES = 16 * 1024**2
@@ -109,15 +110,22 @@ def row_batch(rows: Sequence[Sequence[Any]], fields: pa.Schema) -> pa.RecordBatc
 
 def document_batch(rows: Sequence[Mapping[str, Any]], fields: pa.Schema) -> pa.RecordBatch:
     """Rows of JSON objects, with bytes in Base64. What an object lacks is NULL. Raises `Unfit`."""
-    columns = []
-    for field in fields:
-        values = [row.get(field.name) for row in rows]
-        if pa.types.is_binary(field.type):
-            values = [_of_base64(value, field) for value in values]
-        if pa.types.is_floating(field.type):
-            values = [float(value) if value in NAMES else value for value in values]
-        columns.append(_array(values, field))
+    columns = [_of_json([row.get(field.name) for row in rows], field) for field in fields]
     return batch_of(columns, fields)
+
+
+def _of_json(values: list[Any], field: pa.Field) -> pa.Array:
+    if pa.types.is_list(field.type):
+        if not all(value is None or isinstance(value, list) for value in values):
+            raise Unfit(field.name)
+        element = pa.field(field.name, field.type.value_type)
+        flat = _fitted(_of_json([one for value in values if value for one in value], element), element)
+        return list_array((None if value is None else len(value) for value in values), flat)
+    if pa.types.is_binary(field.type):
+        values = [_of_base64(value, field) for value in values]
+    if pa.types.is_floating(field.type):
+        values = [float(value) if value in NAMES else value for value in values]
+    return _array(values, field)
 
 
 def _of_base64(value: Any, field: pa.Field) -> bytes | None:

@@ -21,7 +21,16 @@ from typing import Any
 
 from penstock.errors import RelayLogCorrupt
 from penstock.model import plan
-from penstock.model.column_type import DATES, DECIMAL, FLOATS, INTEGER_BITS, LONG_BINARY, LONG_TEXTS, TIME
+from penstock.model.column_type import (
+    DATES,
+    DECIMAL,
+    FLOATS,
+    INTEGER_BITS,
+    LIST,
+    LONG_BINARY,
+    LONG_TEXTS,
+    TIME,
+)
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.schema_change import TableEffect
 from penstock.model.spark_literal import Constant, literal_of
@@ -80,7 +89,7 @@ class LoggedDefinitions:
 
 
 def schema_of(table: TableId, definition: dict[str, Any]) -> TableSchema:
-    columns = tuple(Column(**column) for column in definition["columns"])
+    columns = tuple(Column.from_json(column) for column in definition["columns"])
     return TableSchema(table, columns, tuple(definition["key"]))
 
 
@@ -127,6 +136,8 @@ def _keeps_values(was: Column, now: Column) -> bool:
         return True
     if was.type == now.type and was.type in DATES | {TIME}:
         return (was.fsp or 0) <= (now.fsp or 0)
+    if was.type == now.type == LIST:
+        return was.element == now.element
     if was.type in LONG_TEXTS | LONG_BINARY or was.type == now.type:
         return was.type == now.type and was.length == now.length
     return False

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.model.column_type import (
     BINARY,
@@ -23,9 +24,11 @@ from penstock.model.column_type import (
     FLOATS,
     INTEGERS,
     JSON,
+    LIST,
     SHORT_TEXT,
     TEXTS,
 )
+from penstock.model.lists import list_array
 from penstock.model.not_numbers import with_names
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.model.transforms import TransformRule, named, renamed
@@ -129,7 +132,7 @@ def _column(schema: TableSchema, line: Line, source: pa.Schema, kind: pa.DataTyp
     if line.how == "kept" and before is not None:
         return replace(before, name=line.name)
     nullable = before is None or before.nullable or line.how != "hashed"
-    may_stay = line.how != "hashed" and before is not None and before.type in SAME_TYPE
+    may_stay = line.how != "hashed" and before is not None and (before.element or before).type in SAME_TYPE
     if may_stay and before is not None and source.field(before.name).type == kind:
         return replace(
             before, name=line.name, nullable=nullable, generated=None, invisible=False, default=None,
@@ -151,6 +154,9 @@ def column_for(name: str, kind: pa.DataType) -> Column:
     if pa.types.is_timestamp(kind):
         of = FITTING_TIMES[kind.tz is not None]
         return Column(name, of, fsp=6, column_type=f"{of}(6)")
+    if _is_list(kind):
+        element = column_for("element", kind.value_type)
+        return Column(name, LIST, column_type=f"{LIST} of {element.column_type}", element=element)
     if pa.types.is_nested(kind):
         return Column(name, JSON, column_type=JSON)
     of = FITTING["string"] if pa.types.is_time(kind) else FITTING.get(str(kind), "")
@@ -159,9 +165,16 @@ def column_for(name: str, kind: pa.DataType) -> Column:
     return Column(name, of, charset="utf8mb4" if of in TEXTS else None, column_type=of)
 
 
+def _is_list(kind: pa.DataType) -> bool:
+    """Whether it is a list in messages. Others are documents."""
+    return bool(pa.types.is_list(kind)) and not pa.types.is_nested(kind.value_type)
+
+
 def for_message(array: pa.Array) -> pa.Array:
     """The values of a column that rules made, in a type that `core/src/encode/arrow_image.rs` takes."""
     types, kind = pa.types, array.type
+    if _is_list(kind):
+        return list_array(pc.list_value_length(array).to_pylist(), for_message(array.flatten()))
     if types.is_nested(kind):
         return pa.array([None if one is None else _json(one) for one in array.to_pylist()], pa.string())
     if types.is_timestamp(kind):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -80,10 +79,6 @@ def test_values_of_every_type_are_those_of_the_messages_in_json(
     assert take(plain, registry, messages) == []
     assert take(binary, registry, [InAvro(registry).message(one) for one in messages]) == []
     expected = plain.rows("shop.orders")
-    list_at = next(at for at, (one, *_) in enumerate(VALUES) if one["type"] == "array")
-    for row in expected:  # the one is JSON as it came, the other is made from Avro
-        if (text := row[f"v{list_at}"]) is not None:
-            row[f"v{list_at}"] = json.dumps(json.loads(text), separators=(",", ":"))
     assert binary.rows("shop.orders") == expected
     assert len(expected) == 2
     plain.close()

@@ -76,7 +76,7 @@ def test_values_that_mysql_cannot_hold_arrive_unchanged(logs: Logs) -> None:
         datetime.datetime(1901, 12, 13, 19, 45, 51, tzinfo=UTC),
     ]
     assert rows[0]["much"] == math.inf and rows[1]["much"] == -math.inf and math.isnan(rows[2]["much"])
-    assert [row["tags"] for row in rows] == ['["a", null]', "[]", None]
+    assert [row["tags"] for row in rows] == ['["a",null]', "[]", None]
     assert [row["doc"] for row in rows] == ['{"a": [1.50]}', "null", None]
     assert [row["clock"] for row in rows] == ["23:59:59.999999+05:30", "00:00:00Z", None]
 

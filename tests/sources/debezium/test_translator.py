@@ -113,7 +113,7 @@ VALUES: list[tuple[dict[str, Any], Any, Any]] = [
     (column("v", "bytes", "io.debezium.data.Bits", parameters={"length": "12"}), "AQI=", 0x201),
     (column("v", "string", "io.debezium.data.Enum", parameters={"allowed": "a,b"}), "b", "b"),
     (column("v", "string", "io.debezium.data.Json"), '{"a": [1, 2]}', '{"a": [1, 2]}'),
-    (column("v", "array", items={"type": "int32"}), [1, None, 2], "[1, null, 2]"),
+    (column("v", "array", items={"type": "int32"}), [1, None, 2], "[1,null,2]"),
 ]  # fmt: skip
 
 
@@ -431,6 +431,13 @@ def test_a_value_that_does_not_fit_is_refused_and_its_row_is_not_half_written(lo
     [(_, _, offset, reason)] = log.take(consumed(table, at, pair) for at, pair in enumerate(events))
     assert offset == 1 and "column `d`" in reason and "secret" not in reason
     assert [row["id"] for row in log.rows("shop.orders")] == [1]
+
+
+def test_a_topic_whose_first_row_is_refused_leaves_no_transaction(logs: Logs) -> None:
+    table, log = Table(columns=[ID, NOTE, column("d", "int32", "io.debezium.time.Date")]), logs()
+    event = table.change("c", None, {"id": 1, "note": "a", "d": 2**31 - 1}, **mysql(pos=4))
+    assert [fault[2] for fault in log.take([consumed(table, 0, event)])] == [0]
+    assert log.rows("shop.orders") == []
 
 
 def test_a_translator_needs_records_from_a_whole_state_on() -> None:

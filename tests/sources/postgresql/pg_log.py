@@ -12,7 +12,7 @@ import psycopg
 from psycopg.sql import SQL, Identifier
 
 from penstock._core import Framer, LogEncoder, PgTranslator, RangeDecoder, pg_column
-from penstock.model.schema import TableId
+from penstock.model.schema import DEFAULT_TYPES, TableId, TypeOptions
 from penstock.relaylog.segment_format import PGOUTPUT
 from penstock.relaylog.writer import Piece
 from penstock.secret import Secret
@@ -89,9 +89,13 @@ class Segment:
     size: int
     entries: list[dict[str, Any]]
 
-    def changes(self, schema: str, layout: str = "changelog") -> list[dict[str, Any]]:
+    def changes(
+        self, schema: str, layout: str = "changelog", *, types: TypeOptions = DEFAULT_TYPES
+    ) -> list[dict[str, Any]]:
         """The rows of a table, as Arrow has them."""
-        decoder = RangeDecoder(schema, str(self.path), 0, 0, self.size, layout=layout, before_images=True)
+        decoder = RangeDecoder(
+            schema, str(self.path), 0, 0, self.size, layout=layout, before_images=True, types=types.to_json()
+        )
         return [row for batch in decoder for row in batch.to_pylist()]
 
     def messages(self, format: str, **options: Any) -> list[dict[str, Any]]:

@@ -15,7 +15,8 @@ import psycopg
 import pytest
 from tests.sources.postgresql.pg_log import Columns, PgLog, connected
 
-from penstock.model.schema import TableId
+from penstock._core import DecodeError
+from penstock.model.schema import TableId, TypeOptions
 from penstock.testing.servers.postgresql import PostgreSqlServer
 
 TYPES: dict[str, list[str]] = {
@@ -157,6 +158,56 @@ def test_arrays_are_documents(
             found = {row["id"]: row["v"] for row in segment.changes(definition)}
             for id, (_, document) in enumerate(values):
                 assert json.loads(found[id]) == document, (kind, found[id])
+    finally:
+        log.close()
+
+
+LISTS: dict[str, list[str]] = {
+    "integer[]": ["'{1,NULL,-3}'", "'{}'", "NULL", "'{NULL}'"],
+    "bigint[]": ["ARRAY[9223372036854775807, -9223372036854775808]"],
+    "text[]": ["ARRAY['a', NULL, 'NULL', '', 'q\"\\,{}', ' b ']"],
+    "varchar(10)[]": ["'{a,b}'"],
+    "boolean[]": ["'{t,f,NULL}'"],
+    "double precision[]": ["'{1.5,-Infinity,Infinity}'"],
+    "numeric(10,2)[]": ["'{1.5,-12345678.90,NULL}'"],
+    "date[]": ["'{2024-02-29,0001-01-01}'"],
+    "timestamp[]": ["'{\"2024-02-29 12:34:56.789\"}'"],
+    "timestamptz[]": ["'{\"2024-02-29 12:00:00.000001+05:30\",NULL}'"],
+    "bytea[]": ["ARRAY['\\x00ff'::bytea, NULL, '']"],
+    "uuid[]": ["'{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11}'"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("binary", [True, False], ids=["binary", "text"])
+def test_arrays_can_be_lists_whose_elements_are_those_of_the_server(
+    server: PostgreSqlServer, connection: psycopg.Connection[Any], tmp_path: Path, binary: bool
+) -> None:
+    log, schema, lists = (
+        PgLog(server, connection, "lists"),
+        f"lists_{int(binary)}",
+        TypeOptions(arrays="list"),
+    )
+    try:
+        connection.execute(f"CREATE SCHEMA {schema}")
+        for number, (kind, values) in enumerate(LISTS.items()):
+            connection.execute(f"CREATE TABLE {schema}.t{number} (id int PRIMARY KEY, v {kind})")
+            for id, value in enumerate(values):
+                connection.execute(f"INSERT INTO {schema}.t{number} VALUES ({id}, {value})")
+        for name, value in (("deep", "'{{1,2},{3,4}}'"), ("shifted", "'[0:1]={1,2}'")):
+            connection.execute(f"CREATE TABLE {schema}.{name} (id int PRIMARY KEY, v int[])")
+            connection.execute(f"INSERT INTO {schema}.{name} VALUES (1, {value})")
+        segment, columns = log.segment(tmp_path / "0.pgoutput", binary=binary), Columns(connection)
+        for number, kind in enumerate(LISTS):
+            definition = columns.schema(TableId(schema, f"t{number}"))
+            found = {row["id"]: row["v"] for row in segment.changes(definition, types=lists)}
+            wanted = dict(connection.execute(f"SELECT id, v FROM {schema}.t{number}").fetchall())
+            wanted = {id: [str(one) for one in v] if kind == "uuid[]" else v for id, v in wanted.items()}
+            assert found == wanted, kind
+        for name in ("deep", "shifted"):
+            definition = columns.schema(TableId(schema, name))
+            assert len(segment.changes(definition)) == 1
+            with pytest.raises(DecodeError, match=r"`v`.*which no list can be"):
+                segment.changes(definition, types=lists)
     finally:
         log.close()
 

@@ -57,6 +57,10 @@ class ClickHouseOptions(NamespaceOptions):
             raise ValueError("it is the name of one database")
         return value
 
+    @property
+    def has_lists(self) -> bool:
+        return False
+
     def reserved(self, column: str) -> str | None:
         if column in _VIRTUAL_COLUMNS:
             return "whose name ClickHouse has for a virtual column"

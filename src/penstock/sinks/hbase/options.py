@@ -96,6 +96,10 @@ class HBaseOptions(SinkOptions):
             raise ValueError("name the cluster by `quorum` or by `site`")
         return self
 
+    @property
+    def has_lists(self) -> bool:
+        return False
+
     def place(self, table: TableId) -> tuple[str, ...] | None:
         return self.full_name(table)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     DataType,
@@ -114,6 +115,8 @@ def mapped(kind: DataType) -> dict[str, Any]:
         return {"type": "binary"}
     if isinstance(kind, (DateType, TimestampType, TimestampNTZType)):
         return {"type": "date", "format": "strict_date_optional_time"}
+    if isinstance(kind, ArrayType):
+        return mapped(kind.elementType)  # each field may have several values
     assert isinstance(kind, StringType)
     return {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": KEYWORD_CHARACTERS}}}
 

@@ -79,6 +79,10 @@ class RedisOptions(ServerOptions):
             raise ValueError("a colon comes before {key}: no name of a table or database has one")
         return value
 
+    @property
+    def has_lists(self) -> bool:
+        return self.value == "json"
+
     def prefix(self, table: TableId) -> str:
         """The beginning that all keys of a table have, and no other keys."""
         names = {"{database}": escaped(table.database), "{table}": escaped(table.table)}

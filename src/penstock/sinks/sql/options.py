@@ -63,6 +63,10 @@ class JdbcOptions(NamespaceOptions):
         parsed(value)
         return value
 
+    @property
+    def has_lists(self) -> bool:
+        return False
+
     def identity(self, table: TableId) -> tuple[str, ...] | None:
         place = self.place(table)
         return place if place is None or self.address.product not in FILES else tuple(map(folded, place))

@@ -78,7 +78,7 @@ def described(connection: psycopg.Connection[Any], numbers: Iterable[int]) -> di
 
 
 def schema_of(table: TableId, one: Described) -> TableSchema:
-    return TableSchema(table, tuple(Column(**column) for column in one.schema), tuple(one.key))
+    return TableSchema(table, tuple(Column.from_json(column) for column in one.schema), tuple(one.key))
 
 
 def _bases(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
     BooleanType,
+    DateType,
     DecimalType,
     FractionalType,
     StructType,
@@ -29,6 +33,12 @@ def frame_of(spark: SparkSession, rows: Iterable[Sequence[Any]], columns: Struct
 def _typed(value: Any, kind: Any) -> Any:
     if value is None:
         return None
+    if isinstance(kind, ArrayType):
+        return [_typed(one, kind.elementType) for one in value]
+    if isinstance(kind, DateType) and isinstance(value, str):
+        return date.fromisoformat(value)
+    if isinstance(kind, BinaryType) and isinstance(value, str):
+        return b64decode(value)
     if isinstance(kind, DecimalType):
         return Decimal(value)
     if isinstance(kind, FractionalType):

@@ -42,7 +42,7 @@ _ARROW = {
     "string": pa.string(),
     "binary": pa.binary(),
 }
-"""Delta's names of the types that a target can have, except decimals, which have parameters."""
+"""Delta's names of the types that a target can have, except decimals and arrays, which have parameters."""
 
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _ID = "delta.columnMapping.id"
@@ -191,11 +191,14 @@ def _is_plain(spark: SparkSession, snapshot: Any) -> bool:
     return all(properties.get(name, "false") == "false" for name in _FLAGS)
 
 
-def _arrow_type(name: Any) -> pa.DataType | None:
-    if not isinstance(name, str):
+def _arrow_type(kind: Any) -> pa.DataType | None:
+    if isinstance(kind, dict) and kind["type"] == "array" and kind["containsNull"]:
+        element = _arrow_type(kind["elementType"]) if isinstance(kind["elementType"], str) else None
+        return None if element is None else pa.list_(pa.field("element", element))
+    if not isinstance(kind, str):
         return None
-    decimal = re.fullmatch(r"decimal\((\d+),(\d+)\)", name)
-    return _ARROW.get(name) if decimal is None else pa.decimal128(int(decimal[1]), int(decimal[2]))
+    decimal = re.fullmatch(r"decimal\((\d+),(\d+)\)", kind)
+    return _ARROW.get(kind) if decimal is None else pa.decimal128(int(decimal[1]), int(decimal[2]))
 
 
 def added(file: WrittenFile, writer: FileWriter, clustered: Sequence[str] = ()) -> Action:

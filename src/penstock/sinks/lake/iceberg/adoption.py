@@ -16,6 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     DataType,
@@ -33,7 +34,7 @@ from pyspark.sql.types import (
 
 from penstock.model.change import SEQUENCE
 from penstock.sinks.lake.format import Fits
-from penstock.sinks.lake.iceberg.files import Classes, decimal_parts, schema_fields
+from penstock.sinks.lake.iceberg.files import Classes, decimal_parts, list_element, schema_fields
 from penstock.sinks.lake.iceberg.identifiers import identifiable
 from penstock.sinks.names import TEMPORARY
 from penstock.sinks.spark_sessions import java_map
@@ -51,7 +52,7 @@ _TYPES: Mapping[str, DataType] = {
     "string": StringType(),
     "binary": BinaryType(),
 }
-"""The types that a target can have, except decimals."""
+"""The types that a target can have, except decimals and lists."""
 _OURS = "penstock."
 
 
@@ -134,6 +135,9 @@ def _is_ours(name: str) -> bool:
 
 def _type(described: Any) -> DataType | None:
     """Spark's type for one of Iceberg's. None: no target has such a column."""
+    if (element := list_element(described)) is not None:
+        of = _type(element)
+        return None if of is None else ArrayType(of)
     if not isinstance(described, str):
         return None
     parts = decimal_parts(described)

@@ -40,7 +40,7 @@ _ARROW = {
     "string": pa.string(),
     "binary": pa.binary(),
 }
-"""Iceberg's names of the types that a target can have, except decimals, which have parameters."""
+"""Iceberg's names of the types that a target can have, except decimals and lists, which have parameters."""
 
 
 def file_writer(classes: Classes, target: Any) -> FileWriter | None:
@@ -53,7 +53,7 @@ def file_writer(classes: Classes, target: Any) -> FileWriter | None:
         return None
     fields, names, optional = [], {}, set()
     for column in schema_fields(classes, target):
-        kind = _arrow_type(column["type"]) if isinstance(column["type"], str) else None
+        kind = _arrow_type(column["type"])
         if kind is None:
             return None
         fields.append(pa.field(column["name"], kind, metadata={FIELD_ID: str(column["id"])}))
@@ -130,9 +130,21 @@ def decimal_parts(name: str) -> tuple[int, int] | None:
     return None if decimal is None else (int(decimal[1]), int(decimal[2]))
 
 
-def _arrow_type(name: str) -> pa.DataType | None:
-    parts = decimal_parts(name)
-    return _ARROW.get(name) if parts is None else pa.decimal128(*parts)
+def list_element(kind: Any) -> str | None:
+    """The type of the elements of a list, which may be NULL and are no lists. None: it is another type."""
+    is_list = isinstance(kind, dict) and kind["type"] == "list" and not kind["element-required"]
+    return kind["element"] if is_list and isinstance(kind["element"], str) else None
+
+
+def _arrow_type(kind: Any) -> pa.DataType | None:
+    if (element := list_element(kind)) is not None:
+        of = _arrow_type(element)
+        metadata = {FIELD_ID: str(kind["element-id"])}
+        return None if of is None else pa.list_(pa.field("element", of, metadata=metadata))
+    if not isinstance(kind, str):
+        return None
+    parts = decimal_parts(kind)
+    return _ARROW.get(kind) if parts is None else pa.decimal128(*parts)
 
 
 _SNAPSHOTS_MAX = 100
@@ -214,7 +226,9 @@ def description(
     columns = {
         number: column
         for field, column in zip(fields, file.columns, strict=True)
-        if (number := field_id(field)) is not None and number < RESERVED_IDS
+        if (number := field_id(field)) is not None
+        and number < RESERVED_IDS
+        and not pa.types.is_nested(field.type)  # Iceberg counts what its elements are, which is optional
     }
     lower, upper = bounds(file, fields)
     form: dict[str, Any] = {
