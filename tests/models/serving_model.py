@@ -100,9 +100,9 @@ class Server(Process):
     ) -> None:
         self.history.pause(0.01)
         broken = self.history.broken
-        origin: Any = self.log
+        log: Any = self.log
         self.serving = Destination(
-            name, DestinationSection(), origin, self.positions, 0.0,
+            name, DestinationSection(), log, self.positions, 0.0,
             alive=(lambda: True) if broken == "alive" else alive, unplaced=unplaced,
             generation=0 if broken == "numbers" else generation,
         )  # fmt: skip

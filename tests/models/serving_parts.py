@@ -10,7 +10,7 @@ from typing import Any
 from penstock.model.offset import Offset
 from penstock.relaylog.segment_format import position
 from penstock.serve.batches import Block, Piece, Place
-from penstock.serve.log.origin import Clients
+from penstock.serve.log.destination_log import Clients
 from penstock.serve.source_places import NotReached, SourcePlace
 
 FILE = "binlog.000001"
@@ -40,8 +40,8 @@ class Source:
 
 
 class Log:
-    """`ServedLog` and `Origin`. It has the source's first `received` transactions; transaction N begins at
-    the offset `10 N + number`."""
+    """`ServedLog` and `DestinationLog`. It has the source's first `received` transactions; transaction N
+    begins at the offset `10 N + number`."""
 
     def __init__(self, source: Source, number: int) -> None:
         self.source, self.number = source, number
@@ -79,11 +79,11 @@ class Log:
     def place_in(self, log_id: str, place: Place) -> Place | None:
         return place if log_id == self.id else None
 
-    # `Origin` -----------------------------------------------------------------------------------------------
+    # `DestinationLog` ---------------------------------------------------------------------------------------
 
     @property
     def end(self) -> Any:
-        """A `Place` as an origin has it; the places of a log are offsets, and are compared alike."""
+        """A `Place` as a `DestinationLog` has it; the places of a log are offsets, and are compared alike."""
         return Place(self.offset(self.received))
 
     def begin(self, start: Any) -> Place:
@@ -115,7 +115,7 @@ class Log:
 
 
 class Reader:
-    """`origin.AnyReader`: everything is read already."""
+    """`destination_log.AnyReader`: everything is read already."""
 
     shares = True
 

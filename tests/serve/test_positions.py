@@ -13,8 +13,10 @@ from penstock.errors import ConfigError
 from penstock.model.offset import Offset
 from penstock.serve.batches import AnyPlace, Place, Places
 from penstock.serve.filters import Filter
-from penstock.serve.log.origin import Clients, MergedLogs, OneLog
+from penstock.serve.log.destination_log import Clients
+from penstock.serve.log.merged_log import MergedLog
 from penstock.serve.log.served_log import ServedLog
+from penstock.serve.log.source_log import SourceLog
 from penstock.serve.log.view import View
 from penstock.serve.positions import InFiles, Subscribed
 from penstock.serve.settings import DestinationSection
@@ -146,10 +148,10 @@ class OfLog:
         return self.end
 
 
-def merged(*ids: str) -> MergedLogs:
-    threads, tails = cast(Any, None), cast(Any, None)
-    logs = {one: OneLog(cast(ServedLog, OfLog(one, end=90)), tails, threads, Clients()) for one in ids}
-    return MergedLogs(logs, Clients(), LogStart(at="latest"))
+def merged(*ids: str) -> MergedLog:
+    threads, served = cast(Any, None), {one: cast(ServedLog, OfLog(one, end=90)) for one in ids}
+    logs = {one: SourceLog(log, Path(), threads, Clients()) for one, log in served.items()}
+    return MergedLog(logs, Clients(), LogStart(at="latest"))
 
 
 def test_a_log_that_was_replaced_is_not_taken_for_that_of_a_new_source() -> None:

@@ -48,7 +48,7 @@ from penstock.relaylog.files import LogPlace
 from penstock.relaylog.index import recovered_end
 from penstock.relaylog.outline import Outlines
 from penstock.relaylog.reader import RelayLog, Statement
-from penstock.relaylog.segment import DAMAGED_HINT
+from penstock.relaylog.segment import damaged
 from penstock.relaylog.segment_bytes import opened
 from penstock.sources import statements_of
 from penstock.sources.base import Source
@@ -435,9 +435,4 @@ def explained(error: DecodeError, table: TableId | str, path: str) -> PenstockEr
             table=str(table),
             offset=error.offset,
         )
-    return RelayLogCorrupt(
-        f"The segment {path} cannot be read at offset {error.offset}: {error.reason}.",
-        hint=DAMAGED_HINT,
-        path=path,
-        offset=error.offset,
-    )
+    return damaged(error, path)

@@ -35,7 +35,7 @@ from penstock.epochs.incomplete_images import IncompleteImages
 from penstock.epochs.log_definitions import ShownChange
 from penstock.epochs.ruled_log import RuledSink, Rules
 from penstock.epochs.table_outcome import TableOutcome, outcome_of, written_by_another
-from penstock.errors import RelayLogCorrupt, TableError, rebuilt
+from penstock.errors import TableError, rebuilt
 from penstock.failures.crossing import core_error
 from penstock.failures.messages import at_source
 from penstock.model.change import CHANGE_TYPE, own_name
@@ -53,6 +53,7 @@ from penstock.model.plan import (
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment import damaged
 from penstock.relaylog.segment_format import format_of
 from penstock.relaylog.side_by_side import PART_BYTES, SideBySide
 from penstock.sinks.base import Commit, EncodedBatch, LogMessage, LogSink, name_at_target
@@ -373,12 +374,7 @@ def _explained(error: DecodeError, names: Mapping[TableId, TableId]) -> Exceptio
     table = next((one for one, shown in names.items() if name in (str(one), str(shown))), None)
     if table is not None:
         return core_error(error, str(table))
-    return RelayLogCorrupt(
-        f"The segment {error.path} cannot be read at offset {error.offset}: {error.reason}.",
-        hint="Restore it from a copy or from the archive.",
-        path=error.path,
-        offset=error.offset,
-    )
+    return damaged(error)
 
 
 def _of_note(note: str, tables: Sequence[TablePlan]) -> dict[TableId, TableError]:

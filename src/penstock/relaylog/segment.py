@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from penstock._core import DecodeError
 from penstock.errors import START_OVER, ConfigError, RelayLogCorrupt
 from penstock.model.offset import Offset
 from penstock.relaylog.segment_format import (
@@ -29,6 +30,18 @@ from penstock.relaylog.segment_format import (
 _NAME = re.compile(rf"^(\d{{20}})-(\d{{6}})\.({'|'.join(SUFFIXES)}|index)$")
 
 DAMAGED_HINT = f"Restore the file. Without a copy, {START_OVER}"
+
+
+def damaged(error: DecodeError, path: str | None = None) -> RelayLogCorrupt:
+    """The error for a segment that cannot be decoded."""
+    path = error.path or path or ""
+    return RelayLogCorrupt(
+        f"The segment {path} cannot be read at offset {error.offset}: {error.reason}.",
+        hint=DAMAGED_HINT,
+        path=path,
+        offset=error.offset,
+    )
+
 
 _CLOCK_TICK_NS = 100_000_000
 """Nanoseconds: much longer than the resolution of file system timestamps. A folder that changed more recently

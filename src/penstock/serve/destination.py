@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.errors import ConfigError
 from penstock.serve.batches import AnyPlace, parse_place
-from penstock.serve.log.origin import AnyReader, Origin
+from penstock.serve.log.destination_log import AnyReader, DestinationLog
 from penstock.serve.log.view import EntryFormat, View
 from penstock.serve.positions import Positions, Subscribed
 from penstock.serve.settings import DestinationSection
@@ -110,7 +110,7 @@ class Destination:
         self,
         name: str,
         options: DestinationSection,
-        origin: Origin,
+        log: DestinationLog,
         positions: Positions,
         takeover_seconds: float,
         *,
@@ -123,7 +123,7 @@ class Destination:
         number of another. Raises `ConfigError` if the stored positions cannot be used."""
         self.name = name
         self.options = options
-        self.origin = origin
+        self.log = log
         self._positions = positions
         self._alive: Callable[[], bool] | None = alive
         self._unplaced = dict(unplaced or {})
@@ -133,7 +133,7 @@ class Destination:
         self._safe: dict[str, Subscribed] | None = None
         self.subscriptions: dict[str, Subscription] = {}
         for client_id, client in positions.load(name).items():
-            if not origin.reaches(client.place):
+            if not log.reaches(client.place):
                 raise ConfigError(
                     f"The client {client_id} of the destination {name} has acknowledged more than the relay "
                     "log has: an older copy of the log is here.",
@@ -143,7 +143,7 @@ class Destination:
 
     def _subscription(self, client_id: str, client: Subscribed) -> Subscription:
         return Subscription(
-            self.origin, self.options, client, stored=self.store,
+            self.log, self.options, client, stored=self.store,
             format=_format_of(client_id), served=self.served,
             given=self._given,
         )  # fmt: skip
@@ -184,12 +184,12 @@ class Destination:
         `Refused`."""
         tables = self.options.tables.narrowed(filter)
         if isinstance(start, LogStart):
-            place = self.origin.begin(start)
-        elif self.origin.has(start):
+            place = self.log.begin(start)
+        elif self.log.has(start):
             place = start
         else:
             raise Refused(f"the relay log does not have the place {start} (any more)")
-        return self.origin.reader(View.of(self.options, tables, format), place)
+        return self.log.reader(View.of(self.options, tables, format), place)
 
     def existing(self, client_id: str) -> Subscription:
         """The subscription of a client that has one. Raises `Refused`."""
@@ -209,7 +209,7 @@ class Destination:
                 raise Refused("a client's id has letters, digits, dots and dashes, at most 64")
             if len(self.subscriptions) >= CLIENTS_MAX:
                 raise Refused(f"{self.name} has {CLIENTS_MAX} clients already")
-            place = self.origin.begin(self.options.start)
+            place = self.log.begin(self.options.start)
             found = self.subscriptions[client_id] = self._subscription(client_id, Subscribed(place))
             self.store()
         return found
@@ -249,7 +249,7 @@ class Destination:
             "filter": self.options.filter,
             "clients": {
                 client_id: {
-                    **self.origin.acknowledged(one.client.place),
+                    **self.log.acknowledged(one.client.place),
                     **one.behind(),
                     "outstanding": len(one.outstanding),
                     "address": one.owner.address if one.owner is not None else None,

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from penstock.model.offset import Offset
 from penstock.serve.destination import Destinations
-from penstock.serve.log.origin import Origin
+from penstock.serve.log.destination_log import DestinationLog
 from penstock.serve.log.served_log import ServedLog
 
 
@@ -27,9 +27,9 @@ class Failover(Protocol):
         """For each log, the place from which it must be kept for destinations that other servers serve."""
 
     def join(
-        self, logs: list[ServedLog], destinations: Destinations, origin: Callable[[str], Origin], /
+        self, logs: list[ServedLog], destinations: Destinations, log_of: Callable[[str], DestinationLog], /
     ) -> None:
-        """Begins to take destinations over and to give them up. `origin`: what a destination reads. Called in
+        """Begins to take destinations over and to give them up. `log_of`: what a destination reads. Called in
         the event loop."""
 
     async def leave(self) -> None:

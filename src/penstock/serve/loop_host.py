@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from penstock.errors import PenstockError
 from penstock.serve.destination import Destination, Destinations
-from penstock.serve.log.origin import Origin
+from penstock.serve.log.destination_log import DestinationLog
 from penstock.serve.positions import Positions, Subscribed
 from penstock.serve.settings import ServerConfig
 
@@ -44,7 +44,7 @@ class Elsewhere(dict[str, str]):
 
 class LoopHost:
     """Its methods are called by other threads, and do their work in the event loop. Each returns when it is
-    done. `origin`: what a destination reads."""
+    done. `log_of`: what a destination reads."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class LoopHost:
         config: ServerConfig,
         destinations: Destinations,
         positions: Positions,
-        origin: Callable[[str], Origin],
+        log_of: Callable[[str], DestinationLog],
     ) -> None:
         self._loop = loop
         self._config = config
         self._destinations = destinations
         self._positions = positions
-        self._origin = origin
+        self._log_of = log_of
 
     def enter(
         self, name: str, generation: int, alive: Callable[[], bool], unplaced: Mapping[str, str]
@@ -67,7 +67,7 @@ class LoopHost:
 
         def enter() -> None:
             self._destinations[name] = Destination(
-                name, self._config.destinations[name], self._origin(name), self._positions,
+                name, self._config.destinations[name], self._log_of(name), self._positions,
                 self._config.takeover_after / 1000, alive=alive, unplaced=unplaced, generation=generation,
             )  # fmt: skip
 

@@ -23,7 +23,8 @@ from penstock.serve.failover import Failover
 from penstock.serve.leases.failover import StoreFailover
 from penstock.serve.listeners.listeners import Listeners
 from penstock.serve.log.served_log import ServedLog, mark_of
-from penstock.serve.log.source_logs import SourceLog, SourceLogs
+from penstock.serve.log.source_log import SourceLog
+from penstock.serve.log.source_logs import SourceLogs
 from penstock.serve.positions import InFiles, InMemory, Positions, Subscribed, make_folder
 from penstock.serve.settings import ServerConfig
 
@@ -66,20 +67,20 @@ class Server:
             if self._failover is not None:
                 stack.callback(self._failover.close)
                 self._failover.open()
-            logs = SourceLogs(self._config, self._file, stack, self._stopping)
+            threads = ThreadPoolExecutor((os.cpu_count() or 1) + 1, thread_name_prefix="serve")
+            logs = SourceLogs(self._config, self._file, stack, self._stopping, threads)
             try:
                 logs.open(self._start_place)
             except TransientError:
                 if self._stopping.is_set():
                     return
                 raise
-            threads = ThreadPoolExecutor((os.cpu_count() or 1) + 1, thread_name_prefix="serve")
             stack.callback(threads.shutdown, wait=False, cancel_futures=True)
             if self._failover is None:
-                self._open(logs, threads)
+                self._open(logs)
             for one in logs.all:
                 stack.callback(self._register(one).close)
-            asyncio.run(self._serve(listeners, logs, threads))
+            asyncio.run(self._serve(listeners, logs))
 
     def _sharing(self, address: str) -> Failover | None:
         """How destinations are shared with other servers. None: this server is alone."""
@@ -92,22 +93,22 @@ class Server:
     def _start_place(self, source: str) -> str | None:
         return None if self._failover is None else self._failover.start_place(source)
 
-    def _open(self, logs: SourceLogs, threads: ThreadPoolExecutor) -> None:
-        origins = {name: logs.origin(name, threads) for name in self._config.destinations}
+    def _open(self, logs: SourceLogs) -> None:
+        read = {name: logs.of(name) for name in self._config.destinations}
         positions: Positions = InMemory()
         if self._config.positions.type == "file":
             assert self._config.positions.path is not None
-            positions = InFiles(self._config.positions.path, origins)
+            positions = InFiles(self._config.positions.path, read)
         if any(one.served.was_restored for one in logs.all):  # places that readers keep may be of before
             self._destinations.mark = mark_of([one.served for one in logs.all])
         takeover = self._config.takeover_after / 1000
         for name, options in self._config.destinations.items():
-            self._destinations[name] = Destination(name, options, origins[name], positions, takeover)
+            self._destinations[name] = Destination(name, options, read[name], positions, takeover)
 
     def _places(self) -> list[dict[ServedLog, Offset]]:
         """The offsets that clients go on from."""
         known = [*self._destinations.values(), *filter(None, self._destinations.stopped.values())]
-        found = [each.origin.needs(one.place) for each in known for one in each.clients.values()]
+        found = [each.log.needs(one.place) for each in known for one in each.clients.values()]
         return found if self._failover is None else [*found, *self._failover.needs()]
 
     def _register(self, log: SourceLog) -> Consumer:
@@ -120,16 +121,16 @@ class Server:
 
     # the event loop -----------------------------------------------------------------------------------------
 
-    async def _serve(self, listeners: Listeners, logs: SourceLogs, threads: ThreadPoolExecutor) -> None:
+    async def _serve(self, listeners: Listeners, logs: SourceLogs) -> None:
         self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
         if self._stopping.is_set():
             return
         for one in logs.all:
-            one.begin(self._loop)
+            one.follow(self._loop)
         addresses = await listeners.serve(self._destinations)
         if self._failover is not None:
             served = [one.served for one in logs.all]
-            self._failover.join(served, self._destinations, lambda name: logs.origin(name, threads))
+            self._failover.join(served, self._destinations, logs.of)
         self._ready(addresses)
         try:
             while not self._ended.is_set():

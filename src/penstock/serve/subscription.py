@@ -28,7 +28,7 @@ from penstock.serve.batches import (
     later,
 )
 from penstock.serve.filters import Filter
-from penstock.serve.log.origin import AnyReader, Origin
+from penstock.serve.log.destination_log import AnyReader, DestinationLog
 from penstock.serve.log.tails import Share
 from penstock.serve.log.view import EntryFormat, View
 from penstock.serve.positions import Subscribed
@@ -81,7 +81,7 @@ class Subscription:
 
     def __init__(
         self,
-        origin: Origin,
+        log: DestinationLog,
         options: DestinationSection,
         client: Subscribed,
         *,
@@ -90,7 +90,7 @@ class Subscription:
         served: Callable[[], Awaitable[None]],
         given: int = 0,
     ) -> None:
-        self._origin = origin
+        self._log = log
         self._options = options
         self._stored = stored
         self._served = served
@@ -128,7 +128,7 @@ class Subscription:
             except asyncio.TimeoutError:
                 continue
         if self.owner is not owner:
-            self._origin.clients.connected += self.owner is None
+            self._log.clients.connected += self.owner is None
             self.owner, self.last_owner = owner, None
             if not self._options.faithful:
                 self.roll_back()
@@ -136,7 +136,7 @@ class Subscription:
     def release(self, owner: Owner) -> None:
         if self.owner is owner:
             self.owner, self.last_owner = None, owner
-            self._origin.clients.connected -= 1
+            self._log.clients.connected -= 1
             self._drop_ahead()
             self._freed.set()
 
@@ -159,7 +159,7 @@ class Subscription:
         What the log has now belongs to the batch, if it fits. What comes later does not delay it."""
         if len(self.outstanding) >= OUTSTANDING_MAX:
             raise Refused(f"{OUTSTANDING_MAX} batches are not acknowledged yet")
-        limit, end_now = self._limit(size), self._origin.end
+        limit, end_now = self._limit(size), self._log.end
         deadline = None if not timeout else time.monotonic() + timeout
         full = self._options.faithful and timeout is not None
         while not gone.is_set():
@@ -185,7 +185,7 @@ class Subscription:
 
     def _limit(self, size: int) -> Limit:
         size = size if size > 0 else ITEMS_DEFAULT
-        most = BATCHES.of(self._origin.clients.connected)
+        most = BATCHES.of(self._log.clients.connected)
         if self._format == "arrow":  # an entry has rows of one definition
             return Limit(items=1, size=most)
         if self._options.batch == "items" or self._format == "json":
@@ -227,7 +227,7 @@ class Subscription:
         place = self.client.place
         if not self.outstanding and not self._ahead and self._reader.level:
             place = later(place, self._reader.at.outside)
-        return self._origin.behind(place)
+        return self._log.behind(place)
 
     # reading ------------------------------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class Subscription:
         return View.of(self._options, self.tables, self._format)
 
     def _reader_at(self, place: AnyPlace) -> AnyReader:
-        return self._origin.reader(self._view, place)
+        return self._log.reader(self._view, place)
 
     def _drop_ahead(self) -> None:
         """Drops what was read ahead. Reading continues at `_next`."""
@@ -262,7 +262,7 @@ class Subscription:
             return
         if self._reader.shares or self._reader.level:
             return
-        most = AHEAD.of(self._origin.clients.connected)
+        most = AHEAD.of(self._log.clients.connected)
         if wanted or self._ahead.bytes <= most:
             size = max(most, min(wanted, WAITED_BYTES_MAX)) // 2
             self._reading = asyncio.get_running_loop().create_task(self._read(self._reader, size))

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.errors import START_OVER, LogPurged
-from penstock.serve.log.source_logs import check_receiver
+from penstock.serve.log.source_log import check_receiver
 
 
 def test_a_log_that_cannot_be_continued_has_the_cure_of_a_server() -> None:

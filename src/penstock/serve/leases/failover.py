@@ -10,7 +10,7 @@ from penstock.serve.destination import Destinations
 from penstock.serve.leases.document import Document, read
 from penstock.serve.leases.keeper import Keeper
 from penstock.serve.leases.lease import DestinationLease
-from penstock.serve.log.origin import Origin
+from penstock.serve.log.destination_log import DestinationLog
 from penstock.serve.log.served_log import ServedLog, mark_of
 from penstock.serve.loop_host import Elsewhere, LoopHost
 from penstock.serve.positions import Clients, Subscribed
@@ -83,18 +83,18 @@ class StoreFailover:
     # in the event loop --------------------------------------------------------------------------------------
 
     def join(
-        self, logs: list[ServedLog], destinations: Destinations, origin: Callable[[str], Origin]
+        self, logs: list[ServedLog], destinations: Destinations, log_of: Callable[[str], DestinationLog]
     ) -> None:
-        """Begins to take destinations over and to give them up. `origin`: what a destination reads."""
+        """Begins to take destinations over and to give them up. `log_of`: what a destination reads."""
         self._logs = logs
         loop = asyncio.get_running_loop()
-        host = LoopHost(loop, self._config, destinations, self._positions, origin)
+        host = LoopHost(loop, self._config, destinations, self._positions, log_of)
         positions = self._config.positions
         timeout_s = positions.lease_timeout / 1000
         for name in self._config.destinations:
             self._positions.keepers[name] = Keeper(
                 name, DestinationLease(self._store, name, self.address, timeout_s), self._logs_of(name),
-                origin(name), host, timeout_s=timeout_s, interval_s=positions.interval / 1000,
+                log_of(name), host, timeout_s=timeout_s, interval_s=positions.interval / 1000,
             )  # fmt: skip
         destinations.shared = True
         destinations.mark = mark_of(logs)

@@ -19,7 +19,7 @@ from penstock.model.offset import Offset
 from penstock.serve.batches import AnyPlace, Place
 from penstock.serve.leases.document import Document, StoredClient
 from penstock.serve.leases.lease import DestinationLease
-from penstock.serve.log.origin import Origin
+from penstock.serve.log.destination_log import DestinationLog
 from penstock.serve.log.served_log import ServedLog
 from penstock.serve.positions import Replaced, Subscribed
 from penstock.serve.source_places import NotReached, SourcePlace
@@ -68,7 +68,7 @@ class Keeper:
         name: str,
         lease: DestinationLease,
         logs: Mapping[str, ServedLog],
-        origin: Origin,
+        destination_log: DestinationLog,
         host: Host,
         *,
         timeout_s: float,
@@ -77,7 +77,7 @@ class Keeper:
         self.name = name
         self._lease = lease
         self._logs = logs
-        self._origin = origin
+        self._log = destination_log
         self._host = host
         self._timeout_s, self._interval_s = timeout_s, interval_s
         self._changed = threading.Condition()
@@ -207,7 +207,7 @@ class Keeper:
     def _needed(self, placed: Mapping[str, Subscribed]) -> dict[ServedLog, Offset]:
         needed: dict[ServedLog, Offset] = {}
         for one in placed.values():
-            for served, offset in self._origin.needs(one.place).items():
+            for served, offset in self._log.needs(one.place).items():
                 needed[served] = min(offset, needed.get(served, offset))
         return needed
 
@@ -302,7 +302,7 @@ class Keeper:
 
     def _place(self, places: Mapping[str, SourcePlace]) -> AnyPlace:
         found = {log.id: log.place_of(places[name]) for name, log in self._logs.items() if name in places}
-        place = self._origin.restored(found)
+        place = self._log.restored(found)
         if place is None:
             raise PenstockError(f"The stored places are those of the sources {', '.join(places)}.")
         return place
@@ -317,7 +317,7 @@ class Keeper:
             del self._unplaced[client_id]
 
     def _source_places(self, client: Subscribed) -> dict[str, SourcePlace]:
-        found: dict[str, Place] = self._origin.stored(client.place)
+        found: dict[str, Place] = self._log.stored(client.place)
         return {
             name: replace(log.source_place(found[log.id]), view=client.view)
             for name, log in self._logs.items()

@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 from penstock.errors import PenstockError
 from penstock.http.connections import STATE, Connection
 from penstock.serve.batches import READ_BYTES, Block
-from penstock.serve.log.origin import AnyReader
+from penstock.serve.log.destination_log import AnyReader
 from penstock.serve.subscription import Refused
 
 WRITE_S = 60.0

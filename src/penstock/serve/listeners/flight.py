@@ -37,7 +37,7 @@ from penstock.serve.destination import OF_ARROW, OF_FLIGHT, Destination, Destina
 from penstock.serve.listeners import flight_messages as messages
 from penstock.serve.listeners import typed_stream
 from penstock.serve.listeners.access import Access
-from penstock.serve.log.origin import AnyReader
+from penstock.serve.log.destination_log import AnyReader
 from penstock.serve.start import start_of
 from penstock.serve.subscription import NotYet, Refused, Subscription
 

@@ -22,7 +22,7 @@ from penstock.serve.filters import BadFilter
 from penstock.serve.listeners.access import Access
 from penstock.serve.listeners.admin import Admin
 from penstock.serve.listeners.events import Events, OpenEvents
-from penstock.serve.log.origin import AnyReader
+from penstock.serve.log.destination_log import AnyReader
 from penstock.serve.start import start_of
 from penstock.serve.subscription import Refused
 

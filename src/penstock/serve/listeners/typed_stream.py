@@ -15,7 +15,7 @@ from penstock.errors import ConfigError
 from penstock.model.schema import TableId
 from penstock.serve.batches import Block, Place
 from penstock.serve.destination import Destination
-from penstock.serve.log.origin import OneLog
+from penstock.serve.log.source_log import SourceLog
 from penstock.serve.log.typed_scan import TypedEntry, schema_of
 from penstock.serve.log.view import View
 
@@ -41,16 +41,16 @@ def filter_of(table: str) -> str:
 def schema_of_stream(destination: Destination, table: str, blocks: list[Block]) -> pa.Schema:
     """The schema of a stream that begins with these blocks. Without rows, that of the table behind them;
     without blocks, now. Raises `ConfigError`."""
-    origin = destination.origin
-    if not isinstance(origin, OneLog):
+    log = destination.log
+    if not isinstance(log, SourceLog):
         raise ConfigError(f"{destination.name} merges several sources, and typed columns are those of one.")
     schema = first_schema(blocks)
     if schema is not None:
         return schema
     name = TableId.parse(table)
-    place = blocks[-1].place if blocks else origin.end
+    place = blocks[-1].place if blocks else log.end
     assert isinstance(place, Place)
-    found = origin.served.definition(name, place.offset)
+    found = log.served.definition(name, place.offset)
     if found is None or name not in destination.options.tables:
         raise ConfigError(f"{destination.name} has no table {table[:130]}.")
     return schema_of(View.of(destination.options, destination.options.tables, "arrow"), found)

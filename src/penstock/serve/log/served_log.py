@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock._core import DecodeError, SchemaMismatch, transactions_of
-from penstock.errors import ConfigError, PenstockError, RelayLogCorrupt, TableError, TransientError
+from penstock.errors import ConfigError, PenstockError, TableError, TransientError
 from penstock.model.offset import LogRange, Offset, Split
 from penstock.model.schema import DEFAULT_TYPES, TableId, TableSchema
 from penstock.planning.discovery import Wait, reach_end
@@ -27,7 +27,7 @@ from penstock.relaylog.files import LogPlace
 from penstock.relaylog.full_statements import in_full
 from penstock.relaylog.log_parts import parts_of
 from penstock.relaylog.reader import RelayLog, Statement
-from penstock.relaylog.segment import DAMAGED_HINT
+from penstock.relaylog.segment import damaged
 from penstock.relaylog.segment_format import format_of
 from penstock.serve import source_places
 from penstock.serve.batches import Place
@@ -436,9 +436,4 @@ def explained(error: DecodeError) -> PenstockError:
             table=table,
             offset=error.offset,
         )
-    return RelayLogCorrupt(
-        f"The segment {error.path or ''} cannot be read at offset {error.offset}: {error.reason}.",
-        hint=DAMAGED_HINT,
-        path=error.path or "",
-        offset=error.offset,
-    )
+    return damaged(error)

@@ -1,9 +1,7 @@
-"""The relay logs of a server: one, or one for each of its `sources`. Each has a receiver, a thread that
-follows it, and a place among the readers of the log, so that retention keeps what clients need."""
+"""The relay logs of a server: one, or one for each of its `sources`."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
@@ -11,74 +9,30 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from penstock.errors import START_OVER, PenstockError
 from penstock.model.offset import Offset
-from penstock.relaylog.consumers import Consumer
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
-from penstock.serve.log.origin import Clients, MergedLogs, OneLog, Origin
+from penstock.serve.log.destination_log import Clients, DestinationLog
+from penstock.serve.log.merged_log import MergedLog
 from penstock.serve.log.served_log import ServedLog, wait_until
-from penstock.serve.log.tails import Tails
+from penstock.serve.log.source_log import SourceLog, check_receiver
 from penstock.serve.settings import ServerConfig
 from penstock.sources.supervisor import Supervisor
 
-NEW_LOG = (
-    "begin with a new log: move the relay log and the positions away, and start the server again. Its "
-    "clients then begin at the destination's `start`. They do not get the changes in between, so they must "
-    "load their tables again."
-)
-"""Hint for losses that cannot be repaired."""
-
-
-class SourceLog:
-    """The relay log of one source. `name`: of the source; empty if the file has `source` and `relay_log`."""
-
-    def __init__(self, config: ServerConfig, name: str, served: ServedLog, supervisor: Supervisor | None):
-        self.name = name
-        self.served = served
-        self.tails = Tails(served)
-        self._pipeline = config.pipeline_of(name)
-        self._supervisor = supervisor
-        self._consumer: Consumer | None = None
-
-    def check(self) -> None:
-        """Raises the error that ended the receiver for good."""
-        if self._supervisor is not None:
-            check_receiver(self._supervisor)
-
-    def register(self, name: str, needs: Offset) -> Consumer:
-        """Keeps the log from this place on, from now on."""
-        self._consumer = Consumer(self._pipeline.relay_log_path, name, needs=needs)
-        return self._consumer
-
-    def keep(self, needs: Offset) -> None:
-        assert self._consumer is not None
-        self._consumer.needs(needs)
-
-    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.tails.begin(loop)
-        self.served.start_following(self.tails.advance)
-
-
-def check_receiver(supervisor: Supervisor) -> None:
-    """Raises the error that ended the receiver for good, with the cure for a server, which has no tables."""
-    try:
-        supervisor.check()
-    except PenstockError as error:
-        error.hint = error.hint.replace(START_OVER, NEW_LOG)
-        raise
-
 
 class SourceLogs:
-    """The logs of all sources. `stack` closes what is opened."""
+    """The logs of all sources. `stack` closes what is opened. `threads`: see `SourceLog`."""
 
-    def __init__(self, config: ServerConfig, file: Path, stack: ExitStack, stopping: threading.Event) -> None:
+    def __init__(
+        self, config: ServerConfig, file: Path, stack: ExitStack, stopping: threading.Event, threads: Executor
+    ) -> None:
         self._config = config
         self._file = file
         self._stack = stack
         self._stopping = stopping
+        self._threads = threads
         self._clients = Clients()
-        self.all: list[SourceLog] = []
+        self._by_name: dict[str, SourceLog] = {}
 
     def open(self, start_place: Callable[[str], str | None]) -> None:
         """Starts the receivers, and finds the definitions of tables. `start_place`: what the new relay log of
@@ -95,9 +49,9 @@ class SourceLogs:
             served = ServedLog.of(self._config, name)
             self._stack.callback(served.close)
             served.begin(wait)
-            made = SourceLog(self._config, name, served, supervisor)
+            made = SourceLog(served, pipeline.relay_log_path, self._threads, self._clients, supervisor)
             self._stack.callback(made.tails.stop)
-            self.all.append(made)
+            self._by_name[name] = made
 
     def _receiver(self, name: str, start_place: Callable[[str], str | None]) -> Supervisor | None:
         if self._config.logs[name].source is None:
@@ -109,17 +63,17 @@ class SourceLogs:
         made.start()
         return made
 
-    def origin(self, destination: str, threads: Executor) -> Origin:
-        """The log, or the logs, that a destination reads."""
-        known = {one.name: one for one in self.all}
-        logs = {
-            name: OneLog(known[name].served, known[name].tails, threads, self._clients)
-            for name in self._config.sources_of(destination)
-        }
+    @property
+    def all(self) -> list[SourceLog]:
+        return list(self._by_name.values())
+
+    def of(self, destination: str) -> DestinationLog:
+        """The log that a destination reads."""
+        logs = {name: self._by_name[name] for name in self._config.sources_of(destination)}
         if len(logs) == 1:
             [one] = logs.values()
             return one
-        return MergedLogs(logs, self._clients, self._config.destinations[destination].start)
+        return MergedLog(logs, self._clients, self._config.destinations[destination].start)
 
     def check(self) -> None:
         for one in self.all:

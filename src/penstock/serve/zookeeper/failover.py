@@ -10,7 +10,7 @@ from collections.abc import Callable
 from penstock.errors import ConfigError
 from penstock.model.offset import Offset
 from penstock.serve.destination import Destinations
-from penstock.serve.log.origin import Origin
+from penstock.serve.log.destination_log import DestinationLog
 from penstock.serve.log.served_log import ServedLog, mark_of
 from penstock.serve.loop_host import Elsewhere, LoopHost
 from penstock.serve.settings import ServerConfig
@@ -55,9 +55,9 @@ class ZooKeeperFailover:
     # in the event loop --------------------------------------------------------------------------------------
 
     def join(
-        self, logs: list[ServedLog], destinations: Destinations, origin: Callable[[str], Origin]
+        self, logs: list[ServedLog], destinations: Destinations, log_of: Callable[[str], DestinationLog]
     ) -> None:
-        """Begins to take destinations over and to give them up. `origin`: what a destination reads."""
+        """Begins to take destinations over and to give them up. `log_of`: what a destination reads."""
         [served] = logs
         if not served.has_canals_places:
             raise ConfigError(
@@ -71,7 +71,7 @@ class ZooKeeperFailover:
         self._positions = InZooKeeper(
             self._zookeeper, "zookeeper" if kind == "file" else kind, self._source, served.source_place
         )
-        self._host = LoopHost(asyncio.get_running_loop(), self._config, destinations, self._positions, origin)
+        self._host = LoopHost(asyncio.get_running_loop(), self._config, destinations, self._positions, log_of)
         about = {"name": self._config.name, "since": time.time(), "http": self._config.addresses.get("http")}
         names = list(self._config.destinations)
         cluster = self._cluster = Cluster(

@@ -1,20 +1,94 @@
-"""Reads a view of several logs, merged into one order (`merge`), for one subscriber."""
+"""The logs of several sources, merged into one order (`merge`)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock.serve.batches import Block, Places
+from penstock.model.offset import Offset
+from penstock.serve.batches import AnyPlace, Block, Place, Places
+from penstock.serve.log.destination_log import Clients
 from penstock.serve.log.merge import Merge, Seen
 from penstock.serve.log.reader import Reader, wait_in
 from penstock.serve.log.served_log import ServedLog
+from penstock.serve.log.source_log import SourceLog
+from penstock.serve.log.view import View
+from penstock.sources.log_start import LogStart
+
+logger = logging.getLogger(__name__)
 
 HELD_BYTES_MAX = 1024**2
 """Bytes of one source that wait for the others."""
 TAKE_BYTES = 1024**2
 """Bytes that are merged at once."""
+
+
+class MergedLog:
+    """`DestinationLog`. `logs`: by the names of the sources, in their order. `start`: of the destination."""
+
+    def __init__(self, logs: Mapping[str, SourceLog], clients: Clients, start: LogStart) -> None:
+        self._start = start
+        self._names = list(logs)
+        self._logs: Sequence[SourceLog] = list(logs.values())
+        for one in self._logs:
+            one.served.is_merged = True
+        self.clients = clients
+
+    @property
+    def end(self) -> Places:
+        return Places(tuple(one.end for one in self._logs))
+
+    def begin(self, start: LogStart) -> Places:
+        return Places(tuple(one.begin(start) for one in self._logs))
+
+    def has(self, place: AnyPlace) -> bool:
+        if not isinstance(place, Places) or len(place.each) != len(self._logs):
+            return False
+        return all(log.has(one) for log, one in zip(self._logs, place.each, strict=True))
+
+    def reaches(self, place: AnyPlace) -> bool:
+        return all(log.reaches(one) for log, one in self._pairs(place))
+
+    def reader(self, view: View, place: AnyPlace) -> MergedReader:
+        readers = [log.reader(view, one) for log, one in self._pairs(place)]
+        return MergedReader([one.served for one in self._logs], readers, _several(place))
+
+    def behind(self, place: AnyPlace) -> dict[str, Any]:
+        """The sums over all sources (of seconds, the maximum), and the values of each source."""
+        each = dict(zip(self._names, (log.behind(one) for log, one in self._pairs(place)), strict=True))
+        sums = {
+            name: sum(one.get(name, 0) for one in each.values())
+            for name in ("behind_bytes", "behind_transactions")
+        }
+        seconds = max((one.get("behind_seconds", 0.0) for one in each.values()), default=0.0)
+        return {**sums, "behind_seconds": seconds, "sources": each}
+
+    def acknowledged(self, place: AnyPlace) -> dict[str, Any]:
+        places = _several(place).each
+        return {"offsets": {name: one.offset for name, one in zip(self._names, places, strict=True)}}
+
+    def needs(self, place: AnyPlace) -> dict[ServedLog, Offset]:
+        return {log.served: one.offset for log, one in self._pairs(place)}
+
+    def stored(self, place: AnyPlace) -> dict[str, Place]:
+        return {log.served.id: one for log, one in self._pairs(place)}
+
+    def restored(self, places: Mapping[str, Place], /) -> Places | None:
+        known = [log.restored(places) for log in self._logs]
+        new, others = known.count(None), len(places) - len(known) + known.count(None)
+        if new == len(known) or (new and others):
+            return None  # the log of a source may have been replaced by another one
+        found = []
+        for name, log, one in zip(self._names, self._logs, known, strict=True):
+            if one is None:
+                logger.warning("the source %s is new: its changes begin at the destination's `start`", name)
+            found.append(log.begin(self._start) if one is None else one)
+        return Places(tuple(found))
+
+    def _pairs(self, place: AnyPlace) -> list[tuple[SourceLog, Place]]:
+        return list(zip(self._logs, _several(place).each, strict=True))
 
 
 class MergedReader:
@@ -112,3 +186,8 @@ class _Waiting:
     def discard(self, waiter: asyncio.Future[None]) -> None:
         for one in self._sets:
             one.discard(waiter)
+
+
+def _several(place: AnyPlace) -> Places:
+    assert isinstance(place, Places)
+    return place
