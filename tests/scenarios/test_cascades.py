@@ -146,6 +146,15 @@ def changing(case: Scenario, rows: int, seed: int, *, wild: bool) -> Iterator[St
         statements.stop()
 
 
+def is_equal(case: Scenario) -> None:
+    """The targets have the rows of the server, whose indexes are intact: with an index that lacks a row, the
+    server leaves that row as it was when its parent changes."""
+    tables = ", ".join(f"{case.database}.{table}" for table in TABLES)
+    answers = case.server.query(f"CHECK TABLE {tables} EXTENDED")
+    assert {answer[3] for answer in answers} == {"OK"}, f"the server itself is damaged: {answers}"
+    case.assert_equal(*TABLES)
+
+
 def none_is_parked(case: Scenario) -> None:
     parked = {table["table"]: table["parked"] for table in case.status()["tables"] if table["parked"]}
     assert not parked, parked
@@ -180,14 +189,14 @@ def test_what_foreign_keys_change_is_changed_at_the_target(scenario: Callable[..
         case.drain(pipeline)
         assert pipeline.stop() == 0
     none_is_parked(case)
-    case.assert_equal(*TABLES)
+    is_equal(case)
     assert not list((case.folder / "state" / "cascades").glob("*")), "folders that nobody needs are left"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("sink", ["iceberg", "delta"])
-@pytest.mark.parametrize("flavor", ["mysql80", "mariadb1011"])
+@pytest.mark.parametrize("flavor", ["mysql80", "mariadb118"])  # MariaDB 10.11.5 has the bug MDEV-30531
 def test_tables_are_read_and_followed_while_foreign_keys_change_them(
     flavor: str, sink: str, spark: SparkSession, lake_root: Path, tmp_path: Path
 ) -> None:
@@ -207,7 +216,7 @@ def test_tables_are_read_and_followed_while_foreign_keys_change_them(
             case.drain(pipeline)
             assert pipeline.stop() == 0
         none_is_parked(case)
-        case.assert_equal(*TABLES)
+        is_equal(case)
 
 
 def some_epochs(pipeline: RunningPipeline, count: int, *, restart: bool = False) -> None:
@@ -235,7 +244,7 @@ def test_a_driver_killed_in_the_midst_of_cascades_loses_and_doubles_nothing(
         assert pipeline.kills
         pipeline.stop()
     none_is_parked(case)
-    case.assert_equal(*TABLES)
+    is_equal(case)
 
 
 @pytest.mark.slow

@@ -478,6 +478,9 @@ def _matter(
     earlier: dict[TableId, list[ParentChanges]], concerned: dict[TableId, TablePlan], plan: EpochPlan
 ) -> bool:
     keys: list[CascadingKey] = [
-        key for table in concerned.values() if _window(table, plan) for key in table.schema.foreign_keys
+        key
+        for table in concerned.values()
+        if _window(table, plan) is not None
+        for key in table.schema.foreign_keys
     ]
     return any(key.parent in earlier for key in keys)

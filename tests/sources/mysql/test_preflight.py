@@ -216,6 +216,24 @@ def test_a_cascading_foreign_key_is_warned_of_and_its_sql_takes_the_rule_off(
     assert [one for one in preflight.check(pipeline()) if one.level == "warning"] == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("flavor", "warns"), [("mariadb1011", True), ("mariadb118", False)])
+def test_servers_that_may_damage_indexes_of_foreign_keys_are_named(
+    flavor: str, warns: bool, tmp_path: Path
+) -> None:
+    with servers.FLAVORS[flavor]() as server:
+        server.execute("CREATE DATABASE d", "CREATE TABLE d.p (id INT PRIMARY KEY)")
+        config = config_for(server, tmp_path, tables=["d.*"], cascades="apply")
+        assert not [one for one in preflight.check(config) if one.check == "cascade"]
+        server.execute(
+            "CREATE TABLE d.c (id INT PRIMARY KEY, p INT,"
+            " FOREIGN KEY (p) REFERENCES d.p (id) ON DELETE CASCADE)"
+        )
+        findings = [one for one in preflight.check(config) if one.check == "cascade"]
+        assert [one.level for one in findings] == ["warning"] * warns + ["ok"]
+        assert not warns or "10.11.6" in findings[0].message
+
+
 def test_prepared_xa_transactions_are_named_with_the_sql_that_ends_them(
     mysql: Database, pipeline: Any
 ) -> None:

@@ -21,6 +21,9 @@ from penstock.sources.table_filter import TableFilter
 _NAMES_SHOWN_MAX = 5
 """Tables that a finding names, so that it stays readable."""
 _DENIED = (1142, 1143)
+_FOREIGN_KEYS_MENDED = {(10, 6): 16, (10, 11): 6}
+"""Releases of MariaDB's series in which its bug MDEV-30531 is mended: statements that wait for each other can
+damage the index of a foreign key, and the server then leaves rows as they were that the key should change."""
 
 
 def ensure_tables(source: Source) -> Iterator[Finding]:
@@ -236,7 +239,17 @@ def _cascades(source: Source, captured: set[TableId]) -> Iterator[Finding]:
 
 def _applied(source: Source, captured: set[TableId]) -> Iterator[Finding]:
     """Checks foreign keys whose changes are computed. The log needs the changes of their parent tables."""
-    for table, keys in sorted(read_cascading_keys(source.connection, captured).items()):
+    found = sorted(read_cascading_keys(source.connection, captured).items())
+    major, minor, patch = source.traits.version
+    mended = _FOREIGN_KEYS_MENDED.get((major, minor), 0) if source.traits.mariadb else 0
+    if found and patch < mended:
+        yield Finding(
+            "warning", "cascade", source.name,
+            f"MariaDB {source.variable('version')} may damage indexes of foreign keys (MDEV-30531). It then "
+            "does not change all rows that such a key should change, and targets differ from it. Update to "
+            f"{major}.{minor}.{mended} or later. CHECK TABLE … EXTENDED says which tables are damaged.",
+        )  # fmt: skip
+    for table, keys in found:
         for key in keys:
             if key.parent in captured:
                 text = f"Changes made by the foreign key {key.name} are computed from those of {key.parent}."
