@@ -140,6 +140,12 @@ impl<S: TransactionSet, P: SourcePlace> Entries<S, P> {
         }
     }
 
+    /// The source has executed these transactions, too.
+    pub fn note_executed(&mut self, set: &S) {
+        self.executed = self.executed.union(set);
+        self.span.executed = self.span.executed.union(set);
+    }
+
     /// Called when the source has advanced without events that are stored. It counts only between
     /// transactions (`idle`).
     pub fn moved(&mut self, place: &P, idle: bool) {

@@ -40,6 +40,7 @@ pub mod plan;
 pub mod pool;
 pub mod records;
 pub mod reduce;
+pub mod row_batch;
 pub mod row_log;
 pub mod rows;
 pub mod schema;

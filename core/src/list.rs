@@ -18,8 +18,8 @@ use crate::error::{DecodeError, ValueError};
 use crate::rows::{read_value, Fault, Taken, ValueSink};
 use crate::schema::ColumnType;
 use crate::table_map::bit_from_low;
-use crate::typed_rows::write::put_bits;
 use crate::value_forms::append_prefixed;
+use crate::value_forms::put_bits;
 use crate::wire::form;
 
 const NO_LIST: u32 = u32::MAX;

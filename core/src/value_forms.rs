@@ -71,3 +71,14 @@ pub fn append_network(network: Network, text: &str, out: &mut Vec<u8>) -> Option
     }
     Some(())
 }
+
+/// Bits of which the first is the lowest one of the first byte.
+pub fn put_bits(bits: impl Iterator<Item = bool>, out: &mut Vec<u8>) {
+    let start = out.len();
+    for (index, bit) in bits.enumerate() {
+        if index % 8 == 0 {
+            out.push(0);
+        }
+        out[start + index / 8] |= u8::from(bit) << (index % 8);
+    }
+}

@@ -119,6 +119,35 @@ def pg_column(name: str, type_id: int, modifier: int, nullable: bool, shown: str
 def pg_reads_binary(type_id: int) -> bool:
     """Whether the binary form of a type's values is known."""
 
+def pg_relation(message: bytes) -> list[tuple[str, bool, int, int]]:
+    """The columns of a message that describes a table: name, whether rows before a change have it, type and
+    modifier. Raises `DecodeError`."""
+
+class PgCopyDecoder:
+    """Decodes the rows of `COPY … TO STDOUT (FORMAT binary)` into Arrow, layout `rows`. Values are converted
+    by the same code as those of the log.
+
+    `feed` takes bytes of the answer, cut anywhere. The SELECT must have the table's columns in order.
+    `column_types`: for each, the type of the values that the server sends (`pg_type.oid`). Raises
+    `DecodeError`."""
+
+    def __init__(
+        self,
+        table: str,
+        column_types: Sequence[int],
+        *,
+        types: str = "{}",
+        batch_rows: int = 65536,
+        batch_bytes: int = 32 * 1024 * 1024,
+    ) -> None: ...
+    def feed(self, data: Buffer) -> list[pa.RecordBatch]: ...
+    @property
+    def done(self) -> bool:
+        """Whether the end of the rows has arrived."""
+    @property
+    def rows(self) -> int: ...
+    def finish(self) -> pa.RecordBatch | None: ...
+
 class PgTranslator:
     """Makes records of the format `pgoutput` from the messages of a replication connection: pairs of a
     position in the server's log and bytes. `end_lsn`: where the log ends. `near`: the whole id of a
@@ -129,16 +158,21 @@ class PgTranslator:
         """The messages that describe tables which are not known, or not so: relation, schema, table, and the
         message."""
 
-    def describe(
-        self, message: bytes, key: list[str], types: dict[int, int], shown: dict[str, tuple[str, bool]]
-    ) -> None:
-        """Says how the table of such a message is defined, before it is translated. `key`: the primary key.
-        `types`: of types that are no part of every server, the one whose values they have. `shown`: for each
-        column, how the server writes its type and whether it may be NULL."""
+    def describe(self, message: bytes, definition: str, said: Sequence[tuple[str, str]] = ()) -> None:
+        """Says how the table of such a message is defined (JSON with `key` and `columns`), before it is
+        translated. `said`: what has happened to the table since the message before, as schemas and JSON."""
+
+    def say(self, said: Sequence[tuple[str, str]], commit_us: int) -> bytes:
+        """The records of a transaction that only says what has happened to tables. To be called between
+        transactions."""
 
     def translate(self, messages: Sequence[tuple[int, bytes]]) -> bytes:
         """Records for `Framer.feed`. Those of a transaction whose end has not come are kept until it comes,
         or until they are many."""
+
+    @staticmethod
+    def executed(set: str) -> bytes:
+        """The record that says that the source had executed these transactions where the log ends."""
 
     @staticmethod
     def moved(lsn: int) -> bytes:

@@ -28,7 +28,7 @@ from penstock.signals.settings import (
 from penstock.signals.work import Signals
 from penstock.sinks.changelog.options import ParquetOptions
 from penstock.sources.catalog import Catalog
-from penstock.sources.mysql.condition import check_plain
+from penstock.sources.mysql.condition import LEXIS
 from penstock.sources.mysql.snapshot.keys import key_literal
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
@@ -85,7 +85,7 @@ class Pipeline:
                 self.state.put_table(replace(found, phase=SPLITTING if reads else LOG_ONLY))
 
     def check_condition(self, schema: TableSchema, condition: str) -> None:
-        check_plain(condition)
+        LEXIS.check_plain(condition)
         if self.refuses:
             raise ConfigError(self.refuses)
 

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use crate::rows::RowsKind;
-use crate::typed_rows::write::{put_bits, Records};
+use crate::typed_rows::write::Records;
+use crate::value_forms::put_bits;
 
 use super::message::{in_column, Change, Operation, Row};
 use super::table::{Column, Table};

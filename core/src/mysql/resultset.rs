@@ -14,16 +14,16 @@ mod packets;
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_array::RecordBatch;
 
 use self::error::Result;
 pub use self::error::ResultSetError;
 use self::packets::Packets;
 use crate::charset::{collation_charset, Charset};
-use crate::column::{arrow_schema, ColumnBuilder, Layout, TypeOptions};
+use crate::column::{ColumnBuilder, TypeOptions};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, ValueError};
+use crate::row_batch::RowBatch;
 use crate::schema::{ColumnType, TableSchema};
 use crate::temporal::{Date, DateTime, Time};
 
@@ -59,7 +59,7 @@ impl ResultSetDecoder {
         batch_rows: usize,
         batch_bytes: usize,
     ) -> std::result::Result<Self, DecodeError> {
-        let rows = RowBuilder::new(table, types, batch_rows.max(1), batch_bytes)?;
+        let rows = RowBuilder { batch: RowBatch::new(table, types, batch_rows.max(1), batch_bytes)? };
         Ok(Self { packets: Packets::default(), rows, state: State::Count })
     }
 
@@ -85,7 +85,7 @@ impl ResultSetDecoder {
     }
 
     pub fn rows(&self) -> u64 {
-        self.rows.total
+        self.rows.batch.total
     }
 
     /// The rows since the last batch. An error before `done`.
@@ -93,7 +93,7 @@ impl ResultSetDecoder {
         if !self.done() {
             return Err(DecodeError::new("the answer ends before its last row", self.packets.offset).into());
         }
-        Ok(if self.rows.built_rows == 0 { None } else { Some(self.rows.finish(self.packets.offset)?) })
+        Ok(if self.rows.batch.is_empty() { None } else { Some(self.rows.batch.finish(self.packets.offset)?) })
     }
 }
 
@@ -117,7 +117,7 @@ fn take(
         }
         State::Definitions(seen) if !end => {
             rows.check_definition(seen, payload, offset)?;
-            match seen + 1 == rows.builders.len() {
+            match seen + 1 == rows.batch.builders.len() {
                 true => State::DefinitionsEnd,
                 false => State::Definitions(seen + 1),
             }
@@ -152,41 +152,18 @@ fn server_error(payload: &[u8], offset: u64) -> ResultSetError {
     }
 }
 
-/// The rows of the batch that is being built.
+/// The rows of the answer.
 struct RowBuilder {
-    table: Arc<TableSchema>,
-    schema: SchemaRef,
-    builders: Vec<ColumnBuilder>,
-    batch_rows: usize,
-    batch_bytes: usize,
-    /// Number of rows since the last batch, and bytes of their payloads.
-    built_rows: usize,
-    built_bytes: usize,
-    total: u64,
+    batch: RowBatch,
 }
 
 impl RowBuilder {
-    fn new(
-        table: Arc<TableSchema>,
-        types: TypeOptions,
-        batch_rows: usize,
-        batch_bytes: usize,
-    ) -> std::result::Result<Self, DecodeError> {
-        let fail = |reason: String| DecodeError::of_table(table.name(), reason, 0);
-        let schema: Schema = arrow_schema(&table, None, Layout::Rows, types, false).map_err(fail)?;
-        let builders: std::result::Result<Vec<_>, String> =
-            (0..table.columns.len()).map(|at| ColumnBuilder::of(&table, at, types)).collect();
-        let builders = builders.map_err(fail)?;
-        let schema = Arc::new(schema);
-        Ok(Self { table, schema, builders, batch_rows, batch_bytes, built_rows: 0, built_bytes: 0, total: 0 })
-    }
-
     fn check_count(&self, payload: &[u8], offset: u64) -> Result<()> {
         let count = Cursor::new(payload, offset).lenenc("column count")?;
-        if count == self.builders.len() as u64 {
+        if count == self.batch.builders.len() as u64 {
             return Ok(());
         }
-        let expected = self.builders.len();
+        let expected = self.batch.builders.len();
         Err(self.mismatch(format!("the answer has {count} columns, the schema {expected}"), offset))
     }
 
@@ -198,8 +175,8 @@ impl RowBuilder {
             cursor.take_lenenc(what)?;
         }
         let name = cursor.take_lenenc("column")?;
-        if name != self.table.columns[index].name.as_bytes() {
-            let (found, expected) = (String::from_utf8_lossy(name), &self.table.columns[index].name);
+        if name != self.batch.table.columns[index].name.as_bytes() {
+            let (found, expected) = (String::from_utf8_lossy(name), &self.batch.table.columns[index].name);
             let reason = format!("a column is called `{found}` in the answer, `{expected}` in the schema");
             return Err(self.mismatch(reason, offset));
         }
@@ -210,65 +187,53 @@ impl RowBuilder {
         let code = cursor.u8("column type")?;
         let flags = cursor.u16("column flags")?;
         let decimals = cursor.u8("decimals")?;
-        let kind = self.builders[index].kind();
+        let kind = self.batch.builders[index].kind();
         if fits(kind, code, flags, decimals) && charset_fits(kind, collation) {
             return Ok(());
         }
-        let name = &self.table.columns[index].name;
+        let name = &self.batch.table.columns[index].name;
         Err(self.mismatch(
             format!(
                 "column `{name}` is of type {code} (flags {flags:#x}, {decimals} decimals, \
                  collation {collation}) in the answer, but {} in the schema",
-                self.table.columns[index].kind
+                self.batch.table.columns[index].kind
             ),
             offset,
         ))
     }
 
     fn mismatch(&self, reason: String, offset: u64) -> ResultSetError {
-        DecodeError::of_table(self.table.name(), format!("{}: {reason}", self.table.name()), offset).into()
+        DecodeError::of_table(
+            self.batch.table.name(),
+            format!("{}: {reason}", self.batch.table.name()),
+            offset,
+        )
+        .into()
     }
 
     /// Appends a row: 0, null bitmap with an offset of two bits, then the values that are not null.
     fn push(&mut self, payload: &[u8], offset: u64) -> Result<Option<RecordBatch>> {
-        let full = self.built_rows > 0
-            && (self.built_rows >= self.batch_rows
-                || self.built_bytes.saturating_add(payload.len()) > self.batch_bytes);
-        let batch = if full { Some(self.finish(offset)?) } else { None };
+        let batch = if self.batch.is_full(payload.len()) { Some(self.batch.finish(offset)?) } else { None };
         let mut cursor = Cursor::new(payload, offset);
         cursor.skip(1, "row header")?;
-        let nulls = cursor.take((self.builders.len() + 9) / 8, "null bitmap")?;
-        for (index, builder) in self.builders.iter_mut().enumerate() {
+        let nulls = cursor.take((self.batch.builders.len() + 9) / 8, "null bitmap")?;
+        for (index, builder) in self.batch.builders.iter_mut().enumerate() {
             let bit = index + 2;
             if nulls[bit / 8] & 1 << (bit % 8) != 0 {
                 builder.append_null();
                 continue;
             }
             let start = cursor.offset();
-            append_value(builder, &mut cursor)?
-                .map_err(|error| error.at(&self.table.name(), &self.table.columns[index].name, start))?;
+            append_value(builder, &mut cursor)?.map_err(|error| {
+                error.at(&self.batch.table.name(), &self.batch.table.columns[index].name, start)
+            })?;
         }
         if !cursor.is_empty() {
             return Err(
                 DecodeError::new("bytes left over behind the last value of a row", cursor.offset()).into()
             );
         }
-        self.built_rows += 1;
-        self.built_bytes += payload.len();
-        self.total += 1;
-        Ok(batch)
-    }
-
-    fn finish(&mut self, offset: u64) -> Result<RecordBatch> {
-        let fail = |reason: String| DecodeError::of_table(self.table.name(), reason, offset);
-        let arrays: std::result::Result<Vec<ArrayRef>, ValueError> =
-            self.builders.iter_mut().map(ColumnBuilder::finish).collect();
-        let arrays = arrays.map_err(|error| fail(error.to_string()))?;
-        let options = RecordBatchOptions::new().with_row_count(Some(self.built_rows));
-        let batch = RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options)
-            .map_err(|error| fail(error.to_string()))?;
-        self.built_rows = 0;
-        self.built_bytes = 0;
+        self.batch.count(payload.len());
         Ok(batch)
     }
 }

@@ -3,10 +3,14 @@
 //! Changes of rows are stored as they were sent (`typed_rows::MESSAGE`). The messages around them become the
 //! records that all logs have: where a transaction begins and ends, how its tables are defined, and what else
 //! happens to them. Each transaction has the definitions of its tables, so that a reader can begin at any.
+//!
+//! What happens to a table counts where the transaction ends that says it (`typed_rows`). So a transaction in
+//! which a table is emptied between its rows is written in parts, each with its id. They become durable
+//! together, because the receiver keeps only what is whole (`is_whole`).
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::{json, Value as Json};
+use serde_json::json;
 
 use super::message::{Begin, Message, Relation};
 use super::xids::full_id;
@@ -15,7 +19,11 @@ use crate::typed_rows::write::Records;
 
 /// Records of a transaction that goes on are given when there are so many bytes of them.
 const HELD_MAX: usize = 8 << 20;
+/// The id of transactions that the source did not have. It is in every set that a snapshot shows.
+const NO_TRANSACTION: &str = "0";
 
+/// What happens to a table: its schema, and JSON (`penstock.sources.logged_definitions`).
+pub type Said = (String, String);
 /// A message that describes a table: relation, schema, table, and the message.
 pub type Described = (u32, String, String, Vec<u8>);
 
@@ -29,18 +37,26 @@ struct Known {
     definition: String,
 }
 
+/// What the part of the open transaction has that is being written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Part {
+    #[default]
+    Nothing,
+    Rows,
+    Statements,
+}
+
 #[derive(Default)]
 pub struct Translator {
     records: Records,
     relations: HashMap<u32, Known>,
     transaction: Option<Begin>,
-    /// Where the open transaction begins in `records`. None: its first records were given.
-    begins: Option<usize>,
+    part: Part,
     /// Whether the records that were given end inside a transaction.
     is_cut: bool,
-    /// Schemas, and what was said of their tables, before the open transaction: their definitions changed.
-    altered: Vec<(String, Json)>,
-    /// The relations that the transaction has defined.
+    /// What has happened to tables, by their numbers, before the next rows that they have.
+    said: HashMap<u32, Vec<Said>>,
+    /// The relations that the part has defined.
     defined: HashSet<u32>,
     /// The end of the last transaction whose records were given.
     pub end_lsn: u64,
@@ -69,8 +85,10 @@ impl Translator {
         Ok(found)
     }
 
-    /// Says how the table of a message is defined (`key`, `columns`), before the message is translated.
-    pub fn describe(&mut self, message: &[u8], definition: String) -> Result<()> {
+    /// Says how the table of a message is defined (`key`, `columns`), before the message is translated, and
+    /// what has happened to the table since the message before. That is said before the transaction with the
+    /// next rows of the table.
+    pub fn describe(&mut self, message: &[u8], definition: String, said: Vec<Said>) -> Result<()> {
         let Message::Relation(relation) = Message::parse(message, 0)? else {
             return Err(DecodeError::new("this message describes no table", 0));
         };
@@ -80,11 +98,24 @@ impl Translator {
             table: text(relation.table, 0)?,
             definition,
         };
-        if let Some(before) = self.relations.insert(relation.id, known) {
-            self.alter(relation.id, &before);
-        }
+        self.relations.insert(relation.id, known);
         self.defined.remove(&relation.id);
+        if !said.is_empty() {
+            self.said.entry(relation.id).or_default().extend(said);
+        }
         Ok(())
+    }
+
+    /// The records of a transaction that only says what has happened to tables. To be called between
+    /// transactions.
+    pub fn say(&self, said: &[Said], commit_us: i64) -> Vec<u8> {
+        let (mut records, lsn) = (Records::default(), self.end_lsn);
+        records.begin(lsn, commit_us, NO_TRANSACTION);
+        for (schema, json) in said {
+            records.statement(lsn, schema, json);
+        }
+        records.commit(lsn);
+        records.bytes
     }
 
     /// The records of messages. Those of a transaction whose end has not come are kept until it comes, or
@@ -95,7 +126,6 @@ impl Translator {
             let ends = self.take(lsn, bytes)?;
             if ends || self.records.bytes.len() >= HELD_MAX {
                 self.is_cut = !ends;
-                self.begins = None;
                 match ready.is_empty() {
                     true => ready = std::mem::take(&mut self.records.bytes),
                     false => ready.append(&mut self.records.bytes),
@@ -121,7 +151,11 @@ impl Translator {
             b'I' | b'U' | b'D' => {
                 let relation = bytes.get(1..5).and_then(|id| id.try_into().ok()).map(u32::from_be_bytes);
                 let relation = relation.ok_or_else(|| DecodeError::new("a message is cut off", lsn))?;
-                self.begun(lsn)?;
+                let begin = self.begun(lsn)?;
+                if let Some(said) = self.said.remove(&relation) {
+                    self.state(begin, lsn, &said);
+                }
+                self.begin_part(begin, Part::Rows, lsn);
                 self.define(relation, lsn)?;
                 self.records.message(lsn, relation, bytes);
             }
@@ -133,23 +167,26 @@ impl Translator {
                     }
                     self.near = full_id(begin.xid, self.near);
                     self.transaction = Some(begin);
-                    self.defined.clear();
-                    self.begins = Some(self.records.bytes.len());
-                    self.records.begin(lsn, begin.commit_us, &self.near.to_string());
+                    self.part = Part::Nothing;
                 }
                 Message::Commit(commit) => {
-                    self.begun(lsn)?;
+                    let begin = self.begun(lsn)?;
+                    if self.part == Part::Nothing {
+                        self.begin_part(begin, Part::Rows, lsn);
+                    }
                     self.transaction = None;
                     self.end_lsn = commit.end_lsn;
                     self.records.commit(commit.end_lsn);
                     return Ok(true);
                 }
                 Message::Truncate { relations, .. } => {
-                    self.begun(lsn)?;
+                    let begin = self.begun(lsn)?;
                     for relation in relations {
+                        let mut said = self.said.remove(&relation).unwrap_or_default();
                         let Known { schema, table, .. } = known(&self.relations, relation, lsn)?;
-                        let said = json!({"table": table, "emptied": true}).to_string();
-                        self.records.statement(lsn, schema, &said);
+                        let emptied = json!({"table": table, "emptied": true}).to_string();
+                        said.push((schema.clone(), emptied));
+                        self.state(begin, lsn, &said);
                     }
                 }
                 // Those outside of transactions are nothing that a table is.
@@ -160,52 +197,35 @@ impl Translator {
         Ok(false)
     }
 
-    /// Notes what a new description says, if the table is another one now.
-    fn alter(&mut self, relation: u32, before: &Known) {
-        let Some(after) = self.relations.get(&relation) else { return };
-        let is_same = (&before.schema, &before.table) == (&after.schema, &after.table);
-        if is_same && before.definition != after.definition {
-            let definition: Json = serde_json::from_str(&after.definition).unwrap_or_default();
-            let said = json!({"table": after.table, "altered": definition});
-            self.altered.push((after.schema.clone(), said));
+    /// Says what has happened to a table, behind the rows that were written.
+    fn state(&mut self, begin: Begin, lsn: u64, said: &[Said]) {
+        self.begin_part(begin, Part::Statements, lsn);
+        for (schema, json) in said {
+            self.records.statement(lsn, schema, json);
         }
     }
 
-    /// Writes what has changed as a transaction of its own, before the open one: its rows have the new
-    /// definitions.
-    fn say_altered(&mut self, lsn: u64) -> Result<()> {
-        if self.altered.is_empty() {
-            return Ok(());
+    /// Ends the part of the open transaction that is being written, unless it is one of this kind.
+    fn begin_part(&mut self, begin: Begin, part: Part, lsn: u64) {
+        if self.part == part {
+            return;
         }
-        let Some(begin) = self.transaction else { return self.begun(lsn) };
-        let mut said = Records::default();
-        said.begin(begin.commit_lsn, begin.commit_us, &self.near.to_string());
-        for (schema, json) in self.altered.drain(..) {
-            said.statement(lsn, &schema, &json.to_string());
+        if self.part != Part::Nothing {
+            self.records.commit(self.end_lsn); // the place is reached with the last part
         }
-        said.commit(self.end_lsn);
-        // Of a large transaction that has begun before: its later rows are told from its earlier ones by
-        // their definitions, and do not fit.
-        let at = self.begins.unwrap_or(self.records.bytes.len());
-        if self.begins.is_some() {
-            self.records.bytes.splice(at..at, said.bytes.iter().copied());
-            self.begins = Some(at + said.bytes.len());
-        }
-        Ok(())
+        self.records.begin(lsn, begin.commit_us, &self.near.to_string());
+        self.defined.clear();
+        self.part = part;
     }
 
-    fn begun(&self, lsn: u64) -> Result<()> {
-        match self.transaction {
-            Some(_) => Ok(()),
-            None => Err(DecodeError::new("a message outside of a transaction", lsn)),
-        }
+    fn begun(&self, lsn: u64) -> Result<Begin> {
+        self.transaction.ok_or_else(|| DecodeError::new("a message outside of a transaction", lsn))
     }
 
     fn define(&mut self, relation: u32, lsn: u64) -> Result<()> {
         if self.defined.contains(&relation) {
             return Ok(());
         }
-        self.say_altered(lsn)?;
         let Known { schema, table, definition, .. } = known(&self.relations, relation, lsn)?;
         self.records.definition(lsn, relation, (schema, table), definition);
         self.defined.insert(relation);
@@ -227,28 +247,4 @@ fn schema_of(relation: &Relation<'_>, lsn: u64) -> Result<String> {
 
 fn text(bytes: &[u8], lsn: u64) -> Result<String> {
     String::from_utf8(bytes.to_owned()).map_err(|_| DecodeError::new("a name that is no UTF-8", lsn))
-}
-
-/// `key` and `columns` of a table. `types`: for the types that a server does not have from the beginning, the
-/// type whose values they have (domains, and labels of enums, which are texts).
-pub fn definition(
-    relation: &Relation<'_>,
-    key: &[String],
-    types: &HashMap<u32, u32>,
-    shown: &HashMap<String, (String, bool)>,
-) -> Json {
-    let columns: Vec<Json> = relation
-        .columns
-        .iter()
-        .map(|column| {
-            let name = String::from_utf8_lossy(column.name);
-            let (shown, nullable) = shown.get(&*name).map_or(("", true), |(text, null)| (text, *null));
-            let base = types.get(&column.type_id).copied().unwrap_or(column.type_id);
-            let mut found = super::types::column(&name, base, column.modifier, nullable, shown);
-            found["pg_type"] = base.into();
-            found["identity"] = column.is_key.into();
-            found
-        })
-        .collect();
-    json!({"key": key, "columns": columns})
 }

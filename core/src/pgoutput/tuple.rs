@@ -7,7 +7,7 @@
 use super::message::{Message, Old, Tuple, Value};
 use super::value::{append_binary, append_text, Target};
 use crate::error::{DecodeError, Result, ValueError};
-use crate::typed_rows::write::put_bits;
+use crate::value_forms::put_bits;
 
 /// How the rows of a relation are written.
 #[derive(Debug, Clone)]

@@ -1,20 +1,36 @@
-//! `PgTranslator`.
+//! `PgTranslator`, `PgCopyDecoder`.
 
-use std::collections::HashMap;
-
+use arrow_array::RecordBatch;
+use arrow_pyarrow::PyArrowType;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
+use super::schema::{parse_table, parse_types};
 use crate::error::DecodeError;
+use crate::pgoutput::copy::CopyDecoder;
 use crate::pgoutput::message::Message;
-use crate::pgoutput::translator::{self, Described, Translator};
+use crate::pgoutput::translator::{Described, Said, Translator};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PgTranslator>()?;
+    module.add_class::<PgCopyDecoder>()?;
     module.add_function(wrap_pyfunction!(pg_column, module)?)?;
     module.add_function(wrap_pyfunction!(pg_reads_binary, module)?)?;
+    module.add_function(wrap_pyfunction!(pg_relation, module)?)?;
     Ok(())
+}
+
+/// The columns of a message that describes a table: name, whether rows before a change have it, type and
+/// modifier.
+#[pyfunction]
+fn pg_relation(message: &[u8]) -> PyResult<Vec<(String, bool, u32, i32)>> {
+    let Message::Relation(relation) = Message::parse(message, 0)? else {
+        return Err(DecodeError::new("this message describes no table", 0).into());
+    };
+    let columns = relation.columns.iter();
+    let name = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    Ok(columns.map(|one| (name(one.name), one.is_key, one.type_id, one.modifier)).collect())
 }
 
 /// Whether the binary form of a type's values is known.
@@ -46,20 +62,16 @@ impl PgTranslator {
         Ok(self.0.unknown(messages.iter().map(|(lsn, bytes)| (*lsn, &**bytes)))?)
     }
 
-    /// `key`: the primary key. `types`: of types that are no part of every server, the one whose values they
-    /// have. `shown`: for each column how the server writes its type, and whether it may be NULL.
-    fn describe(
-        &mut self,
-        message: &[u8],
-        key: Vec<String>,
-        types: HashMap<u32, u32>,
-        shown: HashMap<String, (String, bool)>,
-    ) -> PyResult<()> {
-        let Message::Relation(relation) = Message::parse(message, 0)? else {
-            return Err(DecodeError::new("this message describes no table", 0).into());
-        };
-        let definition = translator::definition(&relation, &key, &types, &shown);
-        Ok(self.0.describe(message, definition.to_string())?)
+    /// `definition`: JSON with `key` and `columns`. `said`: what has happened to the table since the message
+    /// before, as schemas and JSON.
+    #[pyo3(signature = (message, definition, said = Vec::new()))]
+    fn describe(&mut self, message: &[u8], definition: String, said: Vec<Said>) -> PyResult<()> {
+        Ok(self.0.describe(message, definition, said)?)
+    }
+
+    /// The records of a transaction that only says what has happened to tables.
+    fn say<'py>(&self, py: Python<'py>, said: Vec<Said>, commit_us: i64) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.say(&said, commit_us))
     }
 
     fn translate<'py>(&mut self, py: Python<'py>, messages: Vec<Sent>) -> PyResult<Bound<'py, PyBytes>> {
@@ -67,6 +79,14 @@ impl PgTranslator {
         let records =
             py.detach(|| translator.translate(messages.iter().map(|(lsn, bytes)| (*lsn, &**bytes))))?;
         Ok(PyBytes::new(py, &records))
+    }
+
+    /// The record that says that the source had executed these transactions where the log ends.
+    #[staticmethod]
+    fn executed<'py>(py: Python<'py>, set: &str) -> Bound<'py, PyBytes> {
+        let mut records = crate::typed_rows::write::Records::default();
+        records.executed(set);
+        PyBytes::new(py, &records.bytes)
     }
 
     /// The record that says that the source has advanced to a place without a transaction.
@@ -96,5 +116,43 @@ impl PgTranslator {
     #[getter]
     fn near(&self) -> u64 {
         self.0.near
+    }
+}
+
+#[pyclass(module = "penstock._core")]
+struct PgCopyDecoder(CopyDecoder);
+
+#[pymethods]
+impl PgCopyDecoder {
+    #[new]
+    #[pyo3(signature = (table, column_types, *, types = "{}", batch_rows = 65536, batch_bytes = 32 << 20))]
+    fn new(
+        table: &str,
+        column_types: Vec<u32>,
+        types: &str,
+        batch_rows: usize,
+        batch_bytes: usize,
+    ) -> PyResult<Self> {
+        let (table, types) = (parse_table(table)?, parse_types(types)?);
+        Ok(Self(CopyDecoder::new(table, &column_types, types, batch_rows, batch_bytes)?))
+    }
+
+    fn feed(&mut self, py: Python<'_>, data: PyBackedBytes) -> PyResult<Vec<PyArrowType<RecordBatch>>> {
+        let batches = py.detach(|| self.0.feed(&data))?;
+        Ok(batches.into_iter().map(PyArrowType).collect())
+    }
+
+    #[getter]
+    fn done(&self) -> bool {
+        self.0.done()
+    }
+
+    #[getter]
+    fn rows(&self) -> u64 {
+        self.0.rows()
+    }
+
+    fn finish(&mut self, py: Python<'_>) -> PyResult<Option<PyArrowType<RecordBatch>>> {
+        Ok(py.detach(|| self.0.finish())?.map(PyArrowType))
     }
 }

@@ -66,6 +66,40 @@ pub struct Definition<'a> {
     offset: u64,
 }
 
+/// How images of a table's rows are written. `id`: of its definition. `offset`: of the same, for errors.
+pub fn table_map(id: u64, schema: &TableSchema, offset: u64) -> Result<TableMap> {
+    let fail = |reason: String| DecodeError::of_table(schema.name(), reason, offset);
+    let columns = schema.columns.iter().map(|column| {
+        let kind = column.column_type().map_err(fail)?;
+        let labels = match &kind {
+            ColumnType::Enum { labels, .. } | ColumnType::Set { labels, .. } => Some(labels),
+            _ => None,
+        };
+        Ok(MapColumn {
+            wire: form(&kind),
+            nullable: column.nullable,
+            unsigned: None,
+            name: Some(column.name.clone()),
+            collation: Some(if matches!(kind, ColumnType::Binary { .. }) { BINARY } else { UTF8 }),
+            labels: labels.map(|labels| labels.iter().map(|label| label.as_bytes().into()).collect()),
+            geometry: None,
+            visible: Some(!column.invisible),
+            element: match &kind {
+                ColumnType::List(element) => Some((**element).clone()),
+                _ => None,
+            },
+        })
+    });
+    Ok(TableMap {
+        table_id: id,
+        database: schema.database.clone(),
+        table: schema.table.clone(),
+        columns: columns.collect::<Result<_>>()?,
+        primary_key: Some(schema.key_positions()),
+        required: Vec::new(),
+    })
+}
+
 #[derive(Deserialize)]
 struct Columns {
     #[serde(default)]
@@ -107,36 +141,7 @@ impl<'a> Definition<'a> {
 
     /// How images are written. `schema`: that of the definition.
     pub fn map_of(&self, schema: &TableSchema) -> Result<TableMap> {
-        let fail = |reason: String| DecodeError::of_table(schema.name(), reason, self.offset);
-        let columns = schema.columns.iter().map(|column| {
-            let kind = column.column_type().map_err(fail)?;
-            let labels = match &kind {
-                ColumnType::Enum { labels, .. } | ColumnType::Set { labels, .. } => Some(labels),
-                _ => None,
-            };
-            Ok(MapColumn {
-                wire: form(&kind),
-                nullable: column.nullable,
-                unsigned: None,
-                name: Some(column.name.clone()),
-                collation: Some(if matches!(kind, ColumnType::Binary { .. }) { BINARY } else { UTF8 }),
-                labels: labels.map(|labels| labels.iter().map(|label| label.as_bytes().into()).collect()),
-                geometry: None,
-                visible: Some(!column.invisible),
-                element: match &kind {
-                    ColumnType::List(element) => Some((**element).clone()),
-                    _ => None,
-                },
-            })
-        });
-        Ok(TableMap {
-            table_id: self.id,
-            database: schema.database.clone(),
-            table: schema.table.clone(),
-            columns: columns.collect::<Result<_>>()?,
-            primary_key: Some(schema.key_positions()),
-            required: Vec::new(),
-        })
+        table_map(self.id, schema, self.offset)
     }
 
     /// The map and the table, if `known` says the same of the columns. Otherwise the table's rows cannot be

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use super::family::Family;
 use super::tracker::Tracker;
 use super::write::Records;
-use super::{Named, BEGIN, COMMIT, DEFINITION, MESSAGE, MOVED, NOTE, ROWS, STATEMENT, USE};
+use super::{
+    begin_of, Named, BEGIN, COMMIT, DEFINITION, EXECUTED, MESSAGE, MOVED, NOTE, ROWS, STATEMENT, USE,
+};
 use crate::error::{DecodeError, Result};
 use crate::framing;
 use crate::json_text::quoted;
@@ -53,7 +55,7 @@ impl<F: Family> RowsFramer<F> {
 
     fn take(&mut self, record: &Record<'_>) -> Result<()> {
         let expected = match record.kind {
-            BEGIN | MOVED => !self.in_transaction,
+            BEGIN | MOVED | EXECUTED => !self.in_transaction,
             DEFINITION | USE | ROWS | MESSAGE | STATEMENT | NOTE | COMMIT => self.in_transaction,
             _ => false,
         };
@@ -67,7 +69,12 @@ impl<F: Family> RowsFramer<F> {
             }
             return Ok(());
         }
-        if record.kind == BEGIN {
+        if record.kind == EXECUTED {
+            let set: F::Set = String::from_utf8_lossy(record.body).parse()?;
+            self.tracker.log.note_executed(&set);
+            return Ok(());
+        }
+        if record.kind == BEGIN && !self.goes_on(record)? {
             let full = |base: u64| self.tracker.log.end - base >= self.options.segment_size;
             if self.roll || self.segment_base.is_none_or(full) {
                 self.open_segment();
@@ -84,6 +91,13 @@ impl<F: Family> RowsFramer<F> {
             }
         }
         self.store(record)
+    }
+
+    /// Whether this is another part of the last transaction. Nothing ends between them.
+    fn goes_on(&self, begin: &Record<'_>) -> Result<bool> {
+        let (_, id) = begin_of(begin)?;
+        let last = &self.tracker.log.ended;
+        Ok(self.segment_base.is_some() && last.id == Some(id.parse()?))
     }
 
     fn forget_definitions(&mut self) {

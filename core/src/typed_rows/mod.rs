@@ -59,6 +59,8 @@ pub const NOTE: u8 = b'n';
 pub const COMMIT: u8 = b'c';
 /// Only for the framer: the source has advanced to the record's place.
 pub const MOVED: u8 = b'm';
+/// Only for the framer: a set of transactions that the source has executed.
+pub const EXECUTED: u8 = b'x';
 
 /// Time of the commit and id of the transaction that a record begins.
 pub fn begin_of<'a>(record: &Record<'a>) -> Result<(i64, &'a str)> {

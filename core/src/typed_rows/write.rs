@@ -1,8 +1,9 @@
 //! Writes records, for receivers.
 
-use super::{BEGIN, COMMIT, DEFINITION, MESSAGE, MOVED, NOTE, ROWS, STATEMENT, USE};
+use super::{BEGIN, COMMIT, DEFINITION, EXECUTED, MESSAGE, MOVED, NOTE, ROWS, STATEMENT, USE};
 use crate::records::append;
 use crate::rows::RowsKind;
+use crate::value_forms::put_bits;
 
 /// Records of whole transactions, one after the other.
 #[derive(Default)]
@@ -82,6 +83,11 @@ impl Records {
         append(COMMIT, place, &[], &mut self.bytes);
     }
 
+    /// The source had executed these transactions where the log ends, also those that are not in it.
+    pub fn executed(&mut self, set: &str) {
+        append(EXECUTED, 0, set.as_bytes(), &mut self.bytes);
+    }
+
     /// The source has advanced to a place without a transaction.
     pub fn moved(&mut self, place: u64) {
         append(MOVED, place, &[], &mut self.bytes);
@@ -91,15 +97,4 @@ impl Records {
 fn put_name(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&(name.len() as u16).to_le_bytes());
     out.extend_from_slice(name.as_bytes());
-}
-
-/// Bits of which the first is the lowest one of the first byte.
-pub fn put_bits(bits: impl Iterator<Item = bool>, out: &mut Vec<u8>) {
-    let start = out.len();
-    for (index, bit) in bits.enumerate() {
-        if index % 8 == 0 {
-            out.push(0);
-        }
-        out[start + index / 8] |= u8::from(bit) << (index % 8);
-    }
 }

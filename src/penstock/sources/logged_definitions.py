@@ -7,15 +7,21 @@ The log says how its tables are defined: each statement is a JSON object about o
 |---|---|
 | `table` | the table's name in its database |
 | `created`, `altered` | the definition: `key` and `columns`, with the fields of `model.schema.Column` |
+| `filled` | of `created`: the table has rows that are not in the log |
 | `values` | of `altered`: what existing rows have in an added column; the others are NULL in it |
+| `renamed` | of `altered`: the earlier names of columns, by their new ones |
+| `reread` | of `altered`: why the rows must be read again |
+| `moved` | the table's new name: schema and table. It has the definition `created` under it |
 | `emptied` | all rows are gone |
+| `dropped` | the table is gone |
+| `parked` | why the table cannot be followed any further; `hint`: what helps |
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any
 
@@ -39,12 +45,14 @@ from penstock.relaylog.reader import Statement
 from penstock.relaylog.segment import DAMAGED_HINT
 from penstock.sources.table_filter import TableFilter
 
+_FIELDS = frozenset(field.name for field in fields(Column))
+"""A definition may say more of a column, for the core alone."""
 InFull = Callable[[Statement], Statement | None]
 
 _DIGITS = {8: 3, 16: 5, 24: 7, 32: 10, 64: 19}
 
 
-_WHAT = {"created", "altered", "emptied"}
+_WHAT = {"created", "altered", "emptied", "dropped", "parked"}
 
 
 class LoggedDefinitions:
@@ -57,21 +65,41 @@ class LoggedDefinitions:
     def effects(self, statement: Statement, live: dict[TableId, TableSchema]) -> list[TableEffect]:
         """See `sources.statements.Statements.effects`."""
         table, said = self._read(statement)
+        if "moved" in said:
+            return self._moved(table, TableId(*said["moved"]), said["created"], live)
         if "created" in said:
             if table not in live and table not in self._captured:
                 return []
-            return [
-                TableEffect(table, voids="created", created=schema_of(table, said["created"]), what="created")
-            ]
+            created, fills = schema_of(table, said["created"]), said.get("filled", False)
+            return [TableEffect(table, voids="created", created=created, fills=fills, what="created")]
         if table not in live:
             return []
         if "emptied" in said:
             return [TableEffect.truncated(table)]
-        return _altered(live[table], schema_of(table, said["altered"]), said.get("values", {}))
+        if "dropped" in said:
+            return [TableEffect(table, voids="DROP TABLE", dropped=True, what="dropped")]
+        if "parked" in said:
+            reason, hint = said["parked"], said.get("hint", "")
+            return [TableEffect.parked(table, statement.end, reason=reason, hint=hint)]
+        return _altered(live[table], schema_of(table, said["altered"]), said)
+
+    def _moved(
+        self, table: TableId, to: TableId, definition: dict[str, Any], live: dict[TableId, TableSchema]
+    ) -> list[TableEffect]:
+        effects, goes_on = list[TableEffect](), to in live or to in self._captured
+        if table in live and goes_on:
+            effects.append(TableEffect(table, voids="RENAME", renamed=to, what=f"renamed to {to}"))
+        elif table in live:
+            effects.append(TableEffect(table, voids="RENAME", dropped=True, what=f"renamed to {to}"))
+        if goes_on:
+            schema, was = schema_of(to, definition), f"renamed from {table}"
+            effects.append(TableEffect(to, (), "RENAME", schema, True, was=table, what=was))
+        return effects
 
     def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
         table, said = self._read(statement)
-        return {table} if table in tables or "created" in said else set()
+        named = {table, TableId(*said["moved"])} if "moved" in said else {table}
+        return named if "created" in said else named & tables
 
     def _read(self, statement: Statement) -> tuple[TableId, dict[str, Any]]:
         whole = self._in_full(statement) if statement.truncated else statement
@@ -89,25 +117,31 @@ class LoggedDefinitions:
 
 
 def schema_of(table: TableId, definition: dict[str, Any]) -> TableSchema:
-    columns = tuple(Column.from_json(column) for column in definition["columns"])
+    columns = tuple(
+        Column.from_json({name: value for name, value in column.items() if name in _FIELDS})
+        for column in definition["columns"]
+    )
     return TableSchema(table, columns, tuple(definition["key"]))
 
 
-def _altered(known: TableSchema, after: TableSchema, values: dict[str, Any]) -> list[TableEffect]:
+def _altered(known: TableSchema, after: TableSchema, said: dict[str, Any]) -> list[TableEffect]:
     before = {column.name: column for column in known.columns}
     origins, reasons = list[plan.ColumnOrigin](), list[str]()
+    values, renamed = said.get("values", {}), said.get("renamed", {})
     for column in after.columns:
-        was = before.get(column.name)
+        name = renamed.get(column.name, column.name)
+        was = before.get(name) or before.get(column.name)
         if was is None:
             value = _constant(column, values.get(column.name))
             origins.append(plan.ColumnOrigin(None, literal_of(value)))
             continue
-        origins.append(plan.ColumnOrigin(column.name))
+        origins.append(plan.ColumnOrigin(was.name))
         if not _keeps_values(was, column):
             reasons.append(
                 f"values of column {column.name} are converted from {_type(was)} to {_type(column)}"
             )
     after = replace(after, version=known.version + 1)
+    reasons += [said["reread"]] if said.get("reread") else []
     why = "; ".join(reasons) or None
     evolve = plan.Evolve(after, tuple(origins))
     return [TableEffect(known.table, (evolve,), voids=why, rereads=why, what=_what(known, after))]
@@ -169,7 +203,7 @@ def head_of(statement: Mapping[str, Any]) -> str:
     said = said_by(statement)
     if said is None:
         return statement_head(statement["sql"])
-    (what,) = said.keys() & {"created", "altered", "emptied"}
+    (what,) = said.keys() & _WHAT
     return f"{TableId(statement['database'], said['table'])} is {what}"
 
 
@@ -179,5 +213,5 @@ def defined(statement: Mapping[str, Any]) -> tuple[TableId, TableSchema] | None:
     definition = said.get("created") or said.get("altered")
     if definition is None:
         return None
-    table = TableId(statement["database"], said["table"])
+    table = TableId(*said.get("moved", (statement["database"], said["table"])))
     return table, schema_of(table, definition)

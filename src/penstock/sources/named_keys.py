@@ -14,12 +14,22 @@ from typing import Any
 import pyarrow as pa
 
 from penstock import _core
-from penstock.model.column_type import BINARY, DATES, DECIMAL, ENUM, INTEGERS, NUMERIC, TEXTS, YEAR
+from penstock.model.column_type import (
+    ADDRESSES,
+    BINARY,
+    DATES,
+    DECIMAL,
+    ENUM,
+    INTEGERS,
+    NUMERIC,
+    TEXTS,
+    YEAR,
+)
 from penstock.model.partial_snapshot import KeyValues
 from penstock.model.schema import Column, TableSchema, TypeOptions
 
 _INTEGERS = INTEGERS | {YEAR}
-_TEXTS = TEXTS | {ENUM}
+_TEXTS = TEXTS | ADDRESSES | {ENUM}
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d:\d\d(\.\d{1,6})?)?")
 _HEX = re.compile(r"0x(?:[0-9A-Fa-f]{2})*")
 

@@ -16,6 +16,7 @@ GROUP = "penstock.sources"
 DEFAULT = "mysql"
 OWN = (
     EntryPoint("mysql", "penstock.sources.mysql.registration:MYSQL", GROUP),
+    EntryPoint("postgresql", "penstock.sources.postgresql.registration:POSTGRESQL", GROUP),
     EntryPoint("debezium", "penstock.sources.debezium.registration:DEBEZIUM", GROUP),
 )
 _BY_NAME = {entry.name: entry for entry in OWN}

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
+from penstock.errors import InternalError
 from penstock.model.schema import TableSchema, TypeOptions
 
 if TYPE_CHECKING:
@@ -42,3 +43,15 @@ class RowImages(Protocol):
     def computation(self, schema: TableSchema) -> Computation:
         """How to compute generated columns that row events lack, by the table's current definition. Raises
         `TableError` (`definition_differs=True`) if that is no longer `schema`."""
+
+
+class LogImages:
+    """`RowImages` of a source whose log has all columns of new rows, and no generated ones."""
+
+    def omitted(self, schema: TableSchema, types: TypeOptions) -> pa.RecordBatch:
+        import pyarrow
+
+        return pyarrow.RecordBatch.from_arrays([], schema=pyarrow.schema([]))
+
+    def computation(self, schema: TableSchema) -> Computation:
+        raise InternalError(f"The log has all columns of {schema.table}.")

@@ -46,7 +46,16 @@ def read_statement(statement: Mapping[str, Any]) -> StatementReading:
         assert source is not None and source.read_statement is not None, statement["segment_format"]
         read: StatementReading = source.read_statement(statement)
         return read
-    kinds = {"created": "CREATE", "altered": "ALTER", "emptied": "TRUNCATE"}
-    kind = next(kind for what, kind in kinds.items() if what in said)
+    kind = next((kind for what, kind in _KINDS.items() if what in said), "")
     table = TableId(statement["database"], said["table"])
-    return StatementReading(kind=kind, tables=(table,), changes_rows=kind == "TRUNCATE")
+    if kind == "RENAME":
+        to = TableId(*said["moved"])
+        return StatementReading(kind=kind, tables=(to,), renamed={to: table})
+    unlogged = bool(said.get("filled") or said.get("reread"))
+    return StatementReading(kind=kind, tables=(table,), changes_rows=kind == "TRUNCATE" or unlogged)
+
+
+_KINDS = {
+    "moved": "RENAME", "created": "CREATE", "altered": "ALTER", "emptied": "TRUNCATE", "dropped": "ERASE",
+}  # fmt: skip
+"""What a log says of a table that it defines itself, and Canal's word for it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.sources.mysql.condition import check_plain, is_plain
+from penstock.sources.mysql.condition import LEXIS
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ from penstock.sources.mysql.condition import check_plain, is_plain
     ],
 )
 def test_a_plain_condition_is_one(text: str) -> None:
-    assert is_plain(text)
-    check_plain(text)
+    assert LEXIS.is_plain(text)
+    LEXIS.check_plain(text)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,6 @@ def test_a_plain_condition_is_one(text: str) -> None:
     ],
 )
 def test_what_is_more_than_a_condition_is_not_one(text: str) -> None:
-    assert not is_plain(text)
+    assert not LEXIS.is_plain(text)
     with pytest.raises(ConfigError, match="is not a plain SQL condition"):
-        check_plain(text)
+        LEXIS.check_plain(text)

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from psycopg.sql import SQL, Identifier
 
-from penstock._core import Framer, LogEncoder, PgTranslator, RangeDecoder, pg_column
+from penstock._core import Framer, LogEncoder, PgTranslator, RangeDecoder
 from penstock.model.schema import DEFAULT_TYPES, TableId, TypeOptions
 from penstock.relaylog.segment_format import PGOUTPUT
 from penstock.relaylog.writer import Piece
 from penstock.secret import Secret
+from penstock.sources.postgresql.catalog import PgTable, read_tables
+from penstock.sources.postgresql.followed_tables import FollowedTables
+from penstock.sources.postgresql.log_position import lsn_of
 from penstock.sources.postgresql.options import PostgreSqlOptions
-from penstock.sources.postgresql.replication import Replication, lsn_of
+from penstock.sources.postgresql.replication import Replication
 from penstock.testing.servers.postgresql import PostgreSqlServer
 
 WAIT_S = 60.0
@@ -34,53 +36,9 @@ def connected(server: PostgreSqlServer) -> psycopg.Connection[Any]:
     return connection
 
 
-class Columns:
-    """The columns of tables, from the catalog."""
-
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._connection = connection
-
-    def key(self, table: int) -> list[str]:
-        rows = self._connection.execute(
-            "SELECT a.attname FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k(number, place) "
-            "JOIN pg_attribute a ON a.attnum = k.number WHERE i.indrelid = %s AND a.attrelid = i.indrelid "
-            "AND i.indisprimary ORDER BY k.place", (table,)
-        )  # fmt: skip
-        return [name for (name,) in rows]
-
-    def shown(self, table: int) -> dict[str, tuple[str, bool]]:
-        return {name: (shown, nullable) for name, shown, nullable, _, _ in self._all(table)}
-
-    def types(self, table: int) -> dict[int, int]:
-        """The types of domains' values, and text for enums."""
-        rows = self._connection.execute(
-            "SELECT DISTINCT t.oid, t.typtype, t.typbasetype FROM pg_attribute a JOIN pg_type t "
-            "ON t.oid = a.atttypid WHERE a.attrelid = %s AND a.attnum > 0 AND t.typtype IN ('d', 'e')",
-            (table,),
-        )  # fmt: skip
-        return {id: base if kind == "d" else 25 for id, kind, base in rows}
-
-    def schema(self, table: TableId) -> str:
-        """The definition that decoders get."""
-        [(id,)] = self._connection.execute("SELECT %s::regclass::oid", (_quoted(table),))
-        types = self.types(id)
-        columns = [
-            json.loads(pg_column(name, types.get(kind, kind), modifier, nullable, shown))
-            for name, shown, nullable, kind, modifier in self._all(id)
-        ]
-        fields = {"database": table.database, "table": table.table, "key": self.key(id), "columns": columns}
-        return json.dumps(fields)
-
-    def _all(self, table: int) -> list[tuple[str, str, bool, int, int]]:
-        return self._connection.execute(
-            "SELECT attname, format_type(atttypid, atttypmod), NOT attnotnull, atttypid, atttypmod "
-            "FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
-            (table,),
-        ).fetchall()  # fmt: skip
-
-
-def _quoted(table: TableId) -> str:
-    return SQL(".").join([Identifier(table.database), Identifier(table.table)]).as_string(None)
+def table_of(connection: psycopg.Connection[Any], table: TableId) -> PgTable:
+    [found] = read_tables(connection, "all", names=[table])
+    return found
 
 
 @dataclass(frozen=True)
@@ -125,16 +83,16 @@ class PgLog:
             user=server.user, password=Secret(server.password),
         )  # fmt: skip
         self.replication = Replication(options)
-        start = self.replication.create_slot(name)
-        assert start is not None
-        self.start = start
+        slot = self.replication.create_slot(name)
+        assert slot is not None
+        self.start = slot.start
 
     def segment(self, path: Path, *, binary: bool = True) -> Segment:
         """Everything up to now."""
         [(text,)] = self._connection.execute("SELECT pg_current_wal_insert_lsn()::text")
         wanted = lsn_of(text)
         self.replication.start(self._name, "all", self.start, binary=binary)
-        translator, columns = PgTranslator(self.start, 0), Columns(self._connection)
+        translator, tables = PgTranslator(self.start, 0), FollowedTables(path.parent, "all")
         framer = Framer(
             offset=0, segment_size=1 << 40, span_size=1 << 20, server_uuid="server", executed="",
             position=self.start, segment_format=PGOUTPUT,
@@ -144,9 +102,9 @@ class PgLog:
         while reached < wanted or not translator.is_idle:
             assert time.monotonic() < deadline, f"the log ends at {reached}, and not at {wanted}"
             batch = self.replication.take(1.0, 1 << 20)
-            for relation, _, _, message in translator.unknown(batch.messages):
-                shown = columns.shown(relation)
-                translator.describe(message, columns.key(relation), columns.types(relation), shown)
+            unknown = translator.unknown(batch.messages)
+            for message, one in tables.described(self._connection, unknown) if unknown else ():
+                translator.describe(message, one.definition)
             pieces += framer.feed(translator.translate(batch.messages))
             reached = max(reached, batch.end, translator.end_lsn)
         data = b"".join(_bytes_of(piece) for piece in pieces)

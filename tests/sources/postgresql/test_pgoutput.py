@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,10 +12,13 @@ from typing import Any
 import numpy
 import psycopg
 import pytest
-from tests.sources.postgresql.pg_log import Columns, PgLog, connected
+from tests.sources.postgresql.pg_log import PgLog, table_of
 
 from penstock._core import DecodeError
-from penstock.model.schema import TableId, TypeOptions
+from penstock.model.chunk import Chunk
+from penstock.model.schema import DEFAULT_TYPES, TableId, TypeOptions
+from penstock.sources.postgresql.catalog import PgTable
+from penstock.sources.postgresql.reading import Received, copy
 from penstock.testing.servers.postgresql import PostgreSqlServer
 
 TYPES: dict[str, list[str]] = {
@@ -77,22 +79,6 @@ ARRAYS: dict[str, list[tuple[str, Any]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgreSqlServer]:
-    with PostgreSqlServer(settings={"wal_level": "logical"}) as server:
-        with connected(server) as connection:
-            connection.execute('CREATE PUBLICATION "all" FOR ALL TABLES')
-            connection.execute("CREATE TYPE happy AS ENUM ('fine', 'so so')")
-            connection.execute("CREATE DOMAIN positive AS integer CHECK (VALUE > 0)")
-        yield server
-
-
-@pytest.fixture
-def connection(server: PostgreSqlServer) -> Iterator[psycopg.Connection[Any]]:
-    with connected(server) as connection:
-        yield connection
-
-
 @pytest.mark.parametrize("binary", [True, False], ids=["binary", "text"])
 def test_values_of_every_type_are_those_that_select_shows(
     server: PostgreSqlServer, connection: psycopg.Connection[Any], tmp_path: Path, binary: bool
@@ -104,10 +90,11 @@ def test_values_of_every_type_are_those_that_select_shows(
             connection.execute(f"CREATE TABLE {schema}.t{number} (id int PRIMARY KEY, v {kind})")
             for id, value in enumerate([*values, "NULL"]):
                 connection.execute(f"INSERT INTO {schema}.t{number} VALUES ({id}, {value})")
-        segment, columns = log.segment(tmp_path / "0.pgoutput", binary=binary), Columns(connection)
+        segment = log.segment(tmp_path / "0.pgoutput", binary=binary)
         for number, kind in enumerate(TYPES):
-            definition = columns.schema(TableId(schema, f"t{number}"))
-            found = {row["id"]: row["v"] for row in segment.changes(definition)}
+            table = table_of(connection, TableId(schema, f"t{number}"))
+            found = {row["id"]: row["v"] for row in segment.changes(table.schema.to_json())}
+            assert _shown(found) == _shown(_read(connection, table))
             shown = "CASE WHEN v IS NOT NULL THEN format('%s', v) END"  # as SELECT shows it, also char(n)
             wanted = connection.execute(f"SELECT id, {shown} FROM {schema}.t{number}").fetchall()
             assert len(found) == len(wanted) == len(TYPES[kind]) + 1
@@ -115,6 +102,18 @@ def test_values_of_every_type_are_those_that_select_shows(
                 assert _is_same(found[id], text), (kind, found[id], text)
     finally:
         log.close()
+
+
+def _read(connection: psycopg.Connection[Any], table: PgTable) -> dict[int, Any]:
+    """The values as a chunk has them."""
+    chunk = Chunk(table.table, 0, None, None)
+    batches = list(copy(connection, table, chunk, DEFAULT_TYPES, Received()))
+    return {row["id"]: row["v"] for batch in batches for row in batch.to_pylist()}
+
+
+def _shown(values: dict[int, Any]) -> dict[int, str]:
+    """NaN is not equal to itself."""
+    return {id: repr(value) for id, value in values.items()}
 
 
 def _is_same(found: Any, text: str | None) -> bool:
@@ -152,10 +151,11 @@ def test_arrays_are_documents(
             connection.execute(f"CREATE TABLE {schema}.t{number} (id int PRIMARY KEY, v {kind})")
             for id, (value, _) in enumerate(values):
                 connection.execute(f"INSERT INTO {schema}.t{number} VALUES ({id}, {value})")
-        segment, columns = log.segment(tmp_path / "0.pgoutput", binary=binary), Columns(connection)
+        segment = log.segment(tmp_path / "0.pgoutput", binary=binary)
         for number, (kind, values) in enumerate(ARRAYS.items()):
-            definition = columns.schema(TableId(schema, f"t{number}"))
-            found = {row["id"]: row["v"] for row in segment.changes(definition)}
+            table = table_of(connection, TableId(schema, f"t{number}"))
+            found = {row["id"]: row["v"] for row in segment.changes(table.schema.to_json())}
+            assert found == _read(connection, table)
             for id, (_, document) in enumerate(values):
                 assert json.loads(found[id]) == document, (kind, found[id])
     finally:
@@ -196,15 +196,15 @@ def test_arrays_can_be_lists_whose_elements_are_those_of_the_server(
         for name, value in (("deep", "'{{1,2},{3,4}}'"), ("shifted", "'[0:1]={1,2}'")):
             connection.execute(f"CREATE TABLE {schema}.{name} (id int PRIMARY KEY, v int[])")
             connection.execute(f"INSERT INTO {schema}.{name} VALUES (1, {value})")
-        segment, columns = log.segment(tmp_path / "0.pgoutput", binary=binary), Columns(connection)
+        segment = log.segment(tmp_path / "0.pgoutput", binary=binary)
         for number, kind in enumerate(LISTS):
-            definition = columns.schema(TableId(schema, f"t{number}"))
+            definition = table_of(connection, TableId(schema, f"t{number}")).schema.to_json()
             found = {row["id"]: row["v"] for row in segment.changes(definition, types=lists)}
             wanted = dict(connection.execute(f"SELECT id, v FROM {schema}.t{number}").fetchall())
             wanted = {id: [str(one) for one in v] if kind == "uuid[]" else v for id, v in wanted.items()}
             assert found == wanted, kind
         for name in ("deep", "shifted"):
-            definition = columns.schema(TableId(schema, name))
+            definition = table_of(connection, TableId(schema, name)).schema.to_json()
             assert len(segment.changes(definition)) == 1
             with pytest.raises(DecodeError, match=r"`v`.*which no list can be"):
                 segment.changes(definition, types=lists)
@@ -268,7 +268,7 @@ def test_transactions_have_their_ids_places_and_statements(
         messages = segment.messages("json")
         rows = [(one["xid"], one["table"], one["after"]["id"]) for one in messages if "op" in one]
         assert rows == [(xids[0], "a", 1), (xids[0], "a", 2), (xids[0], "b", 1), (xids[2], "a", 4)]
-        definition = Columns(connection).schema(TableId("public", "a"))
+        definition = table_of(connection, TableId("public", "a")).schema.to_json()
         sequences = [one["sequence"] for one in messages if one.get("table") == "a" and "op" in one]
         assert [row["_sequence"] for row in segment.changes(definition)] == sequences
         emptied = [(one["id"], one["sql"]) for one in messages if "sql" in one]
@@ -279,5 +279,34 @@ def test_transactions_have_their_ids_places_and_statements(
         assert (source["connector"], source["schema"], source["table"]) == ("postgresql", "public", "a")
         assert source["txId"] == xids[0] and log.start < source["lsn"]
         assert sum(entry.get("transactions", 0) for entry in segment.entries) == 3
+    finally:
+        log.close()
+
+
+def test_a_table_that_is_emptied_between_its_rows_keeps_the_later_ones(
+    server: PostgreSqlServer, connection: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    log = PgLog(server, connection, "emptied")
+    try:
+        connection.execute("DROP TABLE IF EXISTS public.e")
+        connection.execute("CREATE TABLE public.e (id int PRIMARY KEY)")
+        with connection.transaction():
+            connection.execute("INSERT INTO e VALUES (1)")
+            connection.execute("TRUNCATE e")
+            connection.execute("INSERT INTO e VALUES (2)")
+        with connection.transaction():
+            connection.execute("TRUNCATE e")
+            connection.execute("INSERT INTO e VALUES (3)")
+        segment = log.segment(tmp_path / "0.pgoutput")
+        said = [
+            one["after"]["id"] if "op" in one else "emptied"
+            for one in segment.messages("json")
+            if one.get("table") == "e" or "sql" in one
+        ]
+        assert said == [1, "emptied", 2, "emptied", 3]
+        ends = [statement["end"] for entry in segment.entries for statement in entry.get("statements", [])]
+        offsets = {row["id"]: row["_sequence"] for row in segment.changes(table_of(
+            connection, TableId("public", "e")).schema.to_json())}  # fmt: skip
+        assert offsets[1] < ends[0] <= offsets[2] < ends[1] <= offsets[3]
     finally:
         log.close()

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-import pyarrow as pa
-
 from penstock.cascades.comparison import Comparison
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError, InternalError, TableError
@@ -31,7 +29,7 @@ from penstock.sources.debezium.statements import statements_of
 from penstock.sources.hosts import UsableHosts
 from penstock.sources.logged_definitions import LoggedDefinitions
 from penstock.sources.read_view import ReadView
-from penstock.sources.row_images import Computation
+from penstock.sources.row_images import LogImages
 from penstock.sources.supervisor import Supervisor
 from penstock.sources.table_filter import TableFilter
 from penstock.sources.windows import Window
@@ -208,14 +206,3 @@ class Brokers:
 
     def hosts_to_json(self) -> list[dict[str, Any]]:
         return []
-
-
-class LogImages:
-    """`sources.row_images.RowImages`."""
-
-    def omitted(self, schema: TableSchema, types: TypeOptions) -> pa.RecordBatch:
-        """None: an image of a new row has all columns."""
-        return pa.RecordBatch.from_arrays([], schema=pa.schema([]))
-
-    def computation(self, schema: TableSchema) -> Computation:
-        raise InternalError("Tables of topics have no generated columns.")

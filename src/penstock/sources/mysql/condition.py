@@ -1,50 +1,8 @@
-"""Conditions of partial snapshots: SQL from anybody who may send signals, which becomes part of a WHERE
-clause."""
+"""How MySQL and MariaDB read the conditions of partial snapshots."""
 
 from __future__ import annotations
 
-import re
+from penstock.sources.conditions import Lexis
 
-from penstock.errors import ConfigError
-
-SHOWN_MAX = 200
-"""Number of characters of a refused condition that an error repeats, so that errors stay readable."""
-
-_READS_TABLES = re.compile(r"\b(select|table|values|with|into)\b", re.IGNORECASE)
-"""Words that begin a query inside an expression, or end one (MySQL 8.0.19: `EXISTS (TABLE t)`)."""
-
-
-def check_plain(condition: str) -> None:
-    """Raises `ConfigError` unless the text is safe between parentheses, as one expression over one row.
-    Does not connect: whether the server understands it is another question."""
-    if not is_plain(condition):
-        raise ConfigError(
-            f"{condition[:SHOWN_MAX]!r} is not a plain SQL condition.",
-            hint="Write an expression as it would follow WHERE, without comments and subqueries.",
-        )
-
-
-def is_plain(text: str) -> bool:
-    """Whether the text, outside of quotes, closes no parenthesis that it did not open, does not end the
-    statement, begins no comment and reads no other table. Backslashes escape, as in the sessions that read
-    chunks (`snapshot/reader.py` sets their `sql_mode`)."""
-    depth, quote = 0, ""
-    place, bare = 0, ""
-    while place < len(text):
-        char = text[place]
-        if quote:
-            if char == "\\" and quote != "`":
-                place += 1
-            elif char == quote:
-                quote = ""
-        elif char in "'\"`":
-            quote = char
-        elif char in "()":
-            depth += 1 if char == "(" else -1
-            if depth < 0:
-                return False
-        elif char in ";#\0" or text.startswith(("--", "/*"), place):
-            return False
-        bare += " " if quote else char
-        place += 1
-    return depth == 0 and not quote and not _READS_TABLES.search(bare)
+LEXIS = Lexis(quotes="'\"`", escaping="'\"", ends=";#\0")
+"""Backslashes escape, as in the sessions that read chunks (`snapshot/reader.py` sets their `sql_mode`)."""

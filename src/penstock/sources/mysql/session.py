@@ -27,7 +27,7 @@ from penstock.sources.catalog import Reason
 from penstock.sources.chunks import ALL_ROWS
 from penstock.sources.mysql import catalog, followed_host, savepoints, statements
 from penstock.sources.mysql.broken_tables import broken_reason, broken_tables, is_broken
-from penstock.sources.mysql.condition import check_plain
+from penstock.sources.mysql.condition import LEXIS
 from penstock.sources.mysql.connection import connect, hang_up
 from penstock.sources.mysql.faults import NOT_AN_ANSWER, explain, fitting, is_refusal
 from penstock.sources.mysql.foreign_keys import read_cascading_keys
@@ -236,7 +236,7 @@ class SourceSession:
         return key_literal(column, value)
 
     def check_condition(self, schema: TableSchema, condition: str) -> None:
-        check_plain(condition)
+        LEXIS.check_plain(condition)
         connection = connect(self._config)
         try:
             prepare_session(connection)

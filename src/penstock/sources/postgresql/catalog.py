@@ -1,104 +1,241 @@
-"""The definitions of tables, from the catalog."""
+"""The definitions of tables, from the catalog.
+
+No table is locked: only rows of `pg_catalog` are read, and not the view `pg_publication_tables`, which opens
+tables. So an ALTER TABLE that takes long does not make anybody wait who asks here.
+
+A table's definition has the columns that the publication has: those of its column list, and no generated
+ones. Its key is the replica identity: the primary key, or the index that REPLICA IDENTITY USING INDEX names.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 
 from penstock._core import pg_column, pg_reads_binary
 from penstock.model.schema import Column, TableId, TableSchema
 
-_ENUM_VALUES = 25
-"""The type of an enum's values: text."""
+TEXT = 25
+"""The type text, which the values of enums are sent as (`pg_type.oid`)."""
+_PUBLISHES_COLUMNS = 150_000
+"""The version from which on publications have schemas, column lists and row filters."""
 
+_TABLES = """
+SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relreplident::text,
+       nullif(c.relfilenode, 0)::int8, p.puballtables, {published},
+       c.relkind = 'r' OR p.pubviaroot, c.relnatts
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_publication p ON p.pubname = %(publication)s
+{joins}
+WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND {wanted}
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_toast%%'
+  AND c.relpersistence <> 't'
+ORDER BY n.nspname, c.relname
+"""
+_LISTED = "LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid"
+_OF_SCHEMA = "LEFT JOIN pg_catalog.pg_publication_namespace s ON s.pnpubid = p.oid AND s.pnnspid = n.oid"
+_PUBLISHED = ("r.prrelid IS NOT NULL, NULL, NULL", _LISTED)
+_PUBLISHED_15 = (
+    (
+        "r.prrelid IS NOT NULL OR s.pnnspid IS NOT NULL, r.prattrs::int2[], "
+        "pg_catalog.pg_get_expr(r.prqual, r.prrelid)"
+    ),
+    f"{_LISTED} {_OF_SCHEMA}",
+)
 _COLUMNS = """
-SELECT a.attrelid::int8, a.attname, a.atttypid::int8, a.atttypmod, a.attnotnull,
-       format_type(a.atttypid, a.atttypmod), t.typtype, t.typbasetype::int8, t.typtypmod
-FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+SELECT a.attrelid::int8, a.attnum, a.attname, a.atttypid::int8, a.atttypmod, a.attnotnull,
+       pg_catalog.format_type(a.atttypid, a.atttypmod), a.xmin::text, a.attgenerated::text,
+       CASE WHEN a.atthasmissing THEN (a.attmissingval::text::text[])[1] END, a.atthasmissing
+FROM pg_catalog.pg_attribute a
 WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attrelid, a.attnum
 """
 _KEYS = """
 SELECT i.indrelid::int8, a.attname
-FROM pg_catalog.pg_index i, unnest(i.indkey) WITH ORDINALITY k(number, place), pg_catalog.pg_attribute a
-WHERE i.indrelid = ANY(%s) AND i.indisprimary AND a.attrelid = i.indrelid AND a.attnum = k.number
+FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indrelid,
+     unnest(i.indkey) WITH ORDINALITY k(number, place), pg_catalog.pg_attribute a
+WHERE i.indrelid = ANY(%s) AND a.attrelid = i.indrelid AND a.attnum = k.number
+  AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END
 ORDER BY i.indrelid, k.place
 """
-_TABLES = """
-SELECT c.oid::int8, n.nspname, c.relname
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind = 'r' AND c.relpersistence = 'p'
-  AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg\\_toast%%'
-ORDER BY n.nspname, c.relname
+_LEAVES = """
+WITH RECURSIVE parts AS (
+    SELECT c.oid AS root, c.oid AS part FROM pg_catalog.pg_class c WHERE c.oid = ANY(%s) AND c.relkind = 'p'
+    UNION ALL SELECT p.root, i.inhrelid FROM parts p JOIN pg_catalog.pg_inherits i ON i.inhparent = p.part
+)
+SELECT p.root::int8, c.oid::int8, c.relfilenode::int8
+FROM parts p JOIN pg_catalog.pg_class c ON c.oid = p.part WHERE c.relkind = 'r' ORDER BY 1, 2
 """
-_BASES = "SELECT oid::int8, typtype, typbasetype::int8, typtypmod FROM pg_catalog.pg_type WHERE oid = ANY(%s)"
+_TYPES = """
+SELECT t.oid::int8, t.typtype::text, t.typbasetype::int8, t.typtypmod,
+       (SELECT array_agg(e.enumlabel::text ORDER BY e.oid) FROM pg_catalog.pg_enum e
+        WHERE e.enumtypid = t.oid)
+FROM pg_catalog.pg_type t WHERE t.oid = ANY(%s)
+"""
 
 
-class Described(NamedTuple):
-    """What the catalog says of a table beside what the log does. `types`: of types that are no part of every
-    server, the one whose values they have. `shown`: for each column, how the server writes its type, and
-    whether it may be NULL."""
+@dataclass(frozen=True)
+class PgColumn:
+    """A column. `number`: `attnum`, which a later column never has. `declared`, `modifier`: its type.
+    `changed`: the transaction that wrote its row in the catalog. `kind`: the type of the values, of a domain
+    that of its base, of an enum text. `labels`: of an enum, in the order of their creation. `missing`: the
+    value of rows that were written before the column was added, as the server prints it, if it
+    `has_missing`. `said`: the fields of `model.schema.Column`."""
 
-    key: list[str]
-    types: dict[int, int]
-    shown: dict[str, tuple[str, bool]]
-    schema: list[dict[str, Any]]
-    """The columns (`model.schema.Column`, as JSON)."""
-    text_only: list[str]
-    """Columns whose binary form is not known."""
+    number: int
+    name: str
+    declared: int
+    modifier: int
+    changed: str
+    kind: int
+    labels: tuple[str, ...] | None
+    has_missing: bool
+    missing: str | None
+    said: dict[str, Any]
+
+    @property
+    def column(self) -> Column:
+        return Column.from_json(self.said)
+
+    @property
+    def reads_binary(self) -> bool:
+        """Whether the binary form of its values is known."""
+        return bool(pg_reads_binary(self.kind))
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> PgColumn:
+        labels = fields["labels"]
+        return cls(**{**fields, "labels": None if labels is None else tuple(labels)})
 
 
-def tables(connection: psycopg.Connection[Any]) -> dict[TableId, int]:
-    """All tables that the log can have, with their numbers (`pg_class.oid`)."""
-    return {TableId(schema, name): number for number, schema, name in connection.execute(_TABLES)}
+@dataclass(frozen=True)
+class PgTable:
+    """A table as the catalog has it. `number`: `pg_class.oid`, which its partitions do not share.
+    `kind`: `r`, or `p` for a partitioned one. `file`: where its rows are; another one if they were written
+    again. `leaves`: of its partitions, number and file. `last`: the greatest number that a column has had."""
+
+    number: int
+    table: TableId
+    kind: str
+    persistence: str
+    identity: str
+    file: int | None
+    published: bool
+    row_filter: str | None
+    last: int
+    key: tuple[str, ...]
+    columns: tuple[PgColumn, ...]
+    leaves: tuple[tuple[int, int | None], ...] = ()
+
+    @property
+    def schema(self) -> TableSchema:
+        return TableSchema(self.table, tuple(one.column for one in self.columns), self.key)
+
+    @property
+    def is_logged(self) -> bool:
+        return self.persistence == "p"
+
+    def to_json(self) -> dict[str, Any]:
+        table = [self.table.database, self.table.table]
+        return {**vars(self), "table": table, "columns": [vars(one) for one in self.columns]}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> PgTable:
+        known = {
+            "table": TableId(*fields["table"]), "key": tuple(fields["key"]),
+            "columns": tuple(PgColumn.from_json(one) for one in fields["columns"]),
+            "leaves": tuple((leaf, file) for leaf, file in fields["leaves"]),
+        }  # fmt: skip
+        return cls(**{**fields, **known})
 
 
-def described(connection: psycopg.Connection[Any], numbers: Iterable[int]) -> dict[int, Described]:
-    """The definitions of tables that exist."""
-    wanted = list(numbers)
-    columns = connection.execute(_COLUMNS, (wanted,)).fetchall()
+def read_tables(
+    connection: psycopg.Connection[Any],
+    publication: str,
+    *,
+    numbers: Collection[int] | None = None,
+    names: Collection[TableId] | None = None,
+) -> list[PgTable]:
+    """All tables that have rows of their own or in partitions, ordered by name; or those with these numbers
+    or names. A partition is part of its root.
+
+    Everything is read in one snapshot: else a change in between would be taken for two that are none."""
+    if connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+        with connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            return read_tables(connection, publication, numbers=numbers, names=names)
+    of_version = _PUBLISHED_15 if connection.info.server_version >= _PUBLISHES_COLUMNS else _PUBLISHED
+    wanted, parameters = "true", dict[str, Any](publication=publication)
+    if numbers is not None:
+        wanted, parameters["numbers"] = "c.oid = ANY(%(numbers)s)", list(numbers)
+    if names is not None:
+        wanted = "(n.nspname || '.' || c.relname) = ANY(%(names)s)"
+        parameters["names"] = [f"{one.database}.{one.table}" for one in names]
+    query = _TABLES.format(published=of_version[0], joins=of_version[1], wanted=wanted)
+    rows = connection.execute(query, parameters).fetchall()
+    found = [row[0] for row in rows]
+    columns, keys = _columns(connection, found), _keys(connection, found)
+    leaves: dict[int, list[tuple[int, int | None]]] = {}
+    if any(row[3] == "p" for row in rows):
+        for root, leaf, file in connection.execute(_LEAVES, (found,)):
+            leaves.setdefault(root, []).append((leaf, file))
+    tables = []
+    for number, schema, name, kind, persistence, identity, file, all_, listed, *rest in rows:
+        listed_columns, where, whole, last = rest
+        of_table = columns.get(number, [])
+        if listed_columns is not None:
+            of_table = [one for one in of_table if one.number in listed_columns]
+        is_published = bool((all_ or listed) and whole)
+        of_key, of_root = tuple(keys.get(number, ())), tuple(leaves.get(number, ()))
+        tables.append(
+            PgTable(
+                number, TableId(schema, name), kind, persistence, identity, file, is_published, where, last,
+                of_key, tuple(of_table), of_root,
+            )
+        )  # fmt: skip
+    return [one for one in tables if names is None or one.table in set(names)]
+
+
+def _keys(connection: psycopg.Connection[Any], numbers: list[int]) -> dict[int, list[str]]:
     keys: dict[int, list[str]] = {}
-    for number, name in connection.execute(_KEYS, (wanted,)):
+    for number, name in connection.execute(_KEYS, (numbers,)):
         keys.setdefault(number, []).append(name)
-    bases = _bases(connection, {(row[2], row[6], row[7], row[8]) for row in columns})
-    found: dict[int, Described] = {}
-    for number, name, kind, modifier, not_null, shown, *_ in columns:
-        base, of_domain = bases.get(kind, (kind, -1))
-        one = found.setdefault(number, Described(keys.get(number, []), {}, {}, [], []))
-        if base != kind:
-            one.types[kind] = base
-        one.shown[name] = shown, not not_null
+    return keys
+
+
+def _columns(connection: psycopg.Connection[Any], numbers: list[int]) -> dict[int, list[PgColumn]]:
+    rows = connection.execute(_COLUMNS, (numbers,)).fetchall()
+    types = _Types(connection, {row[3] for row in rows})
+    found: dict[int, list[PgColumn]] = {}
+    for number, place, name, kind, modifier, not_null, shown, changed, generated, missing, has in rows:
+        if generated:
+            continue
+        base, of_domain, labels = types.of(kind)
         text = pg_column(name, base, modifier if modifier != -1 else of_domain, not not_null, shown)
-        one.schema.append(json.loads(text))
-        if not pg_reads_binary(base):
-            one.text_only.append(name)
+        column = PgColumn(place, name, kind, modifier, changed, base, labels, has, missing, json.loads(text))
+        found.setdefault(number, []).append(column)
     return found
 
 
-def schema_of(table: TableId, one: Described) -> TableSchema:
-    return TableSchema(table, tuple(Column.from_json(column) for column in one.schema), tuple(one.key))
+class _Types:
+    """Types, with those that domains are of."""
 
+    def __init__(self, connection: psycopg.Connection[Any], kinds: set[int]) -> None:
+        self._known: dict[int, tuple[str, int, int, tuple[str, ...] | None]] = {}
+        while kinds:
+            rows = connection.execute(_TYPES, (list(kinds),)).fetchall()
+            for kind, what, base, modifier, labels in rows:
+                self._known[kind] = what, base, modifier, None if labels is None else tuple(labels)
+            kinds = {base for what, base, _, _ in self._known.values() if what == "d"} - self._known.keys()
 
-def _bases(
-    connection: psycopg.Connection[Any], kinds: set[tuple[int, str, int, int]]
-) -> dict[int, tuple[int, int]]:
-    """For domains and enums, the type of their values and its modifier. A domain may be one of a domain."""
-    found: dict[int, tuple[int, int]] = {}
-    known = {kind: (what, base, modifier) for kind, what, base, modifier in kinds}
-    for kind in list(known):
-        at, modifier = kind, -1
-        while True:
-            if at not in known:
-                rows = connection.execute(_BASES, ([at],)).fetchall()
-                known |= {number: (what, base, of) for number, what, base, of in rows}
-            what, base, of = known[at]
-            if what != "d":
-                break
-            at, modifier = base, of if modifier == -1 else modifier
-        if known[at][0] == "e":
-            at = _ENUM_VALUES
-        if at != kind:
-            found[kind] = at, modifier
-    return found
+    def of(self, kind: int) -> tuple[int, int, tuple[str, ...] | None]:
+        """The type of a type's values, the modifier of a domain's base, and the labels of an enum."""
+        modifier = -1
+        while (known := self._known.get(kind)) is not None and known[0] == "d":
+            kind, modifier = known[1], known[2] if modifier == -1 else modifier
+        if known is not None and known[0] == "e":
+            return TEXT, modifier, known[3] or ()
+        return kind, modifier, None

@@ -1,4 +1,4 @@
-"""Connections to the source that run SQL: for its catalog, and for what a receiver must set up."""
+"""Connections to the source that run SQL, and what their errors mean."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import Any
 
 import psycopg
 
-from penstock.errors import ConfigError, SourceUnreachable, TransientError
+from penstock.errors import (
+    ConfigError,
+    LoginRefused,
+    PenstockError,
+    SourceUnreachable,
+    TableError,
+    TransientError,
+)
+from penstock.model.schema import TableId
 from penstock.sources.postgresql.options import PostgreSqlOptions
 
 SESSION = {
@@ -16,7 +24,13 @@ SESSION = {
     "extra_float_digits": "3", "search_path": "", "statement_timeout": "0", "row_security": "off",
     "idle_in_transaction_session_timeout": "0", "lock_timeout": "0",
 }  # fmt: skip
-"""Settings on which the text of values depends, and those that would end a session."""
+"""Settings on which the text of values depends, and those that would end a session. Without `row_security`, a
+policy that hides rows is an error."""
+_PASSING = ("08", "40", "53", "55", "57", "58", "XX")
+"""Classes of errors that pass: connection, conflict with recovery, resources, locks, shutdown, disk."""
+_INSUFFICIENT_PRIVILEGE = "42501"
+_GONE = ("42P01", "42703", "3F000")
+"""No such table, column or schema."""
 
 
 def fields(options: PostgreSqlOptions) -> dict[str, Any]:
@@ -24,42 +38,67 @@ def fields(options: PostgreSqlOptions) -> dict[str, Any]:
     return {
         "host": options.host, "port": options.port, "dbname": options.database, "user": options.user,
         "password": options.password.reveal(), "sslmode": options.tls, "sslrootcert": options.tls_ca,
-        "connect_timeout": max(1, options.connect_timeout // 1000), "client_encoding": "UTF8",
-        "application_name": "penstock",
+        "connect_timeout": max(2, options.connect_timeout // 1000), "client_encoding": "UTF8",
+        "application_name": "penstock", "keepalives_idle": 30, "tcp_user_timeout": 60_000,
         "options": " ".join(f"-c {name}={value}" for name, value in SESSION.items()),
     }  # fmt: skip
 
 
 def connect(options: PostgreSqlOptions) -> psycopg.Connection[Any]:
-    """A connection that commits each statement."""
+    """A connection that commits each statement. Raises `SourceUnreachable` and `ConfigError`."""
     wanted = {name: value for name, value in fields(options).items() if value is not None}
     with explained(options):
         return psycopg.connect(**wanted, autocommit=True)
 
 
 @contextlib.contextmanager
-def explained(options: PostgreSqlOptions) -> Iterator[None]:
-    """Turns errors of the connection in the block into Penstock's."""
+def explained(options: PostgreSqlOptions, table: TableId | None = None) -> Iterator[None]:
+    """Turns errors of the server in the block into Penstock's. `table`: the one that is asked about."""
     try:
         yield
     except psycopg.Error as error:
-        raise of(error, f"{options.host}:{options.port}") from None
+        raise explain(error, options, table) from None
 
 
-def of(error: psycopg.Error, where: str) -> Exception:
-    """`where`: the server's address."""
-    reason, state = (
-        str(error).strip().splitlines()[0].rstrip(".") if str(error) else "no reason",
-        error.sqlstate,
-    )
+def explain(error: psycopg.Error, options: PostgreSqlOptions, table: TableId | None = None) -> PenstockError:
+    text = str(error).strip()
+    reason = text.splitlines()[0].rstrip(".") if text else type(error).__name__
+    where = f"{options.host}:{options.port}"
+    known = refused(reason, error.sqlstate, where)
+    if table is None or isinstance(known, TransientError):
+        return known
+    hint = ""
+    if error.sqlstate == _INSUFFICIENT_PRIVILEGE:
+        hint = f"GRANT SELECT ON {table} TO {options.user}; a role with BYPASSRLS passes row security."
+    return TableError(f"{where} refuses to read {table}: {reason}.", hint=hint, table=str(table))
+
+
+def is_gone(error: psycopg.Error) -> bool:
+    """Whether a table or a column of the statement does not exist."""
+    return error.sqlstate in _GONE
+
+
+def refused(reason: str, state: str | None, where: str) -> PenstockError:
+    """The error for what a server answers. `state`: its SQLSTATE; None: it did not say one. `where`: its
+    address."""
     if state in ("28P01", "28000") or "no password supplied" in reason or "password authentication" in reason:
-        return ConfigError(
+        return LoginRefused(
             f"{where} refuses the login: {reason}.", hint="Check `source.user` and `source.password`."
         )
-    if state == "3D000":
+    if "unsupported startup parameter" in reason:
+        return ConfigError(
+            f"{where} is no PostgreSQL server, but a pooler in front of one: {reason}.",
+            hint="Name the server itself in `source.host`: a pooler cannot send the log.",
+        )
+    if state == "3D000" or ("database" in reason and "does not exist" in reason):
         return ConfigError(f"{where}: {reason}.", hint="Correct `source.database`.")
-    if state is None and isinstance(error, psycopg.OperationalError):
+    if "no pg_hba.conf entry" in reason or "must be superuser or replication role" in reason:
+        return ConfigError(
+            f"{where} refuses the connection: {reason}.",
+            hint="The role needs REPLICATION, and a line in pg_hba.conf.",
+        )
+    if state is None:
         return SourceUnreachable(f"{where} does not answer: {reason}.")
-    if state is not None and state[:2] in ("08", "53", "57", "40"):
+    if state[:2] in _PASSING:
         return TransientError(f"{where}: {reason}.")
     return ConfigError(f"{where}: {reason}.")

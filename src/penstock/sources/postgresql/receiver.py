@@ -25,7 +25,7 @@ from penstock.backoff import Backoff, Schedule
 from penstock.config import PipelineConfig
 from penstock.disk import directory
 from penstock.disk.replace import replace_file
-from penstock.errors import ConfigError, LogDiverged, LogPurged, RelayLogCorrupt, TransientError
+from penstock.errors import ConfigError, LogDiverged, RelayLogCorrupt, TransientError
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import FORMAT, RELAY_FILE
@@ -33,10 +33,13 @@ from penstock.relaylog.segment_format import PGOUTPUT, lsn_position
 from penstock.relaylog.status import StatusFile
 from penstock.relaylog.upkeep import Upkeep
 from penstock.relaylog.writer import DiskFull, RelayLogWriter
-from penstock.sources.postgresql import catalog
+from penstock.sources.postgresql import slots
+from penstock.sources.postgresql.catalog import read_tables
 from penstock.sources.postgresql.connection import connect, explained
+from penstock.sources.postgresql.followed_tables import FollowedTables, Look
+from penstock.sources.postgresql.log_position import Moment, moment
 from penstock.sources.postgresql.options import PostgreSqlOptions, options_of, publication_of, slot_of
-from penstock.sources.postgresql.replication import Batch, Replication, lsn_of
+from penstock.sources.postgresql.replication import Batch, Replication
 from penstock.sources.stop_signals import Stopping, ensure_end
 
 log = logging.getLogger(__name__)
@@ -49,6 +52,10 @@ FLUSH_PAUSE_S = 0.002
 """Pause between two flushes. Each costs two fsyncs and an index line."""
 IDLE_S = 1.0
 """How often an idle log is noted. Each time adds a line to the index."""
+LOOK_S = 10.0
+"""How often the catalog is compared with what the log has said of tables."""
+LOOK_SHARE = 100
+"""That takes at most so small a part of the time: a hundredth, with very many tables."""
 CONFIRM_S = 5.0
 """The server is told at least so often how far the log is durable, or it ends the connection."""
 
@@ -82,6 +89,14 @@ class _Session:
     noted: float = field(default_factory=time.monotonic)
     flushed: float = 0.0
     dirty: bool = False
+    look: Look | None = None
+    """What the catalog had. It is said when the log has reached it."""
+    look_at: float = 0.0
+    """When to look again."""
+    ended: Moment | None = None
+    """What had ended at a moment that the log has not reached yet: also transactions that are not in it."""
+    asked: float = 0.0
+    asked_at: int = 0
 
 
 class Receiver:
@@ -95,7 +110,9 @@ class Receiver:
         self.place = LogPlace.of(config)
         self.folder = config.relay_log_path
         self.upkeep = Upkeep(self.place, config.relay_log, lambda: bool(stopping))
+        self.tables = FollowedTables(self.folder, self.publication)
         self._connected_once = False
+        self._binary = True
         self._bytes = 0
 
     def run(self) -> None:
@@ -163,62 +180,43 @@ class Receiver:
                 hint="Begin again with a new `state`, or correct `source.host`.",
                 server_uuid=system.id,
             )
-        self._check_publication(database)
-        xmax, running = _snapshot(database)
-        executed = str(XidSet.of_snapshot(xmax, running)) if relay is None else ""
-        start = self._slot(stream, database, relay)
-        self._create(system.id)
-        binary = self._reads_binary(database)
-        translator = PgTranslator(start, xmax)
+        slots.check_publication(database, self.source, self.publication)
+        if relay is None:
+            start, executed = slots.begin(
+                stream, database, self.source, self.slot, self.tables, stopping=lambda: bool(self.stopping)
+            )
+            self._create(system.id)
+        else:
+            (start,) = relay.position_at(relay.end).order
+            executed = str(relay.executed_at(relay.end))
+            slots.check_kept(database, self.slot, start)
+            self.tables.load()
+        now = moment(database)
+        translator = PgTranslator(start, now.next)
         framer = Framer(
             offset=self.writer.end,
             segment_size=self.config.relay_log.segment_size,
             span_size=self.config.relay_log.span_size,
             server_uuid=system.id,
-            executed=executed if relay is None else str(relay.executed_at(relay.end)),
+            executed=executed,
             position=start,
             spool=str(self.writer.spool.folder),
             generation=self.writer.lease.generation,
             segment_format=PGOUTPUT,
         )
+        binary = self._binary and self._reads_binary(database)
         stream.start(self.slot, self.publication, start, binary=binary)
         session = _Session(stream, database, translator, framer, binary, start)
+        session.look = self.tables.look(database)
         self._put(session, translator.moved(start))
         self._commit(session)
         self.writer.wait()
         return session
 
-    def _slot(self, stream: Replication, database: psycopg.Connection[Any], relay: RelayLog | None) -> int:
-        """Where the log goes on. The slot is created for a new log."""
-        confirmed = _confirmed(database, self.slot)
-        if relay is None:
-            if confirmed is not None:
-                return confirmed
-            created = stream.create_slot(self.slot)
-            return created if created is not None else _confirmed(database, self.slot) or 0
-        (end,) = relay.position_at(relay.end).order
-        if confirmed is None or confirmed > end:
-            raise LogPurged(
-                f"The server's log behind {lsn_position(end)} is not kept for us any more: "
-                f"the replication slot {self.slot} "
-                + ("is gone." if confirmed is None else f"was advanced to {lsn_position(confirmed)}."),
-                hint="Begin again with a new `state`. Targets stay, and their tables are read again.",
-            )
-        return end
-
-    def _check_publication(self, database: psycopg.Connection[Any]) -> None:
-        query = "SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s"
-        if database.execute(query, (self.publication,)).fetchone() is None:
-            raise ConfigError(
-                f"The database {self.source.database} has no publication {self.publication}.",
-                hint=f'Run there: CREATE PUBLICATION "{self.publication}" FOR ALL TABLES; (or name the '
-                "tables that are followed). `source.publication` names another one.",
-            )
-
     def _reads_binary(self, database: psycopg.Connection[Any]) -> bool:
         """Whether the binary form of all columns is known. If not, all values are sent as text."""
-        found = catalog.described(database, catalog.tables(database).values())
-        return not any(one.text_only for one in found.values())
+        tables = read_tables(database, self.publication)
+        return all(column.reads_binary for one in tables for column in one.columns if one.published)
 
     def _create(self, system: str) -> None:
         path = self.folder / RELAY_FILE
@@ -261,20 +259,42 @@ class Receiver:
         if quiet and (batch.asked or time.monotonic() - session.noted > IDLE_S):
             self._put(session, translator.moved(batch.end))
             session.reached, session.noted = batch.end, time.monotonic()
+        if translator.is_idle:
+            self._between_transactions(session)
 
     def _describe(self, session: _Session, batch: Batch) -> None:
         unknown = session.translator.unknown(batch.messages)
         if not unknown:
             return
-        found = catalog.described(session.database, {number for number, *_ in unknown})
-        for number, schema, table, message in unknown:
-            one = found.get(number, catalog.Described([], {}, {}, [], []))
+        for message, one in self.tables.described(session.database, unknown):
             if session.binary and one.text_only:
+                self._binary = False
                 raise TransientError(
-                    f"{schema}.{table} has columns whose binary form is not known: "
-                    f"{', '.join(one.text_only)}. From now on the log is sent as text."
+                    f"The binary form of column {one.text_only[0]} is not known. From now on the log is sent "
+                    "as text."
                 )
-            session.translator.describe(message, one.key, one.types, one.shown)
+            session.translator.describe(message, one.definition, one.said)
+
+    def _between_transactions(self, session: _Session) -> None:
+        """Says what the catalog had, once the log has reached it."""
+        look, now = session.look, time.monotonic()
+        if look is not None and session.reached >= look.end:
+            session.look = None
+            if said := self.tables.reached(look):
+                texts = [(schema, json.dumps(one)) for schema, one in said]
+                self._put(session, session.translator.say(texts, time.time_ns() // 1000))
+        if look is None and now >= session.look_at:
+            session.look = self.tables.look(session.database)
+            took = time.monotonic() - now
+            session.look_at = now + max(LOOK_S, LOOK_SHARE * took)
+        ended = session.ended
+        if ended is not None and session.reached >= ended.end:
+            session.ended = None
+            known = XidSet(session.framer.executed)
+            if len(str(known.union(ended.seen))) < len(session.framer.executed):
+                self._put(session, session.translator.executed(str(ended.seen)))
+        elif ended is None and session.reached != session.asked_at and now - session.asked > IDLE_S:
+            session.ended, session.asked, session.asked_at = moment(session.database), now, session.reached
 
     def _put(self, session: _Session, records: bytes) -> None:
         if records:
@@ -299,6 +319,8 @@ class Receiver:
 
     def _confirm(self, session: _Session, *, asked: bool) -> None:
         """Tells the server what is durable here."""
+        if not session.dirty and self.writer.ready_to_flush:
+            self.tables.store()
         durable = session.flushing if self.writer.ready_to_flush else session.confirmed
         now = time.monotonic()
         if durable > session.confirmed or asked or now - session.told > CONFIRM_S:
@@ -319,19 +341,3 @@ class Receiver:
             **self.upkeep.report(),
         }
         self.status.write()
-
-
-def _snapshot(database: psycopg.Connection[Any]) -> tuple[int, list[int]]:
-    """What is visible now: the transactions before the first number, without those that are running."""
-    row = database.execute("SELECT pg_current_snapshot()::text").fetchone()
-    assert row is not None
-    _, xmax, running = str(row[0]).split(":")
-    return int(xmax), [int(one) for one in running.split(",") if one]
-
-
-def _confirmed(database: psycopg.Connection[Any], slot: str) -> int | None:
-    """The position from which on a slot keeps the log. None: there is no such slot."""
-    row = database.execute(
-        "SELECT confirmed_flush_lsn::text FROM pg_catalog.pg_replication_slots WHERE slot_name = %s", (slot,)
-    ).fetchone()
-    return None if row is None else lsn_of(row[0])

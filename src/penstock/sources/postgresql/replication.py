@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,7 +17,8 @@ from psycopg import pq
 
 from penstock.errors import ConfigError, SourceError, TransientError
 from penstock.relaylog.segment_format import lsn_position
-from penstock.secret import Secret
+from penstock.sources.postgresql.connection import fields, refused
+from penstock.sources.postgresql.log_position import lsn_of
 from penstock.sources.postgresql.options import PostgreSqlOptions
 
 EPOCH_US = 946_684_800_000_000
@@ -37,6 +39,14 @@ class System(NamedTuple):
     flushed: int
 
 
+class Slot(NamedTuple):
+    """A new slot. `snapshot`: the name of a snapshot that shows exactly what is committed before its start.
+    It can be imported until the connection gets another command."""
+
+    start: int
+    snapshot: str
+
+
 @dataclass
 class Batch:
     """Messages that came together: for each, its position in the log and its bytes. `end`: the server has
@@ -46,11 +56,6 @@ class Batch:
     bytes: int = 0
     end: int = 0
     asked: bool = False
-
-
-def lsn_of(text: str) -> int:
-    high, _, low = text.partition("/")
-    return int(high, 16) << 32 | int(low, 16)
 
 
 class Replication:
@@ -63,7 +68,7 @@ class Replication:
         if self._connection.status != pq.ConnStatus.OK:
             reason = _text(self._connection.error_message)
             self._connection.finish()
-            raise _refused(reason, self._where)
+            raise refused(reason, None, self._where)
         self._socket = self._connection.socket
 
     def close(self) -> None:
@@ -73,16 +78,35 @@ class Replication:
         [(id, timeline, flushed, *_)] = self._rows(b"IDENTIFY_SYSTEM")
         return System(id, int(timeline), lsn_of(flushed))
 
-    def create_slot(self, name: str) -> int | None:
-        """Creates a slot, and returns where it begins. None: there is one of this name. Waits for the
-        transactions that are running."""
-        command = f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput NOEXPORT_SNAPSHOT"
-        result = self._connection.exec_(command.encode())
+    def create_slot(
+        self, name: str, *, failover: bool = False, waiting: Callable[[], None] = lambda: None
+    ) -> Slot | None:
+        """Creates a slot. None: there is one of this name. The server waits for the transactions that are
+        running. Meanwhile `waiting` is called each second; it may raise. `failover`: the slot is copied to
+        standbys (version 17 and newer)."""
+        options = " (SNAPSHOT 'export', FAILOVER true)" if failover else " EXPORT_SNAPSHOT"
+        command = f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput{options}"
+        result = self._answer(command, waiting)
         if result.status == pq.ExecStatus.TUPLES_OK:
-            return lsn_of(_text(result.get_value(0, 1)))
+            return Slot(lsn_of(_text(result.get_value(0, 1))), _text(result.get_value(0, 2)))
         if _state(result) == _DUPLICATE_OBJECT:
             return None
         raise self._failed(result, f"the slot {name} cannot be created")
+
+    def _answer(self, command: str, waiting: Callable[[], None]) -> pq.abc.PGresult:
+        connection = self._connection
+        connection.send_query(command.encode())
+        while connection.is_busy():
+            if self._wait(1.0):
+                connection.consume_input()
+            else:
+                waiting()
+        result = connection.get_result()
+        if result is None:
+            raise TransientError(f"{self._where} gives no answer.")
+        while connection.get_result() is not None:
+            pass
+        return result
 
     def start(self, slot: str, publication: str, lsn: int, *, binary: bool) -> None:
         """Begins to send, from the first transaction on whose commit is behind `lsn`."""
@@ -159,20 +183,12 @@ class Replication:
 
 
 def _conninfo(options: PostgreSqlOptions) -> bytes:
-    fields = {
-        "host": options.host, "port": options.port, "dbname": options.database, "user": options.user,
-        "password": options.password.reveal(), "sslmode": options.tls, "replication": "database",
-        "sslrootcert": options.tls_ca, "connect_timeout": options.connect_timeout // 1000,
-        "application_name": "penstock", "client_encoding": "UTF8",
-        "options": "-c datestyle=ISO -c intervalstyle=iso_8601 -c timezone=UTC -c bytea_output=hex "
-        "-c extra_float_digits=3 -c statement_timeout=0 -c idle_in_transaction_session_timeout=0",
-    }  # fmt: skip
-    parts = [f"{name}={_quoted(value)}" for name, value in fields.items() if value is not None]
+    known = {**fields(options), "replication": "database"}
+    parts = [f"{name}={_quoted(str(value))}" for name, value in known.items() if value is not None]
     return " ".join(parts).encode()
 
 
-def _quoted(value: object) -> str:
-    text = value.reveal() if isinstance(value, Secret) else str(value)
+def _quoted(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -182,11 +198,3 @@ def _state(result: pq.abc.PGresult) -> str:
 
 def _text(value: bytes | None) -> str:
     return (value or b"").decode(errors="replace").strip().rstrip(".")
-
-
-def _refused(reason: str, where: str) -> Exception:
-    if "password authentication failed" in reason or "no password supplied" in reason:
-        return ConfigError(
-            f"{where} refuses the login: {reason}.", hint="Check `source.user` and `source.password`."
-        )
-    return TransientError(f"{where} does not answer: {reason}.")

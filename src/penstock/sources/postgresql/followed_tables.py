@@ -1,0 +1,219 @@
+"""What the log has said of tables. It is compared with the catalog when the log describes a table again, and
+from time to time.
+
+It is stored in a file beside the log, after what it says is durable there. So after a crash it may be older
+than the log. Then a change is said twice, which has no effect the second time, or a table is read once more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from penstock._core import pg_column, pg_relation
+from penstock.disk.replace import replace_file
+from penstock.errors import RelayLogCorrupt
+from penstock.model.schema import TableId
+from penstock.sources.postgresql.catalog import PgColumn, PgTable, read_tables
+from penstock.sources.postgresql.log_position import moment
+from penstock.sources.postgresql.table_changes import Statement, changes, definition
+
+FILE = "tables.json"
+SentColumn = tuple[str, bool, int, int]
+"""A column as the log describes it (`pg_relation`)."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the catalog had. Everything that made it so is in the log before `end`. `number`: looks are
+    counted."""
+
+    tables: dict[int, PgTable]
+    end: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Described:
+    """A table as the log will have it from here on, and what has happened to it before. `text_only`: columns
+    whose binary form is not known."""
+
+    definition: str
+    said: list[tuple[str, str]]
+    text_only: list[str]
+
+
+class FollowedTables:
+    """`folder`: that of the relay log."""
+
+    def __init__(self, folder: Path, publication: str) -> None:
+        self._path = folder / FILE
+        self._publication = publication
+        self._tables: dict[int, PgTable] = {}
+        self._looked: dict[int, int] = {}
+        """The number of the look that a table is from."""
+        self._number = 0
+        self._stored = True
+
+    def begin(self, database: psycopg.Connection[Any]) -> None:
+        """Takes the tables of a new log, before it has anything. `database`: in a transaction that shows what
+        is before the log."""
+        self._tables = {one.number: one for one in read_tables(database, self._publication)}
+        self._stored = False
+        self.store()
+
+    def load(self) -> None:
+        try:
+            said = json.loads(self._path.read_text())
+            self._tables = {one["number"]: PgTable.from_json(one) for one in said["tables"]}
+        except FileNotFoundError:
+            raise RelayLogCorrupt(
+                f"{self._path} is missing. Without it, changes of definitions since then are not noticed.",
+                hint="Begin again with a new `state`.",
+            ) from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise RelayLogCorrupt(
+                f"{self._path} is damaged: {type(error).__name__}.", hint="Begin again with a new `state`."
+            ) from None
+
+    def store(self) -> None:
+        """To be called when all that was said is durable in the log."""
+        if not self._stored:
+            text = json.dumps({"tables": [one.to_json() for one in self._tables.values()]})
+            replace_file(self._path, text.encode(), durable=True)
+            self._stored = True
+
+    def look(self, database: psycopg.Connection[Any]) -> Look:
+        self._number += 1
+        tables = {one.number: one for one in read_tables(database, self._publication)}
+        return Look(tables, moment(database).end, self._number)
+
+    def reached(self, look: Look) -> list[Statement]:
+        """What has happened to tables up to a look. The log has reached its end."""
+        news = {
+            number: (look.tables.get(number), True)
+            for number in self._tables.keys() | look.tables.keys()
+            if self._looked.get(number, 0) <= look.number  # else the log has described it since
+        }
+        return self._take(news)
+
+    def described(
+        self, database: psycopg.Connection[Any], messages: Iterable[tuple[int, str, str, bytes]]
+    ) -> list[tuple[bytes, Described]]:
+        """What the messages are about that describe tables (`PgTranslator.unknown`)."""
+        self._number += 1
+        found = list[tuple[bytes, Described]]()
+        for number, schema, name, message in messages:
+            table, columns = TableId(schema, name), pg_relation(message)
+            now = self._read(database, number, table)
+            after, certain = self._as_sent(number, table, columns, now.get(number))
+            said = list[Statement]()
+            if number in self._tables or now.get(number) is not None:  # else it is gone, or a partition
+                said = self._take({other: (now[other], True) for other in now} | {number: (after, certain)})
+            identity = frozenset(column for column, is_key, *_ in columns if is_key)
+            text_only = [one.name for one in after.columns if not one.reads_binary]
+            texts = [(database_name, json.dumps(one)) for database_name, one in said]
+            found.append((message, Described(json.dumps(definition(after, identity)), texts, text_only)))
+        return found
+
+    def _read(
+        self, database: psycopg.Connection[Any], number: int, table: TableId
+    ) -> dict[int, PgTable | None]:
+        """A table as it is now, and those that are known by its name or by one of theirs: they have other
+        names now, or are gone."""
+        wanted, names = {number}, {table}
+        while True:
+            holders = {other for other, one in self._tables.items() if one.table in names} - wanted
+            found = {
+                one.number: one for one in read_tables(database, self._publication, numbers=wanted | holders)
+            }
+            wanted |= holders
+            names |= {one.table for one in found.values()}
+            if not {other for other, one in self._tables.items() if one.table in names} - wanted:
+                return {other: found.get(other) for other in wanted}
+
+    def _as_sent(
+        self, number: int, table: TableId, columns: list[SentColumn], now: PgTable | None
+    ) -> tuple[PgTable, bool]:
+        """The table as the log describes it, and whether that is all of what the catalog has now."""
+        before = self._tables.get(number)
+        if now is not None and _fits(now, table, columns):
+            return now, True
+        if before is not None and _fits(before, table, columns):
+            return before, True  # the catalog is ahead of the log, which will say more
+        return _between(number, table, columns, before, now), False
+
+    def _take(self, news: Mapping[int, tuple[PgTable | None, bool]]) -> list[Statement]:
+        """Takes what tables are now, and whether that is all. Returns what has happened to them, in such an
+        order that no table gets a name which another one still has."""
+        said, waiting = list[Statement](), dict[int, tuple[PgTable | None, bool]]()
+        for number, (after, certain) in sorted(news.items()):
+            self._looked[number] = self._number
+            if after is None:
+                said += changes(self._tables.get(number), None)
+                self._set(number, None)
+            else:
+                waiting[number] = after, certain
+        while waiting:
+            held = {self._tables[number].table: number for number in waiting if number in self._tables}
+            free = [n for n, (after, _) in waiting.items() if after and held.get(after.table, n) == n]
+            for number in free:
+                after, certain = waiting.pop(number)
+                said += changes(self._tables.get(number), after, certain=certain)
+                self._set(number, after)
+            if not free:  # tables have exchanged their names: one begins again
+                number = min(waiting)
+                said += changes(self._tables[number], None)
+                self._set(number, None)
+        return said
+
+    def _set(self, number: int, table: PgTable | None) -> None:
+        if self._tables.get(number) == table:
+            return
+        self._stored = False
+        if table is None:
+            self._tables.pop(number, None)
+        else:
+            self._tables[number] = table
+
+
+def _fits(known: PgTable, table: TableId, columns: list[SentColumn]) -> bool:
+    """Whether the log describes the table as it is known."""
+    sent = [(name, declared, modifier) for name, _, declared, modifier in columns]
+    return known.table == table and sent == [(c.name, c.declared, c.modifier) for c in known.columns]
+
+
+def _between(
+    number: int,
+    table: TableId,
+    columns: list[SentColumn],
+    before: PgTable | None,
+    now: PgTable | None,
+) -> PgTable:
+    """A table that was defined as the log says at some time between what is known and now. Its columns are
+    known by names and types only."""
+    known = {
+        (one.name, one.declared, one.modifier): one
+        for other in (before, now)
+        if other is not None
+        for one in other.columns
+    }
+    found = list[PgColumn]()
+    for name, _, declared, modifier in columns:
+        one = known.get((name, declared, modifier))
+        if one is None:
+            said = json.loads(pg_column(name, declared, modifier, True, ""))
+            one = PgColumn(0, name, declared, modifier, "", declared, None, False, None, said)
+        found.append(one)
+    names = {one.name for one in found}
+    like = now or before
+    key = tuple(like.key) if like is not None and set(like.key) <= names else ()
+    if like is None:
+        key = tuple(name for name, is_key, *_ in columns if is_key)
+        like = PgTable(number, table, "r", "p", "d", None, True, None, 0, key, ())
+    return replace(like, table=table, key=key, columns=tuple(found))

@@ -1,0 +1,249 @@
+"""Checks whether the source can be followed. Each requirement is one small function that returns findings.
+
+Nothing is changed at the source. What has to be done there is printed as SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import psycopg
+
+from penstock.config import PipelineConfig
+from penstock.errors import PenstockError
+from penstock.relaylog.reader import RelayLog
+from penstock.sources.postgresql import slots
+from penstock.sources.postgresql.catalog import PgTable, read_tables
+from penstock.sources.postgresql.connection import connect, explain
+from penstock.sources.postgresql.options import PostgreSqlOptions, options_of, publication_of, slot_of
+from penstock.sources.postgresql.session import why_not_followed
+from penstock.sources.postgresql.sql import quote, quoted
+from penstock.sources.preflight import PURGED, Finding
+from penstock.sources.table_filter import TableFilter
+
+OLDEST = 140_000
+"""The oldest version that is followed."""
+_KEPT_MIN_MB = 10_240
+"""With a smaller limit of the log that slots keep, a short stop can cost a full snapshot."""
+
+
+@dataclass
+class Server:
+    """What is looked at."""
+
+    config: PipelineConfig
+    options: PostgreSqlOptions
+    connection: psycopg.Connection[Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.options.host}:{self.options.port}"
+
+    @property
+    def publication(self) -> str:
+        return publication_of(self.config)
+
+    @property
+    def slot(self) -> str:
+        return slot_of(self.config)
+
+    def row(self, query: str, *values: Any) -> tuple[Any, ...] | None:
+        return self.connection.execute(query.encode(), values or None).fetchone()
+
+    def setting(self, name: str) -> str:
+        row = self.row("SELECT pg_catalog.current_setting(%s, true)", name)
+        return "" if row is None or row[0] is None else str(row[0])
+
+    @cached_property
+    def captured(self) -> list[PgTable]:
+        chosen = TableFilter(self.config.tables)
+        return [one for one in read_tables(self.connection, self.publication) if one.table in chosen]
+
+
+class PostgreSqlPreflight:
+    """`sources.preflight.Preflight`."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self._config = config
+
+    def check(self, config: PipelineConfig) -> list[Finding]:
+        options = options_of(config)
+        name = f"{options.host}:{options.port}"
+        try:
+            connection = connect(options)
+        except PenstockError as error:
+            return [Finding("error", "connection", name, f"{error.message} {error.hint}".strip())]
+        findings = list[Finding]()
+        with closing(connection):
+            server = Server(config, options, connection)
+            for one in CHECKS:
+                try:
+                    findings += one(server)
+                except psycopg.Error as error:
+                    why = explain(error, options).message
+                    findings.append(Finding("error", one.__name__, name, f"This could not be checked: {why}"))
+        return findings
+
+    def check_start(self) -> None:
+        options, slot = options_of(self._config), slot_of(self._config)
+        with closing(connect(options)) as connection:
+            slots.check_publication(connection, options, publication_of(self._config))
+            if RelayLog.exists(self._config.relay_log_path):
+                relay = RelayLog.open(self._config.relay_log_path)
+                if relay.segments():
+                    (end,) = relay.position_at(relay.end).order
+                    slots.check_kept(connection, slot, end)
+
+
+def connection(server: Server) -> Iterator[Finding]:
+    version = server.connection.info.server_version
+    shown = server.setting("server_version")
+    if version < OLDEST:
+        yield Finding("error", "connection", server.name, f"PostgreSQL {shown} is too old: 14 or newer.")
+    yield Finding("ok", "connection", server.name, f"PostgreSQL {shown}, as {server.options.user}.")
+    row = server.row("SELECT pg_catalog.pg_is_in_recovery()")
+    if row == (True,):
+        yield Finding(
+            "error", "primary", server.name,
+            "This server is a standby. Its log can be followed from the primary only.",
+        )  # fmt: skip
+
+
+def wal_level(server: Server) -> Iterator[Finding]:
+    level = server.setting("wal_level")
+    if level != "logical":
+        yield Finding(
+            "error", "wal_level", server.name,
+            f"The server's log does not say what changes in rows, because wal_level is {level}. Another "
+            "level takes effect with a restart.",
+            "ALTER SYSTEM SET wal_level = logical;",
+        )  # fmt: skip
+
+
+def role(server: Server) -> Iterator[Finding]:
+    row = server.row(
+        "SELECT r.rolreplication OR r.rolsuper OR EXISTS (SELECT 1 FROM pg_catalog.pg_roles o "
+        "WHERE o.rolname = 'rds_replication' AND pg_catalog.pg_has_role(r.oid, o.oid, 'MEMBER')) "
+        "FROM pg_catalog.pg_roles r WHERE r.rolname = current_user"
+    )
+    if row is None or not row[0]:
+        user = quote(server.options.user)
+        yield Finding(
+            "error", "replication", server.options.user,
+            f"The role {server.options.user} may not read the server's log.",
+            f"ALTER ROLE {user} REPLICATION;",
+        )  # fmt: skip
+
+
+def slot(server: Server) -> Iterator[Finding]:
+    query = "SELECT wal_status, active_pid FROM pg_catalog.pg_replication_slots WHERE slot_name = %s"
+    known = server.row(query, server.slot)
+    folder = server.config.relay_log_path
+    begun = RelayLog.exists(folder) and bool(RelayLog.open(folder).segments())
+    if begun and (known is None or known[0] == "lost"):
+        yield Finding(
+            "error", PURGED, server.slot,
+            f"The server keeps its log no more for the slot {server.slot}, which is "
+            f"{'gone' if known is None else 'lost'}. Begin again with a new `state`. Targets stay, and their "
+            "tables are read again.",
+        )  # fmt: skip
+    if known is None and not begun:
+        row = server.row(
+            "SELECT pg_catalog.current_setting('max_replication_slots')::int - count(*) "
+            "FROM pg_catalog.pg_replication_slots"
+        )
+        if row is not None and row[0] <= 0:
+            yield Finding(
+                "error", "slots", server.name,
+                "All replication slots are in use. The new number takes effect with a restart.",
+                "ALTER SYSTEM SET max_replication_slots = …;",
+            )  # fmt: skip
+    yield from _kept(server)
+
+
+def _kept(server: Server) -> Iterator[Finding]:
+    row = server.row("SELECT setting::int8 FROM pg_catalog.pg_settings WHERE name = 'max_slot_wal_keep_size'")
+    limit = -1 if row is None else int(row[0])
+    if limit < 0:
+        yield Finding(
+            "warning", "retention", server.name,
+            "If the receiver is stopped for long, the server keeps its log until its disk is full. A limit "
+            "ends that: beyond it the slot is lost, and tables are read again.",
+            "ALTER SYSTEM SET max_slot_wal_keep_size = '100GB'; SELECT pg_reload_conf();",
+        )  # fmt: skip
+    elif limit < _KEPT_MIN_MB:
+        yield Finding(
+            "warning", "retention", server.name,
+            f"The server keeps at most {limit} MB of its log for a stopped receiver. Beyond that the slot is "
+            "lost, and all tables are read again.",
+            f"ALTER SYSTEM SET max_slot_wal_keep_size = '{_KEPT_MIN_MB // 1024}GB'; SELECT pg_reload_conf();",
+        )  # fmt: skip
+
+
+def publication(server: Server) -> Iterator[Finding]:
+    query = (
+        "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_catalog.pg_publication "
+        "WHERE pubname = %s"
+    )
+    row, name = server.row(query, server.publication), quote(server.publication)
+    if row is None:
+        chosen = [one for one in server.captured if one.is_logged]
+        without = [one for one in chosen if _refuses_changes(one)]
+        for one in without:
+            yield _unchangeable(one, "would refuse")
+        named = ", ".join(quoted(one.table) for one in chosen) or "…"
+        yield Finding(
+            "error", "publication", server.publication,
+            f"The database {server.options.database} has no publication {server.publication}.",
+            f"CREATE PUBLICATION {name} FOR TABLE {named} WITH (publish_via_partition_root = true);",
+        )  # fmt: skip
+    elif not row[0]:
+        yield Finding(
+            "error", "publication", server.publication,
+            f"The publication {server.publication} leaves out some changes of rows.",
+            f"ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, truncate');",
+        )  # fmt: skip
+
+
+def tables(server: Server) -> Iterator[Finding]:
+    exists = server.row("SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s", server.publication)
+    for one in server.captured:
+        why = why_not_followed(one, server.publication)
+        if why is not None and (exists is not None or not one.is_logged):
+            yield Finding("warning", "tables", str(one.table), why[0], why[1] + ";", parks=True)
+        readable = server.row("SELECT pg_catalog.has_table_privilege(%s::oid, 'SELECT')", one.number)
+        if readable == (False,):
+            grant = f"GRANT SELECT ON {quoted(one.table)} TO {quote(server.options.user)};"
+            yield Finding(
+                "error", "privileges", str(one.table),
+                f"The role {server.options.user} may not read {one.table}.", grant,
+            )  # fmt: skip
+        if one.published and _refuses_changes(one):
+            yield _unchangeable(one, "refuses")
+    if not server.captured:
+        patterns = ", ".join(server.config.tables.include)
+        yield Finding("warning", "tables", patterns, f"No table matches {patterns}. The pipeline waits.")
+
+
+def _refuses_changes(table: PgTable) -> bool:
+    """Whether the server refuses UPDATE and DELETE once the table is published."""
+    return table.identity == "n" or (table.identity in "di" and not table.key)
+
+
+def _unchangeable(table: PgTable, verb: str) -> Finding:
+    name = quoted(table.table)
+    return Finding(
+        "warning", "identity", str(table.table),
+        f"In a publication, the server {verb} UPDATE and DELETE of {table.table}, because its replica "
+        "identity has no key.",
+        f"ALTER TABLE {name} ADD PRIMARY KEY (…); or ALTER TABLE {name} REPLICA IDENTITY FULL;",
+    )  # fmt: skip
+
+
+CHECKS: tuple[Callable[[Server], Iterator[Finding]], ...] = (
+    connection, wal_level, role, publication, slot, tables,
+)  # fmt: skip

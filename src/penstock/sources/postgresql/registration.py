@@ -1,0 +1,48 @@
+"""What PostgreSQL registers as a source."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from penstock.config import PipelineConfig
+from penstock.errors import ConfigError
+from penstock.model.schema import TypeOptions
+from penstock.relaylog.reader import RelayLog
+from penstock.sources.base import Source
+from penstock.sources.kind import SourceKind
+from penstock.sources.postgresql.options import PostgreSqlOptions
+from penstock.sources.statements import Statements
+from penstock.sources.stop_signals import Stopping
+from penstock.sources.table_filter import TableFilter
+
+
+def _ensure_package() -> None:
+    if find_spec("psycopg") is None:
+        raise ConfigError(
+            "`source.type: postgresql` needs the package psycopg.", hint="pip install 'penstock[postgresql]'"
+        )
+
+
+def _open(config: PipelineConfig, *, foreign_keys: bool) -> Source:
+    _ensure_package()
+    from penstock.sources.postgresql.source import PostgreSqlSource
+
+    return PostgreSqlSource(config)
+
+
+def _statements(captured: TableFilter, log: RelayLog, *, types: TypeOptions) -> Statements:
+    from penstock.sources.postgresql.source import statements_of
+
+    return statements_of(captured, log)
+
+
+def _receive(config: PipelineConfig, stopping: Stopping) -> None:
+    _ensure_package()
+    from penstock.sources.postgresql.receiver import receive
+
+    receive(config, stopping)
+
+
+POSTGRESQL = SourceKind(
+    name="postgresql", options=PostgreSqlOptions, open=_open, statements=_statements, receive=_receive
+)
