@@ -76,8 +76,8 @@ def binlog_connector_jars() -> list[Path]:
     return fetch(f"com.zendesk:mysql-binlog-connector-java:{BINLOG_CONNECTOR_VERSION}", transitive=True)
 
 
-def debezium_jars() -> list[Path]:
-    jars = fetch(f"io.debezium:debezium-connector-mysql:{DEBEZIUM_VERSION}", transitive=True)
+def debezium_jars(connector: str = "mysql") -> list[Path]:
+    jars = fetch(f"io.debezium:debezium-connector-{connector}:{DEBEZIUM_VERSION}", transitive=True)
     return jars + fetch(f"io.debezium:debezium-embedded:{DEBEZIUM_VERSION}", transitive=True)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,12 +39,38 @@ ROW = """INSERT INTO shop.orders
 class Debezium:
     """Debezium in a process of its own. After a kill, `start` continues from its stored offset."""
 
-    def __init__(self, server: MySqlServer, bootstrap: str, folder: Path) -> None:
-        self._command = java.compiled("DebeziumTopics", java.debezium_jars(), options=("-Xmx400m",))
+    def __init__(
+        self,
+        connector: str,
+        properties: Mapping[str, Any],
+        bootstrap: str,
+        folder: Path,
+        *,
+        partitions: int = PARTITIONS,
+    ) -> None:
+        jars = java.debezium_jars(connector)
+        self._command = java.compiled("DebeziumTopics", jars, options=("-Xmx400m",))
         properties = {
             "name": "shop",
-            "connector.class": "io.debezium.connector.mysql.MySqlConnector",
             "topic.prefix": "shop",
+            "snapshot.mode": "initial",
+            "converter.schemas.enable": "true",
+            "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
+            "offset.storage.file.filename": folder / "offsets",
+            "offset.flush.interval.ms": 3000,
+            "poll.interval.ms": 50,
+            **properties,
+        }
+        file = folder / "debezium.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        self._arguments = [bootstrap, str(partitions), str(file)]
+        self._log, self._offsets = folder / "debezium.log", folder / "offsets"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def of_mysql(cls, server: MySqlServer, bootstrap: str, folder: Path) -> Debezium:
+        properties = {
+            "connector.class": "io.debezium.connector.mysql.MySqlConnector",
             "database.hostname": server.host,
             "database.port": server.port,
             "database.user": workload.PEER_USER,
@@ -52,20 +78,10 @@ class Debezium:
             "database.ssl.mode": "disabled",
             "database.server.id": 94013,
             "database.include.list": "shop",
-            "snapshot.mode": "initial",
-            "converter.schemas.enable": "true",
             "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
             "schema.history.internal.file.filename": folder / "history",
-            "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
-            "offset.storage.file.filename": folder / "offsets",
-            "offset.flush.interval.ms": 3000,
-            "poll.interval.ms": 50,
         }
-        file = folder / "debezium.properties"
-        file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        self._arguments = [bootstrap, str(PARTITIONS), str(file)]
-        self._log, self._offsets = folder / "debezium.log", folder / "offsets"
-        self._process: subprocess.Popen[bytes] | None = None
+        return cls("mysql", properties, bootstrap, folder)
 
     def start(self) -> None:
         with open(self._log, "ab") as log:
@@ -88,8 +104,7 @@ class Debezium:
 
 
 @contextmanager
-def debezium(server: MySqlServer, bootstrap: str, folder: Path) -> Iterator[Debezium]:
-    process = Debezium(server, bootstrap, folder)
+def running(process: Debezium) -> Iterator[Debezium]:
     process.start()
     try:
         yield process
@@ -121,7 +136,10 @@ def test_tables_are_equal_to_the_database_though_debezium_and_the_pipeline_are_k
         "INSERT INTO shop.tail VALUES (1)", "CREATE TABLE shop.ended (id INT PRIMARY KEY)",
     )  # fmt: skip
     server.execute(*(ROW.format(id=at) for at in range(1, 300)))
-    with servers.kafka() as cluster, debezium(server, cluster.bootstrap, tmp_path) as connector:
+    with (
+        servers.kafka() as cluster,
+        running(Debezium.of_mysql(server, cluster.bootstrap, tmp_path)) as connector,
+    ):
         topics = Topics(cluster.bootstrap)
         scenario = Scenario(server, "shop", tmp_path, spark, lake_root)
         source = {"type": "debezium", "bootstrap": cluster.bootstrap, "topics": "shop.shop.*"}

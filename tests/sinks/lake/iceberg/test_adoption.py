@@ -123,6 +123,24 @@ def test_a_wider_or_narrower_number_fits(place: Make) -> None:
     ]
 
 
+def test_lists_fit_whose_elements_may_be_null(place: Make) -> None:
+    arrow = pa.schema([("id", pa.int64()), ("words", pa.list_(pa.string())), ("n", pa.list_(pa.int32()))])
+    it = shaped(place, arrow=arrow, adopt=True)
+    name = it.sink.name(it.table)
+    it.spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")
+    it.spark.sql(f"CREATE TABLE {name} (id BIGINT, words ARRAY<STRING>, n ARRAY<BIGINT>) USING iceberg {V3}")
+    assert different(it) == ["its column n is of type array<bigint>, and array<int> is needed"]
+    it.spark.sql(f"ALTER TABLE {name} DROP COLUMN n")
+    it.spark.sql(f"ALTER TABLE {name} ADD COLUMN n ARRAY<INT>")
+    assert different(it) == []
+    it.spark.sql(f"INSERT INTO {name} VALUES (1, array('a', NULL), array(1)), (2, NULL, array())")
+    adopted(it)
+    assert it.sink.merge(it.table, few(it, (2, ["b"], [None], False, 5)), it.key, it.commit(2))
+    assert summary(it)[SMALL] == "true", "without a Spark job"
+    assert it.sink.merge(it.table, newer(it, (3, [], None, False, 6)), it.key, it.commit(3)) and by_files(it)
+    assert it.rows() == [(1, ["a", None], [1], None), (2, ["b"], [None], 5), (3, [], None, 6)]
+
+
 def test_rows_with_one_key_do_not_fit(place: Make) -> None:
     it = filled(others(place))
     assert different(it) == []

@@ -94,6 +94,16 @@ def test_rows_and_their_identity_stay_while_files_become_one(place: Make) -> Non
     assert summary(it)["total-position-deletes"] == "0", "vectors of files that went are gone"
 
 
+def test_lists_stay_while_files_become_one(place: Make) -> None:
+    it = place("iceberg", arrow=pa.schema([("id", pa.int64()), ("n", pa.list_(pa.int32()))])).create()
+    it.sink.append(it.table, it.latest((100, [1, None], False, 1), (101, None, False, 1)), it.commit(1))
+    for n in range(2, 6):
+        small(it, n, (n, [n, None], False, n), (n + 1, [], False, n), (n + 2, None, False, n))
+    before = whole(it)
+    assert packed(it) and len(file_sizes(target(it))) == 1
+    assert whole(it) == before and (2, [2, None]) in [row[:2] for row in before]
+
+
 def test_files_from_before_columns_changed_are_read_as_the_table_is_now(place: Make) -> None:
     it = place("iceberg", arrow=pa.schema([("id", pa.int32()), ("name", pa.string())])).create()
     commits(it, range(1, 5))
