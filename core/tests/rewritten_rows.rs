@@ -21,7 +21,7 @@ use penstock_core::schema::TableSchema;
 use penstock_core::segment_file::SegmentFile;
 use penstock_core::table_map::{MapColumn, TableMap};
 use penstock_core::transaction::{KnownPlace, Part, Selection, Survey, Transaction, Walked};
-use penstock_core::typed_rows::write::put_bits;
+use penstock_core::value_forms::put_bits;
 use penstock_core::window::Direction;
 use penstock_core::wire::form;
 
