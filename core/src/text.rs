@@ -14,7 +14,8 @@
 //! | `date`, `datetime`, `timestamp`, `time` | as the server prints it, timestamps in UTC |
 //! | `char`, `varchar`, `enum`, `set`, `inet4`, `inet6`, `uuid`, `interval` | `LENGTH:TEXT`, bytes of UTF-8 |
 //! | `binary`, `varbinary` | upper-case hexadecimal digits |
-//! | the `text` and `blob` families, `json`, `list`, spatial types, `vector` | SHA-256 of the bytes (UTF-8) |
+//! | the `text` and `blob` families, `json`, spatial types, `vector` | SHA-256 of the bytes (text: UTF-8) |
+//! | `list` | SHA-256 of its JSON, or of the texts of its elements with `|` behind each |
 //!
 //! A large object is represented by its SHA-256, because the server cannot build strings larger than
 //! `max_allowed_packet`: it returns NULL. The length before text makes the joined text unambiguous: only text
@@ -33,13 +34,16 @@ use arrow_array::types::{
     TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt16Type, UInt32Type,
     UInt64Type, UInt8Type,
 };
-use arrow_array::{Array, ArrayRef, Int64Array, PrimitiveArray, RecordBatch, StringArray, UInt64Array};
+use arrow_array::{
+    Array, ArrayRef, Int64Array, ListArray, PrimitiveArray, RecordBatch, StringArray, UInt64Array,
+};
 use arrow_schema::{DataType, TimeUnit};
 use sha2::{Digest, Sha256};
 
 use crate::column::encode::{read_base64, read_hex, write_hex};
 use crate::column::{Binaries, Decimals, TypeOptions};
 use crate::double::write_double;
+use crate::schema::ColumnSchema;
 
 /// How a column type is written; the same split as `Shape` in `penstock.sources.mysql.verify.sql`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +84,8 @@ pub struct TextColumn<'a> {
     pub fsp: usize,
     /// The options of this column.
     pub options: TypeOptions,
+    /// Of a list: what its elements are.
+    pub element: Option<&'a ColumnSchema>,
 }
 
 type Printer = Box<dyn Fn(usize, &mut Vec<u8>)>;
@@ -179,6 +185,9 @@ impl RowText {
 
 fn printer(column: &TextColumn<'_>, array: &ArrayRef) -> Option<Printer> {
     let fsp = column.fsp;
+    if let (Some(element), Some(lists)) = (column.element, array.as_list_opt::<i32>()) {
+        return list(element, column.options, lists);
+    }
     match shape(column.column_type)? {
         Shape::Number => number(array).or_else(|| plain_text(array)),
         Shape::Decimal if column.options.decimal == Decimals::Double => float(array),
@@ -189,12 +198,37 @@ fn printer(column: &TextColumn<'_>, array: &ArrayRef) -> Option<Printer> {
         Shape::Time => time(array, fsp).or_else(|| plain_text(array)),
         Shape::Text => counted_text(array),
         Shape::Hex => decoded(column, array, |value, out| write_hex(value, 0, out)),
-        Shape::Digest => decoded(column, array, |value, out| {
-            let start = out.len();
-            write_hex(&Sha256::digest(value), 0, out);
-            out[start..].make_ascii_lowercase();
-        }),
+        Shape::Digest => decoded(column, array, digest),
     }
+}
+
+fn digest(value: &[u8], out: &mut Vec<u8>) {
+    let start = out.len();
+    write_hex(&Sha256::digest(value), 0, out);
+    out[start..].make_ascii_lowercase();
+}
+
+/// A list is the digest of its elements' texts.
+fn list(element: &ColumnSchema, options: TypeOptions, lists: &ListArray) -> Option<Printer> {
+    let column = TextColumn {
+        name: &element.name,
+        column_type: &element.kind,
+        fsp: element.fsp.unwrap_or(0).into(),
+        options,
+        element: None,
+    };
+    let (lists, printer) = (lists.clone(), printer(&column, lists.values())?);
+    Some(Box::new(move |row, out| {
+        let (ends, mut text) = (lists.value_offsets(), Vec::new());
+        for index in ends[row] as usize..ends[row + 1] as usize {
+            match lists.values().is_null(index) {
+                true => text.push(b'~'),
+                false => printer(index, &mut text),
+            }
+            text.push(b'|');
+        }
+        digest(&text, out);
+    }))
 }
 
 /// The bytes of a value that `TypeOptions::binary` made text.

@@ -34,6 +34,7 @@ fn row_text(
             column_type: &column.kind,
             fsp: column.fsp.unwrap_or(0).into(),
             options: types.of_column(schema, position),
+            element: column.element.as_deref(),
         })
     });
     RowText::new(batch, &columns.collect::<Result<Vec<_>, String>>()?)

@@ -21,7 +21,7 @@ from tests.sources.debezium.test_translator import VARIABLE
 from tests.sources.debezium.test_values_in_messages import number, of_log, rows_of, strict
 from tests.sources.debezium.topic_log import Logs, TopicLog, definitions_of
 
-from penstock._core import DecodeError, Inspector, RangeDecoder, RowEncoder
+from penstock._core import DecodeError, Inspector, RangeDecoder, RowEncoder, row_hashes
 from penstock.model.offset import LogRange
 from penstock.model.schema import EXACT_TYPES, TableId, TypeOptions
 from penstock.relaylog.segment_bytes import opened
@@ -208,6 +208,20 @@ def test_a_list_whose_elements_change_is_read_again(logs: Logs) -> None:
         AssertionError, match="values of column ints are converted from list of int to list of "
     ):
         definitions_of(log.folder)
+
+
+def test_lists_can_be_compared(log: TopicLog) -> None:
+    _, schema = definitions_of(log.folder)[NAME]
+    for name in KINDS:
+        hashes = set()
+        for types in (LISTS, TypeOptions()):
+            (batch,) = decoded(log, types).combine_chunks().to_batches()
+            found = [row_hashes(schema.to_json(), batch, [name], types.to_json()) for _ in range(2)]
+            assert found[0] == found[1] and len(set(found[0].to_pylist())) == len(SHAPES), name
+            same = batch.take([2, 0]).slice(1)
+            assert row_hashes(schema.to_json(), same, [name], types.to_json())[0] == found[0][0], name
+            hashes |= set(found[0].to_pylist())
+        assert len(hashes) == 2 * len(SHAPES) - 1, "only NULL is the same in both forms"
 
 
 # messages ---------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from tests.sources.postgresql.pg_log import PgLog, table_of
 from penstock._core import DecodeError
 from penstock.model.chunk import Chunk
 from penstock.model.schema import DEFAULT_TYPES, TableId, TypeOptions
-from penstock.sources.postgresql.catalog import PgTable
+from penstock.sources.postgresql.catalog import PgTable, read_tables
 from penstock.sources.postgresql.reading import Received, copy
 from penstock.testing.servers.postgresql import PostgreSqlServer
 
@@ -203,6 +203,12 @@ def test_arrays_can_be_lists_whose_elements_are_those_of_the_server(
             wanted = dict(connection.execute(f"SELECT id, v FROM {schema}.t{number}").fetchall())
             wanted = {id: [str(one) for one in v] if kind == "uuid[]" else v for id, v in wanted.items()}
             assert found == wanted, kind
+            (table,) = read_tables(connection, "all", names=[TableId(schema, f"t{number}")])
+            whole = Chunk(table.schema.table, 0, None, None)
+            read = [
+                row for one in copy(connection, table, whole, lists, Received()) for row in one.to_pylist()
+            ]
+            assert {row["id"]: row["v"] for row in read} == wanted, kind
         for name in ("deep", "shifted"):
             definition = table_of(connection, TableId(schema, name)).schema.to_json()
             assert len(segment.changes(definition)) == 1
