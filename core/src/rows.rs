@@ -214,10 +214,16 @@ pub fn skip_image(image: &mut Cursor<'_>, map: &TableMap, present: Present<'_>) 
     Ok(())
 }
 
-#[inline]
+/// Inlined into the loops over columns, so that a value needs one jump. The usual lengths need no call.
+#[inline(always)]
 pub fn skip_value(image: &mut Cursor<'_>, wire: WireType) -> Result<()> {
     match wire.extent() {
         Extent::Fixed(size) => image.skip(size.into(), "value"),
+        Extent::Prefixed(1) => image.take_u8_prefixed("value").map(drop),
+        Extent::Prefixed(2) => {
+            let length = image.u16("value")?;
+            image.skip(length.into(), "value")
+        }
         Extent::Prefixed(prefix) => image.take_prefixed(prefix.into(), "value").map(drop),
         Extent::Unknown => Err(old_temporal::undefined(image)),
     }

@@ -102,7 +102,8 @@ pub enum Extent {
 }
 
 impl WireType {
-    #[inline]
+    /// A part of `skip_value`.
+    #[inline(always)]
     pub fn extent(self) -> Extent {
         match self {
             Self::Null => Extent::Fixed(0),

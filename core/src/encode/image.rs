@@ -162,18 +162,17 @@ impl Row {
     }
 }
 
+/// `places` must be empty.
 #[inline]
 fn cut(image: &mut Cursor<'_>, map: &TableMap, present: Present<'_>, places: &mut Vec<Place>) -> Result<()> {
     let nulls = read_null_bits(image, map, present)?;
-    let mut bit = 0;
-    for (index, column) in map.columns.iter().enumerate() {
-        if !present.is_full() && !present.has(index) {
-            places.push(Place::Absent);
-            continue;
+    places.resize(map.columns.len(), Place::Absent);
+    let (full, mut bit) = (present.is_full(), 0);
+    for (index, (column, to)) in map.columns.iter().zip(places).enumerate() {
+        if full || present.has(index) {
+            *to = place(image, column.wire, bit_from_low(nulls, bit))?;
+            bit += 1;
         }
-        let null = bit_from_low(nulls, bit);
-        bit += 1;
-        places.push(place(image, column.wire, null)?);
     }
     Ok(())
 }

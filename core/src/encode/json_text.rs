@@ -51,20 +51,25 @@ fn write_special(bytes: &[u8], out: &mut Vec<u8>) {
     escape(&text, out);
 }
 
-/// How many bytes from the start need no escape, but for some of the last eight.
+/// Where the first byte is that needs an escape.
 #[inline(always)]
-fn plain_bytes(text: &[u8]) -> usize {
+fn first_special(text: &[u8]) -> Option<usize> {
     let words = text.chunks_exact(8);
-    let plain = words.take_while(|bytes| {
+    let rest = words.remainder();
+    for (index, bytes) in words.enumerate() {
         let word = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let zero = |word: u64| word.wrapping_sub(ONES) & !word;
         let control = word.wrapping_sub(ONES * 0x20) & !word;
         let quote = zero(word ^ (ONES * u64::from(b'"')));
         let backslash = zero(word ^ (ONES * u64::from(b'\\')));
-        // A borrow from the byte below can only make more bytes special.
-        (control | quote | backslash) & HIGHS == 0
-    });
-    8 * plain.count()
+        // A borrow only comes from a special byte below, so the lowest one is right.
+        let special = (control | quote | backslash) & HIGHS;
+        if special != 0 {
+            return Some(8 * index + special.trailing_zeros() as usize / 8);
+        }
+    }
+    let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
+    rest.iter().position(special).map(|at| text.len() - rest.len() + at)
 }
 
 /// Appends valid UTF-8 with escapes.
@@ -72,9 +77,7 @@ fn escape(mut text: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.reserve(text.len() + 16);
     loop {
-        let skipped = plain_bytes(text);
-        let special = |byte: &u8| *byte < 0x20 || *byte == b'"' || *byte == b'\\';
-        let Some(at) = text[skipped..].iter().position(special).map(|at| skipped + at) else {
+        let Some(at) = first_special(text) else {
             out.extend_from_slice(text);
             return;
         };
