@@ -113,6 +113,8 @@ pub struct RowsEvent<'a> {
     /// Whether a column that both images of an update lack kept its value. Not so on MariaDB: a REPLACE that
     /// it logs as an update leaves out the columns that it set to their defaults.
     pub absent_is_unchanged: bool,
+    /// Whether the image before a change has nothing but the columns that identify the row.
+    pub identity_only: bool,
     /// The offset of the log's record, if the images were rewritten from other bytes, so that places in them
     /// are no places in the log. Such a record has one row: its first image is at the offset, its second one
     /// a byte behind it.

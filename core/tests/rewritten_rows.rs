@@ -128,6 +128,7 @@ impl Rewritten {
             columns: 3,
             partial_json: false,
             absent_is_unchanged: true,
+            identity_only: false,
             record: Some(offset),
             images: Cursor::new(&self.images, offset),
         })

@@ -115,7 +115,11 @@ class PgScenario:
             (f'"{self.name}"."{table}"',),
         ).fetchall()
         names = [name for name, _ in found]
-        forms = {"timestamp with time zone": "({} AT TIME ZONE 'UTC')::text"}
+        forms = {
+            "timestamp with time zone": "({} AT TIME ZONE 'UTC')::text",
+            "time without time zone": "to_char({}, 'HH24:MI:SS.US')",  # targets have all digits
+            "character": "CASE WHEN {0} IS NOT NULL THEN format('%s', {0}) END",  # with its spaces
+        }
         columns = [SQL(forms.get(kind, "{}::text")).format(Identifier(name)) for name, kind in found]
         shown = SQL(", ").join(columns)
         query = SQL("SELECT {} FROM {}.{}").format(shown, Identifier(self.name), Identifier(table))

@@ -319,6 +319,9 @@ fn rows(
     let (mut number, mut open) = (0, true);
     while !rows.images.is_empty() {
         let sequence = next_row(logged, &mut rows, table, row)?;
+        if rows.identity_only && format.needs_whole_images() {
+            row.fill_identity(logged.bytes, rows.kind);
+        }
         let last = is_last && rows.images.is_empty();
         let change = Change { kind: rows.kind, row, bytes: logged.bytes, number, sequence, last };
         match &table.route {

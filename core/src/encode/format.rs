@@ -29,7 +29,8 @@ pub struct Change<'a> {
 impl<'a> Change<'a> {
     /// The row before an update or a deletion.
     pub fn before(&self) -> Option<Image<'a>> {
-        (self.kind != RowsKind::Insert).then_some(Image { bytes: self.bytes, columns: &self.row.before })
+        let is_there = self.kind != RowsKind::Insert && !self.row.before.is_empty();
+        is_there.then_some(Image { bytes: self.bytes, columns: &self.row.before })
     }
 
     /// The row after an insert or an update.
@@ -125,13 +126,28 @@ pub fn check_images(rows: &RowsEvent<'_>, table: &Table, whole: bool, offset: u6
     let after = |index: &usize| {
         rows.present_after.has(*index) || rows.absent_is_unchanged && rows.present.has(*index)
     };
-    if whole && !(0..table.columns.len()).all(|index| rows.present.has(index) && after(&index)) {
+    let all = |has: &dyn Fn(usize) -> bool| (0..table.columns.len()).all(has);
+    if rows.identity_only {
+        if whole && rows.kind == RowsKind::Update && !all(&|index| after(&index)) {
+            return Err(value_missing(table, offset));
+        }
+    } else if whole && !all(&|index| rows.present.has(index) && after(&index)) {
         return Err(images_lack(table, "columns; this format needs", offset));
     }
     if !table.key.iter().all(after) {
         return Err(images_lack(table, "columns of its key; messages need", offset));
     }
     Ok(())
+}
+
+#[cold]
+fn value_missing(table: &Table, offset: u64) -> DecodeError {
+    let name = table.schema.name();
+    let reason = format!(
+        "an update of {name} left a long value alone, which the log does not have; this format needs \
+         ALTER TABLE {name} REPLICA IDENTITY FULL"
+    );
+    DecodeError::of_table(name, reason, offset)
 }
 
 #[cold]

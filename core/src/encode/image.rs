@@ -5,7 +5,9 @@
 
 use crate::cursor::Cursor;
 use crate::error::Result;
-use crate::rows::{missing_column, read_null_bits, read_value, skip_value, Present, RowsEvent, ValueSink};
+use crate::rows::{
+    missing_column, read_null_bits, read_value, skip_value, Present, RowsEvent, RowsKind, ValueSink,
+};
 use crate::table_map::{bit_from_low, TableMap};
 use crate::wire::WireType;
 
@@ -105,10 +107,26 @@ impl Row {
         }
     }
 
+    /// Of images before changes that have nothing but the columns which identify the row: it is left out if
+    /// these have not changed. Else its other columns are null, as in a deletion.
+    pub fn fill_identity(&mut self, bytes: &[u8], kind: RowsKind) {
+        let before = Image { bytes, columns: &self.before };
+        let after = Image { bytes, columns: &self.after };
+        let is_same = |index: usize| before.place(index) == Place::Absent || before.same(&after, index);
+        if kind == RowsKind::Update && (0..self.before.len()).all(is_same) {
+            return self.before.clear();
+        }
+        for place in &mut self.before {
+            if *place == Place::Absent {
+                *place = Place::Null;
+            }
+        }
+    }
+
     /// Cuts the images of the next row. `rows.images` moves behind it. The cursor must be over the bytes that
     /// places count from, from its first byte on.
     pub fn read(&mut self, rows: &mut RowsEvent<'_>, map: &TableMap) -> Result<()> {
-        use crate::rows::RowsKind::{Delete, Insert, Update};
+        use RowsKind::{Delete, Insert, Update};
         self.before.clear();
         self.after.clear();
         match rows.kind {

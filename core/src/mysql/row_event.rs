@@ -50,6 +50,7 @@ impl<'a> RowsEvent<'a> {
             columns,
             partial_json: code == EventKind::PARTIAL_UPDATE_ROWS,
             absent_is_unchanged: !format.is_mariadb(),
+            identity_only: false,
             record: None,
             images: cursor,
         })

@@ -43,7 +43,7 @@ enum Part {
     #[default]
     Nothing,
     Rows,
-    Statements,
+    Statement,
 }
 
 #[derive(Default)]
@@ -106,15 +106,14 @@ impl Translator {
         Ok(())
     }
 
-    /// The records of a transaction that only says what has happened to tables. To be called between
-    /// transactions.
+    /// The records that only say what has happened to tables. To be called between transactions.
     pub fn say(&self, said: &[Said], commit_us: i64) -> Vec<u8> {
         let (mut records, lsn) = (Records::default(), self.end_lsn);
-        records.begin(lsn, commit_us, NO_TRANSACTION);
         for (schema, json) in said {
+            records.begin(lsn, commit_us, NO_TRANSACTION);
             records.statement(lsn, schema, json);
+            records.commit(lsn);
         }
-        records.commit(lsn);
         records.bytes
     }
 
@@ -197,17 +196,18 @@ impl Translator {
         Ok(false)
     }
 
-    /// Says what has happened to a table, behind the rows that were written.
+    /// Says what has happened to tables, behind the rows that were written. Readers take one statement at a
+    /// time: no two have the same end.
     fn state(&mut self, begin: Begin, lsn: u64, said: &[Said]) {
-        self.begin_part(begin, Part::Statements, lsn);
         for (schema, json) in said {
+            self.begin_part(begin, Part::Statement, lsn);
             self.records.statement(lsn, schema, json);
         }
     }
 
-    /// Ends the part of the open transaction that is being written, unless it is one of this kind.
+    /// Ends the part of the open transaction that is being written, unless it goes on.
     fn begin_part(&mut self, begin: Begin, part: Part, lsn: u64) {
-        if self.part == part {
+        if self.part == part && part == Part::Rows {
             return;
         }
         if self.part != Part::Nothing {

@@ -27,6 +27,7 @@ pub struct RowsFramer<F: Family> {
     segment_base: Option<u64>,
     roll: bool,
     in_transaction: bool,
+    has_statement: bool,
     /// The bodies of the span's definitions, and their positions in the segment, by id. Readers begin where
     /// spans do, and may have nothing of what is before.
     defined: HashMap<u64, (Vec<u8>, u64)>,
@@ -45,6 +46,7 @@ impl<F: Family> RowsFramer<F> {
             segment_base: None,
             roll: false,
             in_transaction: false,
+            has_statement: false,
             defined: HashMap::new(),
             defined_bytes: 0,
             pieces: Vec::new(),
@@ -84,6 +86,11 @@ impl<F: Family> RowsFramer<F> {
             }
         }
         self.in_transaction = record.kind != COMMIT;
+        // Readers take one statement at a time, by its end.
+        if self.has_statement && record.kind == STATEMENT {
+            return Err(super::unexpected(record));
+        }
+        self.has_statement = self.in_transaction && (self.has_statement || record.kind == STATEMENT);
         if record.kind == DEFINITION {
             if let Some(used) = self.used(record)? {
                 let Some(used) = Record::first(&used, self.tracker.log.end)? else { return Ok(()) };

@@ -19,6 +19,8 @@
 //! has a bit for each of its columns (1: null), then the values of the others, in the forms that
 //! `wire::form` says. The fields of `columns` are those of `penstock.model.schema.Column`.
 //!
+//! A statement counts where its transaction ends, and is the only one there.
+//!
 //! A transaction, and what a receiver gives to the framer at once, is whole. So parts of this format begin
 //! and end between transactions.
 
@@ -113,6 +115,7 @@ fn rows_of_body(body: &[u8], offset: u64) -> Result<RowsEvent<'_>> {
         columns,
         partial_json: false,
         absent_is_unchanged: true,
+        identity_only: false,
         record: None,
         images: body,
     })
@@ -120,7 +123,9 @@ fn rows_of_body(body: &[u8], offset: u64) -> Result<RowsEvent<'_>> {
 
 /// The same of a message's row, which was rewritten into `body`. `offset`: of the message's record.
 pub fn rewritten_rows(body: &[u8], offset: u64) -> Result<RowsEvent<'_>> {
-    Ok(RowsEvent { record: Some(offset), ..rows_of_body(body, offset)? })
+    let rows = rows_of_body(body, offset)?;
+    let identity_only = rows.kind != RowsKind::Insert && !rows.present.is_full();
+    Ok(RowsEvent { record: Some(offset), identity_only, ..rows })
 }
 
 /// The message of a record: behind the id of its definition.

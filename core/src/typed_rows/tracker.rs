@@ -82,7 +82,8 @@ impl<F: Family> Tracker<F> {
                 let ended = transaction.statements.iter();
                 log.span.statements.extend(ended.map(|text| format!("{text},\"end\":{end}}}")));
                 if F::COMMITS_SAY_PLACES {
-                    log.source = (String::new(), record.place).into();
+                    // What only says what happened to tables ends at an earlier place than is reached.
+                    log.moved(&(String::new(), record.place).into(), false);
                 }
                 log.note_committed();
                 log.ended.source = transaction.source;

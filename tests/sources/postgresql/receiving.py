@@ -77,7 +77,13 @@ class Receiving:
         connection.execute("SELECT pg_logical_emit_message(true, 'test', 'x')")
         [(text,)] = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchall()
         goal = lsn_of(text)
-        self.wait(lambda: self.log().position_at(self.log().end).order >= (goal,), f"the log to reach {text}")
+
+        def reached() -> bool:
+            if not RelayLog.exists(self.config.relay_log_path):
+                return False
+            return bool(self.log().position_at(self.log().end).order >= (goal,))
+
+        self.wait(reached, f"the log to reach {text}")
 
     def log(self) -> RelayLog:
         return RelayLog.open(self.config.relay_log_path)

@@ -284,7 +284,10 @@ def test_transactions_have_their_ids_places_and_statements(
         source = debezium["source"]
         assert (source["connector"], source["schema"], source["table"]) == ("postgresql", "public", "a")
         assert source["txId"] == xids[0] and log.start < source["lsn"]
-        assert sum(entry.get("transactions", 0) for entry in segment.entries) == 3
+        # Each statement is a part of its transaction with an end of its own.
+        assert sum(entry.get("transactions", 0) for entry in segment.entries) == 4
+        ends = [one["end"] for entry in segment.entries for one in entry.get("statements", [])]
+        assert len(ends) == len(set(ends)) == 2
     finally:
         log.close()
 

@@ -81,6 +81,8 @@ class _Session:
     binary: bool
     reached: int
     """The end of what was put into the log."""
+    sent: int = 0
+    """Up to where the server says that it has sent everything."""
     flushing: int = 0
     """What will be durable when the writer is idle."""
     confirmed: int = 0
@@ -255,10 +257,11 @@ class Receiver:
             self._describe(session, batch)
             self._put(session, translator.translate(batch.messages))
             session.reached = max(session.reached, translator.end_lsn)
-        quiet = translator.is_idle and batch.end > session.reached
+        session.sent = max(session.sent, batch.end)
+        quiet = translator.is_idle and session.sent > session.reached
         if quiet and (batch.asked or time.monotonic() - session.noted > IDLE_S):
-            self._put(session, translator.moved(batch.end))
-            session.reached, session.noted = batch.end, time.monotonic()
+            self._put(session, translator.moved(session.sent))
+            session.reached, session.noted = session.sent, time.monotonic()
         if translator.is_idle:
             self._between_transactions(session)
 
