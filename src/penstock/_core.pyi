@@ -183,6 +183,10 @@ class PgTranslator:
         """Whether no transaction is open."""
 
     @property
+    def is_settled(self) -> bool:
+        """Whether all that was described and translated is in the records that were given."""
+
+    @property
     def is_whole(self) -> bool:
         """Whether the records that were given end with a transaction."""
 

@@ -49,4 +49,12 @@ def move(
     command(file, to, yes=yes, as_json=as_json)
 
 
-COMMANDS = (adopt, reset, move)
+def drop_slot(file: File, yes: Yes = False, as_json: Json = False) -> None:
+    """Remove the replication slot of a pipeline that is given up: the server keeps its log for it. Asks
+    first."""
+    from penstock.commands.drop_slot import drop_slot as command
+
+    command(file, yes=yes, as_json=as_json)
+
+
+COMMANDS = (adopt, reset, move, drop_slot)

@@ -139,6 +139,11 @@ impl Translator {
         !self.is_cut
     }
 
+    /// Whether all that was described and translated is in the records that were given.
+    pub fn is_settled(&self) -> bool {
+        self.transaction.is_none() && self.said.is_empty()
+    }
+
     /// Whether no transaction is open.
     pub fn is_idle(&self) -> bool {
         self.transaction.is_none()

@@ -103,6 +103,11 @@ impl PgTranslator {
     }
 
     #[getter]
+    fn is_settled(&self) -> bool {
+        self.0.is_settled()
+    }
+
+    #[getter]
     fn is_whole(&self) -> bool {
         self.0.is_whole()
     }

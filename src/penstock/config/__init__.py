@@ -199,7 +199,8 @@ class PipelineConfig(Section):
             if not self.sink.has_lists:
                 self.__dict__["types"] = replace(self.types, arrays="json")
             return self
-        if self.types not in (DEFAULT_TYPES, EXACT_TYPES):
+        exact = EXACT_TYPES
+        if replace(self.types, zero_dates=exact.zero_dates, arrays=exact.arrays) != exact:
             raise ValueError(
                 f"`types` has no meaning for the sink {self.sink.type}, whose format decides how values are "
                 "written; use `sink.options` (`penstock docs formats`)"

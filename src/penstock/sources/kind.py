@@ -71,6 +71,10 @@ class SourceKind:
     canal_places: Callable[[], Any] | None = None
     """`canal_places()` makes the `sources.source_places.CanalPlaces` of this source. None: Canal does not
     know such servers."""
+    drop_slot: Callable[..., Any] | None = None
+    """`drop_slot(config)` removes what the server keeps of its log for a pipeline, and returns the name of
+    the slot; None: there is none. Raises `ConfigError` while it is in use. None: the source's servers keep
+    nothing for a pipeline."""
     receive: Callable[..., Any] | None = None
     """`receive(config, stopping)` writes the relay log of a pipeline until it is asked to stop
     (`sources.stop_signals.Stopping`), and raises errors that it cannot retry. It is what `penstock receive`

@@ -13,11 +13,15 @@ from typing import Any
 
 import psycopg
 import yaml
+from tests.sources.postgresql.pg_log import table_of
 
 from penstock import config as configuration
+from penstock._core import RangeDecoder
 from penstock.config import PipelineConfig
 from penstock.model.offset import LogRange
+from penstock.model.schema import TableId
 from penstock.relaylog.reader import RelayLog
+from penstock.relaylog.segment_bytes import opened
 from penstock.relaylog.status import read_status
 from penstock.sources.postgresql.log_position import lsn_of
 from penstock.testing.servers.postgresql import PostgreSqlServer
@@ -92,3 +96,25 @@ class Receiving:
         """Schemas, and what the log says of their tables."""
         log = self.log()
         return [(one.database, json.loads(one.sql)) for one in log.statements(LogRange(log.start, log.end))]
+
+
+def changes_of(
+    receiving: Receiving, connection: psycopg.Connection[Any], table: TableId
+) -> list[dict[str, Any]]:
+    """The changes of a table in the log."""
+    log, schema = receiving.log(), table_of(connection, table).schema
+    found: list[dict[str, Any]] = []
+    for split in log.splits(LogRange(log.start, log.end), table, bytes_aim=1 << 24):
+        part = opened(split)
+        decoder = RangeDecoder(
+            schema.to_json(), *part.place, preamble=part.preamble, layout="changelog", before_images=True
+        )
+        found += [row for batch in decoder for row in batch.to_pylist()]
+    return found
+
+
+def receive(receiving: Receiving) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "penstock", "receive", str(receiving.file)],
+        capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+    )  # fmt: skip

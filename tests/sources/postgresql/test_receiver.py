@@ -14,30 +14,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.sources.postgresql.pg_log import connected, table_of
-from tests.sources.postgresql.receiving import Receiving
+from tests.sources.postgresql.pg_log import connected
+from tests.sources.postgresql.receiving import Receiving, changes_of, receive
 
-from penstock._core import RangeDecoder
-from penstock.model.offset import LogRange
 from penstock.model.schema import TableId
-from penstock.relaylog.segment_bytes import opened
 from penstock.testing.servers.postgresql import PostgreSqlServer
 
 FOREIGN_MB = 60
 KEPT_MAX_MB = 20
-
-
-def _rows(receiving: Receiving, connection: psycopg.Connection[Any], table: TableId) -> list[dict[str, Any]]:
-    """The changes of a table in the log."""
-    log, schema = receiving.log(), table_of(connection, table).schema
-    found: list[dict[str, Any]] = []
-    for split in log.splits(LogRange(log.start, log.end), table, bytes_aim=1 << 24):
-        part = opened(split)
-        decoder = RangeDecoder(
-            schema.to_json(), *part.place, preamble=part.preamble, layout="changelog", before_images=True
-        )
-        found += [row for batch in decoder for row in batch.to_pylist()]
-    return found
 
 
 def test_every_change_is_in_the_log_once_though_the_receiver_is_killed(
@@ -72,7 +56,7 @@ def test_every_change_is_in_the_log_once_though_the_receiver_is_killed(
         writer.join()
         with receiving.started():
             receiving.wait_until_received(connection)
-            found = _rows(receiving, connection, TableId("public", "killed"))
+            found = changes_of(receiving, connection, TableId("public", "killed"))
     finally:
         ended.set()
         writer.join()
@@ -118,10 +102,26 @@ def test_a_slot_that_is_gone_is_an_error_that_says_what_to_do(
         "WHERE NOT active AND slot_name = %s"
     )
     receiving.wait(lambda: connection.execute(dropped, ("penstock_gone",)).fetchall(), "the end of the slot")
-    done = _receive(receiving)
+    done = receive(receiving)
     assert done.returncode != 0
     assert "the replication slot penstock_gone is gone" in done.stderr
-    assert "Begin again with a new `state`" in done.stderr
+    assert "penstock reset FILE" in done.stderr
+    assert _drop(receiving).returncode == 0
+
+
+def test_a_slot_is_dropped_when_it_is_not_in_use(
+    server: PostgreSqlServer, connection: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    receiving = Receiving(server, tmp_path, "given_up")
+    connection.execute("CREATE TABLE public.given_up (id int PRIMARY KEY)")
+    connection.execute("CREATE PUBLICATION penstock_given_up FOR TABLE public.given_up")
+    slots = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'penstock_given_up'"
+    with receiving.started():
+        receiving.wait_until_streaming()
+        refused = _drop(receiving)
+        assert refused.returncode != 0 and "Stop the pipeline first" in refused.stderr
+    receiving.wait(lambda: _drop(receiving).returncode == 0, "the end of the slot")
+    assert connection.execute(slots).fetchone() == (0,)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_slot_that_is_gone_is_an_error_that_says_what_to_do(
 def test_a_source_that_cannot_be_followed_is_one_error(
     server: PostgreSqlServer, tmp_path: Path, source: dict[str, Any], said: str
 ) -> None:
-    done = _receive(Receiving(server, tmp_path, "refused", **source))
+    done = receive(Receiving(server, tmp_path, "refused", **source))
     assert done.returncode != 0
     assert said in done.stderr and "Traceback" not in done.stderr
 
@@ -145,8 +145,8 @@ def _has_reached(receiving: Receiving, goal: int) -> bool:
     return receiving.log().end > goal
 
 
-def _receive(receiving: Receiving) -> subprocess.CompletedProcess[str]:
+def _drop(receiving: Receiving) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "penstock", "receive", str(receiving.file)],
+        [sys.executable, "-m", "penstock", "drop-slot", str(receiving.file), "--yes"],
         capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
     )  # fmt: skip

@@ -8,10 +8,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import psycopg
 import pytest
 from tests.sources.postgresql.pg_log import connected
 from tests.sources.postgresql.receiving import Receiving
 
+from penstock.testing.scenario import wait_for
 from penstock.testing.servers.postgresql import PostgreSqlServer
 
 
@@ -159,3 +161,46 @@ def test_tables_exchange_their_names(server: PostgreSqlServer, tmp_path: Path) -
     }  # fmt: skip
     circle = {"a": ("b", "begun again"), "b": ("c", "begun again"), "c": ("a", "begun again")}
     assert all(names[name] in allowed for name, allowed in circle.items()), names
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("DROP TABLE public.out", "ADD TABLE public.out"),
+        ("SET (publish = 'insert')", "SET (publish = 'insert, update, delete, truncate')"),
+    ],
+)
+def test_a_table_that_left_the_publication_for_a_while_is_read_again(
+    server: PostgreSqlServer, tmp_path: Path, changes: tuple[str, str]
+) -> None:
+    receiving = Receiving(server, tmp_path, "out")
+    with connected(server) as connection:
+        connection.execute("CREATE TABLE public.out (id int PRIMARY KEY, v int)")
+        connection.execute("CREATE PUBLICATION penstock_out FOR TABLE public.out")
+        try:
+            connection.execute("INSERT INTO public.out VALUES (1)")
+            with receiving.started():
+                receiving.wait_until_streaming()
+                receiving.wait_until_received(connection)
+                connection.execute(f"ALTER PUBLICATION penstock_out {changes[0]}".encode())
+                connection.execute("UPDATE public.out SET v = 2")
+                connection.execute(f"ALTER PUBLICATION penstock_out {changes[1]}".encode())
+                receiving.wait(receiving.statements, "a look at the catalog")
+                [(_, said)] = receiving.statements()
+            assert (said["table"], said["reread"]) == ("out", "the publication was changed")
+        finally:
+            connection.execute("DROP PUBLICATION penstock_out")
+            connection.execute("DROP TABLE public.out")
+            _drop_slot(connection, "penstock_out")
+
+
+def _drop_slot(connection: psycopg.Connection[Any], name: str) -> None:
+    """As soon as the server has noticed that its receiver is gone."""
+    wait_for(
+        lambda: connection.execute(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+            "WHERE NOT active AND slot_name = %s",
+            (name,),
+        ).fetchall(),
+        "the end of the slot",
+    )

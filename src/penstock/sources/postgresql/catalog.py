@@ -27,7 +27,8 @@ _PUBLISHES_COLUMNS = 150_000
 _TABLES = """
 SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relreplident::text,
        nullif(c.relfilenode, 0)::int8, p.puballtables, {published},
-       c.relkind = 'r' OR p.pubviaroot, c.relnatts
+       c.relkind = 'r' OR p.pubviaroot, c.relnatts,
+       concat_ws(':', p.oid, p.xmin, r.oid, r.xmin{membership})
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_publication p ON p.pubname = %(publication)s
 {joins}
@@ -38,13 +39,14 @@ ORDER BY n.nspname, c.relname
 """
 _LISTED = "LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid"
 _OF_SCHEMA = "LEFT JOIN pg_catalog.pg_publication_namespace s ON s.pnpubid = p.oid AND s.pnnspid = n.oid"
-_PUBLISHED = ("r.prrelid IS NOT NULL, NULL, NULL", _LISTED)
+_PUBLISHED = ("r.prrelid IS NOT NULL, NULL, NULL", _LISTED, "")
 _PUBLISHED_15 = (
     (
         "r.prrelid IS NOT NULL OR s.pnnspid IS NOT NULL, r.prattrs::int2[], "
         "pg_catalog.pg_get_expr(r.prqual, r.prrelid)"
     ),
     f"{_LISTED} {_OF_SCHEMA}",
+    ", s.oid, s.xmin",
 )
 _COLUMNS = """
 SELECT a.attrelid::int8, a.attnum, a.attname, a.atttypid::int8, a.atttypmod, a.attnotnull,
@@ -115,7 +117,8 @@ class PgColumn:
 class PgTable:
     """A table as the catalog has it. `number`: `pg_class.oid`, which its partitions do not share.
     `kind`: `r`, or `p` for a partitioned one. `file`: where its rows are; another one if they were written
-    again. `leaves`: of its partitions, number and file. `last`: the greatest number that a column has had."""
+    again. `leaves`: of its partitions, number and file. `membership`: another one if the publication was
+    changed, or if the table has left it for a while. `last`: the greatest number that a column has had."""
 
     number: int
     table: TableId
@@ -124,6 +127,7 @@ class PgTable:
     identity: str
     file: int | None
     published: bool
+    membership: str
     row_filter: str | None
     last: int
     key: tuple[str, ...]
@@ -174,7 +178,8 @@ def read_tables(
     if names is not None:
         wanted = "(n.nspname || '.' || c.relname) = ANY(%(names)s)"
         parameters["names"] = [f"{one.database}.{one.table}" for one in names]
-    query = _TABLES.format(published=of_version[0], joins=of_version[1], wanted=wanted)
+    published, joins, membership = of_version
+    query = _TABLES.format(published=published, joins=joins, membership=membership, wanted=wanted)
     rows = connection.execute(query, parameters).fetchall()
     found = [row[0] for row in rows]
     columns, keys = _columns(connection, found), _keys(connection, found)
@@ -184,7 +189,7 @@ def read_tables(
             leaves.setdefault(root, []).append((leaf, file))
     tables = []
     for number, schema, name, kind, persistence, identity, file, all_, listed, *rest in rows:
-        listed_columns, where, whole, last = rest
+        listed_columns, where, whole, last, membership = rest
         of_table = columns.get(number, [])
         if listed_columns is not None:
             of_table = [one for one in of_table if one.number in listed_columns]
@@ -192,8 +197,8 @@ def read_tables(
         of_key, of_root = tuple(keys.get(number, ())), tuple(leaves.get(number, ()))
         tables.append(
             PgTable(
-                number, TableId(schema, name), kind, persistence, identity, file, is_published, where, last,
-                of_key, tuple(of_table), of_root,
+                number, TableId(schema, name), kind, persistence, identity, file, is_published, membership,
+                where, last, of_key, tuple(of_table), of_root,
             )
         )  # fmt: skip
     return [one for one in tables if names is None or one.table in set(names)]

@@ -17,7 +17,7 @@ import psycopg
 
 from penstock._core import pg_column, pg_relation
 from penstock.disk.replace import replace_file
-from penstock.errors import RelayLogCorrupt
+from penstock.errors import START_OVER, RelayLogCorrupt
 from penstock.model.schema import TableId
 from penstock.sources.postgresql.catalog import PgColumn, PgTable, read_tables
 from penstock.sources.postgresql.log_position import moment
@@ -59,6 +59,8 @@ class FollowedTables:
         """The number of the look that a table is from."""
         self._number = 0
         self._stored = True
+        self.timeline = 0
+        """That of the server's log, which another one continues when a standby becomes the primary."""
 
     def begin(self, database: psycopg.Connection[Any]) -> None:
         """Takes the tables of a new log, before it has anything. `database`: in a transaction that shows what
@@ -71,20 +73,26 @@ class FollowedTables:
         try:
             said = json.loads(self._path.read_text())
             self._tables = {one["number"]: PgTable.from_json(one) for one in said["tables"]}
+            self.timeline = int(said["timeline"])
         except FileNotFoundError:
             raise RelayLogCorrupt(
                 f"{self._path} is missing. Without it, changes of definitions since then are not noticed.",
-                hint="Begin again with a new `state`.",
+                hint=f"To go on, {START_OVER}",
             ) from None
         except (ValueError, KeyError, TypeError) as error:
             raise RelayLogCorrupt(
-                f"{self._path} is damaged: {type(error).__name__}.", hint="Begin again with a new `state`."
+                f"{self._path} is damaged: {type(error).__name__}.", hint=f"To go on, {START_OVER}"
             ) from None
+
+    def follow_timeline(self, timeline: int) -> None:
+        self._stored &= timeline == self.timeline
+        self.timeline = timeline
 
     def store(self) -> None:
         """To be called when all that was said is durable in the log."""
         if not self._stored:
-            text = json.dumps({"tables": [one.to_json() for one in self._tables.values()]})
+            tables = [one.to_json() for one in self._tables.values()]
+            text = json.dumps({"timeline": self.timeline, "tables": tables})
             replace_file(self._path, text.encode(), durable=True)
             self._stored = True
 
@@ -215,5 +223,5 @@ def _between(
     key = tuple(like.key) if like is not None and set(like.key) <= names else ()
     if like is None:
         key = tuple(name for name, is_key, *_ in columns if is_key)
-        like = PgTable(number, table, "r", "p", "d", None, True, None, 0, key, ())
+        like = PgTable(number, table, "r", "p", "d", None, True, "", None, 0, key, ())
     return replace(like, table=table, key=key, columns=tuple(found))

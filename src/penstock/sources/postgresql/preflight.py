@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 
 from penstock.config import PipelineConfig
-from penstock.errors import PenstockError
+from penstock.errors import START_OVER, PenstockError
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.postgresql import slots
 from penstock.sources.postgresql.catalog import PgTable, read_tables
@@ -148,8 +148,7 @@ def slot(server: Server) -> Iterator[Finding]:
         yield Finding(
             "error", PURGED, server.slot,
             f"The server keeps its log no more for the slot {server.slot}, which is "
-            f"{'gone' if known is None else 'lost'}. Begin again with a new `state`. Targets stay, and their "
-            "tables are read again.",
+            f"{'gone' if known is None else 'lost'}. To go on, {START_OVER}",
         )  # fmt: skip
     if known is None and not begun:
         row = server.row(

@@ -25,7 +25,7 @@ from penstock.backoff import Backoff, Schedule
 from penstock.config import PipelineConfig
 from penstock.disk import directory
 from penstock.disk.replace import replace_file
-from penstock.errors import ConfigError, LogDiverged, RelayLogCorrupt, TransientError
+from penstock.errors import START_OVER, ConfigError, LogDiverged, RelayLogCorrupt, TransientError
 from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment import FORMAT, RELAY_FILE
@@ -179,11 +179,12 @@ class Receiver:
             raise LogDiverged(
                 f"{self.source.host} is the server {system.id}, and the relay log follows "
                 f"{relay.source_uuid}.",
-                hint="Begin again with a new `state`, or correct `source.host`.",
+                hint=f"Correct `source.host`, or {START_OVER}",
                 server_uuid=system.id,
             )
         slots.check_publication(database, self.source, self.publication)
         if relay is None:
+            self.tables.timeline = system.timeline
             start, executed = slots.begin(
                 stream, database, self.source, self.slot, self.tables, stopping=lambda: bool(self.stopping)
             )
@@ -193,6 +194,8 @@ class Receiver:
             executed = str(relay.executed_at(relay.end))
             slots.check_kept(database, self.slot, start)
             self.tables.load()
+            slots.check_timeline(stream, system, self.tables.timeline, start)
+            self.tables.follow_timeline(system.timeline)
         now = moment(database)
         translator = PgTranslator(start, now.next)
         framer = Framer(
@@ -322,7 +325,7 @@ class Receiver:
 
     def _confirm(self, session: _Session, *, asked: bool) -> None:
         """Tells the server what is durable here."""
-        if not session.dirty and self.writer.ready_to_flush:
+        if session.translator.is_settled and not session.dirty and self.writer.ready_to_flush:
             self.tables.store()
         durable = session.flushing if self.writer.ready_to_flush else session.confirmed
         now = time.monotonic()

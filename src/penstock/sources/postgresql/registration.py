@@ -43,6 +43,14 @@ def _receive(config: PipelineConfig, stopping: Stopping) -> None:
     receive(config, stopping)
 
 
+def _drop_slot(config: PipelineConfig) -> str | None:
+    _ensure_package()
+    from penstock.sources.postgresql.slots import drop
+
+    return drop(config)
+
+
 POSTGRESQL = SourceKind(
-    name="postgresql", options=PostgreSqlOptions, open=_open, statements=_statements, receive=_receive
-)
+    name="postgresql", options=PostgreSqlOptions, open=_open, statements=_statements, receive=_receive,
+    drop_slot=_drop_slot,
+)  # fmt: skip

@@ -78,6 +78,15 @@ class Replication:
         [(id, timeline, flushed, *_)] = self._rows(b"IDENTIFY_SYSTEM")
         return System(id, int(timeline), lsn_of(flushed))
 
+    def switched_at(self, timeline: int, now: int) -> int | None:
+        """Where the log of a timeline ends that the timeline `now` goes on from. None: it does not."""
+        [(_, history)] = self._rows(f"TIMELINE_HISTORY {now}".encode())
+        for line in history.splitlines():
+            parts = line.split()
+            if len(parts) >= 2 and parts[0] == str(timeline):
+                return lsn_of(parts[1])
+        return None
+
     def create_slot(
         self, name: str, *, failover: bool = False, waiting: Callable[[], None] = lambda: None
     ) -> Slot | None:

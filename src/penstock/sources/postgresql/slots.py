@@ -6,17 +6,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import psycopg
 
-from penstock.errors import ConfigError, LogPurged, SourceUnreachable
+from penstock.config import PipelineConfig
+from penstock.errors import START_OVER, ConfigError, LogDiverged, LogPurged, SourceUnreachable
 from penstock.relaylog.segment_format import lsn_position
-from penstock.sources.postgresql.connection import connect
+from penstock.sources.postgresql.connection import connect, explained
 from penstock.sources.postgresql.followed_tables import FollowedTables
 from penstock.sources.postgresql.log_position import lsn_of, moment, seen_by
-from penstock.sources.postgresql.options import PostgreSqlOptions
-from penstock.sources.postgresql.replication import Replication
+from penstock.sources.postgresql.options import PostgreSqlOptions, options_of, slot_of
+from penstock.sources.postgresql.replication import Replication, System
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +64,9 @@ def begin(
     everything that is visible now counts as executed: that is at least what was executed there.
     """
     known = database.execute(_SLOT, (slot,)).fetchone()
+    if known is not None and known[3] == "lost":  # it is of no use to anybody
+        database.execute("SELECT pg_catalog.pg_drop_replication_slot(%s)", (slot,))
+        known = None
     if known is None:
         is_primary = database.execute("SELECT NOT pg_catalog.pg_is_in_recovery()").fetchone() == (True,)
         failover = database.info.server_version >= _FAILOVER and is_primary
@@ -97,8 +102,41 @@ def check_kept(database: psycopg.Connection[Any], slot: str, end: int) -> None:
     raise LogPurged(
         f"The server's log behind {lsn_position(end)} is not kept for us any more: the replication slot "
         f"{slot} {why}.",
-        hint="Begin again with a new `state`. Targets stay, and their tables are read again.",
+        hint=f"To go on, {START_OVER}",
     )
+
+
+def drop(config: PipelineConfig) -> str | None:
+    """See `SourceKind.drop_slot`."""
+    options, name = options_of(config), slot_of(config)
+    with closing(connect(options)) as database, explained(options):
+        known = database.execute(_SLOT, (name,)).fetchone()
+        if known is None:
+            return None
+        _check(name, known, options.database)
+        if known[4] is not None:
+            raise ConfigError(
+                f"The replication slot {name} is in use.", hint="Stop the pipeline first, with its receiver."
+            )
+        database.execute("SELECT pg_catalog.pg_drop_replication_slot(%s)", (name,))
+    return name
+
+
+def check_timeline(stream: Replication, system: System, known: int, end: int) -> None:
+    """Raises `LogDiverged` if the server does not have all that the relay log has: a standby became the
+    primary before it had received that. `known`: the timeline of the relay log's end."""
+    reached = system.flushed
+    if system.timeline != known:
+        reached = min(reached, stream.switched_at(known, system.timeline) or 0)
+    if end > reached:
+        raise LogDiverged(
+            f"The relay log has the server's log up to {lsn_position(end)}. The server that answers has "
+            f"that only up to {lsn_position(reached)} (timeline {system.timeline}): it was restored, or "
+            "became the primary without the rest.",
+            hint="Targets have changes that the source has lost. `synchronized_standby_slots` at the primary "
+            f"prevents this. To go on, {START_OVER}",
+            server_uuid=system.id,
+        )
 
 
 def _check(slot: str, known: tuple[Any, ...], database: str) -> None:

@@ -111,6 +111,8 @@ def _reasons(before: PgTable, after: PgTable, certain: bool) -> Iterator[str]:
         yield "its partitions have changed"
     if before.row_filter != after.row_filter:
         yield "the publication has another condition for its rows"
+    elif before.membership != after.membership:
+        yield "the publication was changed"
     if before.key != after.key:
         yield f"its key is ({', '.join(after.key)})" if after.key else "it has no key"
 

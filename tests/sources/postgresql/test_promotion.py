@@ -1,0 +1,78 @@
+"""A server whose log goes on under another timeline, as that of a standby that becomes the primary."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from tests.sources.postgresql.pg_log import connected
+from tests.sources.postgresql.receiving import Receiving, changes_of, receive
+
+from penstock.model.schema import TableId
+from penstock.testing.servers.postgresql import PostgreSqlServer
+
+pytestmark = pytest.mark.slow
+
+TABLE = TableId("public", "t")
+
+
+@pytest.fixture
+def own_server() -> Iterator[PostgreSqlServer]:
+    with PostgreSqlServer(settings={"wal_level": "logical"}) as server:
+        with connected(server) as connection:
+            connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
+            connection.execute("CREATE PUBLICATION penstock_p FOR TABLE t")
+        yield server
+
+
+def _promote(server: PostgreSqlServer) -> psycopg.Connection[Any]:
+    """Starts a stopped server as a standby without a primary, and makes it one."""
+    (server.folder / "data" / "standby.signal").touch()
+    server.start()
+    connection = connected(server)
+    assert connection.execute("SELECT pg_promote()").fetchone() == (True,)
+    connection.execute("CHECKPOINT")
+    assert connection.execute("SELECT timeline_id FROM pg_control_checkpoint()").fetchone() != (1,)
+    return connection
+
+
+def test_the_log_goes_on_after_a_promotion(own_server: PostgreSqlServer, tmp_path: Path) -> None:
+    receiving = Receiving(own_server, tmp_path, "p")
+    with receiving.started():
+        with connected(own_server) as connection:
+            receiving.wait_until_streaming()
+            connection.execute("INSERT INTO t VALUES (1)")
+            receiving.wait_until_received(connection)
+        own_server.stop()
+        with _promote(own_server) as connection:
+            connection.execute("INSERT INTO t VALUES (2)")
+            receiving.wait_until_received(connection)
+            assert [row["id"] for row in changes_of(receiving, connection, TABLE)] == [1, 2]
+
+
+def test_a_primary_that_lacks_what_the_log_has_is_refused(
+    own_server: PostgreSqlServer, tmp_path: Path
+) -> None:
+    receiving, data = Receiving(own_server, tmp_path, "p"), own_server.folder / "data"
+    with receiving.started(), connected(own_server) as connection:
+        receiving.wait_until_streaming()
+        connection.execute("INSERT INTO t VALUES (1)")
+        receiving.wait_until_received(connection)
+    own_server.stop()
+    shutil.copytree(data, tmp_path / "standby")
+    own_server.start()
+    with receiving.started(), connected(own_server) as connection:
+        connection.execute("INSERT INTO t VALUES (2)")
+        receiving.wait_until_received(connection)
+    own_server.stop()
+    shutil.rmtree(data)
+    shutil.move(tmp_path / "standby", data)
+    with _promote(own_server) as connection:
+        connection.execute("INSERT INTO t SELECT generate_series(10, 50000)")  # beyond the end of the log
+        done = receive(receiving)
+    assert done.returncode != 0 and "Traceback" not in done.stderr
+    assert "became the primary without the rest" in done.stderr
