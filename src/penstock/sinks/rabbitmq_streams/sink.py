@@ -15,9 +15,10 @@ This is recorded before they are written, with the counts so far, and a new driv
 
 **Two drivers.** A driver begins with a record. Records have numbers, and of two with the same number, the
 server drops the second one. Every driver reads the records as they come. So a driver whose record is not
-there, or that reads that of another run, was replaced. It cannot write a commit any more. Messages that it
-had sent just before may still arrive. They are those of the same epoch, so they do no harm, unless the two
-had different states.
+there, or that reads that of another run, was replaced. It cannot write a commit any more. Before each epoch,
+a driver asks for the number of the newest record. So if it was replaced before the epoch, it sends nothing.
+Messages of an epoch that it was sending at that moment may still arrive. They are those that the other driver
+sends, so they do no harm, unless the two had different states.
 """
 
 from __future__ import annotations
@@ -127,6 +128,7 @@ class RabbitMqStreamsSink(Messages):
         self._tell_left_out()
         try:
             with explained(at(f"Epoch {commit.epoch} was not written", self._servers)):
+                self._check_newest()
                 lanes.begin(self._written.bases)
                 self._publish(lanes, messages)
                 number = self._written.number + 1
@@ -336,6 +338,13 @@ class RabbitMqStreamsSink(Messages):
             self._take(connection.event())
         if self._newest.run != self._run:
             raise another_driver(self._own)
+
+    def _check_newest(self) -> None:
+        """Raises `DriverReplaced` if another driver has begun, also if its record has not arrived here."""
+        last = self._connected().last_id(_REFERENCE, self._own)
+        while self._newest.number < last:
+            self._wait()
+        self._look()
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Confirmed):
