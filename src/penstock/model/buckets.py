@@ -11,9 +11,16 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from penstock.model.column_type import INTEGERS
 from penstock.model.schema import Column, TableSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOW_BITS = 30
+"""Bits of the lower half of a 60-bit hash. Halves can be summed up without overflow."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,42 @@ class BucketSum:
 
     rows: int
     hash: int
+
+
+def share_of(buckets: Buckets) -> dict[str, Any]:
+    """How a task computes the bucket of a row: arguments of `_core.row_buckets`."""
+    match buckets:
+        case RangeBuckets(width=width):
+            return {"width": width}
+        case HashBuckets(count=count):
+            return {"count": count}
+
+
+def sums_of_hashes(parts: Iterable[tuple[pa.Array, pa.Array]]) -> dict[int, list[int]]:
+    """Rows, and sums of the upper and the lower halves of their hashes, by bucket. `parts`: the buckets
+    (int64) and hashes (uint64) of some rows."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    sums: dict[int, list[int]] = {}
+    for numbers, hashes in parts:
+        high = pc.shift_right(hashes, pa.scalar(LOW_BITS, pa.uint64()))
+        low = pc.bit_wise_and(hashes, pa.scalar((1 << LOW_BITS) - 1, pa.uint64()))
+        part = pa.table({"bucket": numbers, "high": high, "low": low})
+        grouped = part.group_by("bucket").aggregate([("high", "count"), ("high", "sum"), ("low", "sum")])
+        columns = [
+            grouped.column(name).to_pylist() for name in ("bucket", "high_count", "high_sum", "low_sum")
+        ]
+        for number, *counts in zip(*columns, strict=True):
+            known = sums.get(number, [0, 0, 0])
+            sums[number] = [one + more for one, more in zip(known, counts, strict=True)]
+    return sums
+
+
+def bucket_sums_of(parts: Iterable[tuple[pa.Array, pa.Array]]) -> dict[int, BucketSum]:
+    """The rows of each bucket, with the sum of their hashes. `parts`: see `sums_of_hashes`."""
+    found = sums_of_hashes(parts)
+    return {number: BucketSum(rows, (high << LOW_BITS) + low) for number, (rows, high, low) in found.items()}
 
 
 def integer_key(schema: TableSchema) -> str | None:

@@ -23,7 +23,7 @@ from penstock._core import arrow_schema
 from penstock.errors import PenstockError, TableError
 from penstock.failures.crossing import returned
 from penstock.failures.messages import one_sentence
-from penstock.model.buckets import Buckets, BucketSum, KeyExtent
+from penstock.model.buckets import LOW_BITS, Buckets, BucketSum, KeyExtent, share_of
 from penstock.model.change import DELETED, SEQUENCE, free_name
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.printable import argument
@@ -39,7 +39,7 @@ from penstock.spark.transformed_sink import TransformedSink
 from penstock.state.dead_letters import Letter
 from penstock.transforms.comparison import TransformedRows
 from penstock.verify.check import Compared
-from penstock.verify.sums import LOSSY, LOW_BITS, bucket_sums, rows_of_buckets, share_of, sums_of
+from penstock.verify.sums import LOSSY, bucket_sums, rows_of_buckets, sums_of
 
 OPENED_AT_ONCE = 4
 """Targets that are opened in parallel: most of that time is spent waiting for the JVM and for files."""

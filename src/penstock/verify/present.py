@@ -19,14 +19,14 @@ import pyarrow as pa
 
 from penstock._core import arrow_schema
 from penstock.errors import PenstockError, TableError
-from penstock.model.buckets import Buckets, BucketSum
+from penstock.model.buckets import Buckets, BucketSum, share_of
 from penstock.model.offset import Offset, SourcePosition
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.sinks.base import Scan, Scannable
 from penstock.transforms.comparison import TransformedRows
 from penstock.verify.check import Compared, TargetMoved
 from penstock.verify.subject import NotCompared, Subject
-from penstock.verify.sums import bucket_sums, rows_of_buckets, share_of
+from penstock.verify.sums import bucket_sums, rows_of_buckets
 from penstock.verify.target_versions import PipelineVersions
 
 STAY_SECONDS = 4.0

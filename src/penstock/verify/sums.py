@@ -8,24 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.model.buckets import Buckets, BucketSum, HashBuckets, RangeBuckets
+from penstock.model.buckets import Buckets, BucketSum, bucket_sums_of, share_of, sums_of_hashes
 from penstock.model.schema import TableSchema, TypeOptions
 from penstock.transforms.comparison import TransformedRows
 
-LOW_BITS = 30
-"""Bits of the lower half of a 60-bit hash."""
 LOSSY = "_penstock_lossy "
 """A column beside those of a target: whether a value of the row does not fit the source's type, so that the
 row differs, whatever the source has. No column of MySQL has a name that ends with a space."""
-
-
-def share_of(buckets: Buckets) -> dict[str, Any]:
-    """How a task computes the bucket of a row: arguments of `_core.row_buckets`."""
-    match buckets:
-        case RangeBuckets(width=width):
-            return {"width": width}
-        case HashBuckets(count=count):
-            return {"count": count}
 
 
 def sums_of(
@@ -36,25 +25,9 @@ def sums_of(
     made: TransformedRows | None,
 ) -> dict[int, list[int]]:
     """Rows, and sums of the halves of their hashes, by bucket. `made`: the rows are transformed."""
-    sums: dict[int, list[int]] = {}
-    for _, bucket, hashes in _hashed(batches, table, share, types, made):
-        part = pa.table(
-            {
-                "bucket": bucket,
-                "high": pc.shift_right(hashes, pa.scalar(LOW_BITS, pa.uint64())),
-                "low": pc.bit_wise_and(hashes, pa.scalar((1 << LOW_BITS) - 1, pa.uint64())),
-            }
-        )
-        grouped = part.group_by("bucket").aggregate([("high", "count"), ("high", "sum"), ("low", "sum")])
-        columns = [
-            grouped.column(name).to_pylist() for name in ("bucket", "high_count", "high_sum", "low_sum")
-        ]
-        for bucket_number, rows, high, low in zip(*columns, strict=True):
-            total = sums.setdefault(bucket_number, [0, 0, 0])
-            total[0] += rows
-            total[1] += high
-            total[2] += low
-    return sums
+    return sums_of_hashes(
+        (bucket, hashes) for _, bucket, hashes in _hashed(batches, table, share, types, made)
+    )
 
 
 def bucket_sums(
@@ -65,8 +38,8 @@ def bucket_sums(
     made: TransformedRows | None,
 ) -> dict[int, BucketSum]:
     """The rows of each bucket, with the sum of their hashes."""
-    found = sums_of(batches, schema.to_json(), share_of(buckets), types, made)
-    return {number: BucketSum(rows, (high << LOW_BITS) + low) for number, (rows, high, low) in found.items()}
+    hashed = _hashed(batches, schema.to_json(), share_of(buckets), types, made)
+    return bucket_sums_of((bucket, hashes) for _, bucket, hashes in hashed)
 
 
 def rows_of_buckets(

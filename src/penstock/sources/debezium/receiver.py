@@ -15,34 +15,27 @@ from __future__ import annotations
 import json
 import logging
 import time
-import uuid as uuids
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from penstock._core import DecodeError, Framer, TopicTranslator, topic_records
-from penstock.backoff import Backoff, Schedule
 from penstock.config import PipelineConfig
-from penstock.disk import directory
 from penstock.disk.replace import replace_file
 from penstock.errors import (
-    ConfigError,
     LogDiverged,
     RelayLogCorrupt,
     SourceError,
     TransientError,
 )
 from penstock.model.offset import Offset
-from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.segment import DAMAGED_HINT, FORMAT, RELAY_FILE, read_relay
-from penstock.relaylog.segment_format import ROWS, format_of, set_of
-from penstock.relaylog.status import StatusFile
-from penstock.relaylog.upkeep import Upkeep
-from penstock.relaylog.writer import DiskFull, RelayLogWriter
+from penstock.relaylog.segment import DAMAGED_HINT
+from penstock.relaylog.segment_format import ROWS, set_of
 from penstock.sources.debezium import positions
 from penstock.sources.debezium.connection import Batch, Place, Topics
 from penstock.sources.debezium.options import DebeziumOptions, options_of
 from penstock.sources.debezium.topic_schemas import TopicSchemas
+from penstock.sources.sessions import SessionReceiver
 from penstock.sources.stop_signals import Stopping, ensure_end
 
 log = logging.getLogger(__name__)
@@ -105,75 +98,28 @@ class _Session:
     """Whether messages have come since the last look."""
 
 
-class Receiver:
+class Receiver(SessionReceiver):
     """Writes the relay log of one pipeline. `run` raises the error that ends it."""
 
+    segment_format = ROWS
+
     def __init__(self, config: PipelineConfig, source: DebeziumOptions, stopping: Stopping) -> None:
-        self.config = config
+        address = {"bootstrap": source.bootstrap}
+        super().__init__(config, stopping, reconnect_max_ms=source.reconnect_max, address=address)
         self.source = source
-        self.stopping = stopping
-        self.place = LogPlace.of(config)
-        self.folder = config.relay_log_path
-        self.upkeep = Upkeep(self.place, config.relay_log, lambda: bool(stopping))
         self._schemas = TopicSchemas(source.registry) if source.registry is not None else None
         self._skipped = 0
-        self._connected_once = False
 
-    def run(self) -> None:
-        """Receives until it is stopped. Raises `LeaseHeld` at once if another receiver writes this log."""
-        directory.make(self.folder, "relay_log.path")
-        directory.close_to_others(self.folder, "relay_log.path")
-        self._check_format()
-        self.writer = RelayLogWriter(self.folder, self.config.relay_log, prepare=self.upkeep.prepare)
-        self.status = StatusFile(self.folder, self.writer.lease.generation)
-        self.status.facts["source"] = {"bootstrap": self.source.bootstrap}
-        with self.upkeep.until_end(self.writer, self.status):
-            self._sessions()
-
-    def _check_format(self) -> None:
-        """Raises `ConfigError` if the log is of a version that wrote topics in another format."""
-        if not (self.folder / RELAY_FILE).exists():
-            return
-        found = format_of(read_relay(self.folder))
-        if found != ROWS:
-            raise ConfigError(
-                f"The relay log {self.folder} has segments of the format {found}, in which Penstock does not "
-                "write topics any more.",
-                hint="Begin again with a new `state` and `relay_log.path`. The old log stays readable.",
-            )
-
-    # sessions -----------------------------------------------------------------------------------------------
-
-    def _sessions(self) -> None:
-        reconnect = Backoff(Schedule(first_s=0.2, max_s=self.source.reconnect_max / 1000))
-        reconnects = 0
-        while not self.stopping:
-            try:
-                self._session()
-                reconnect.succeeded()
-                continue
-            except DiskFull as error:
-                self.upkeep.wait_for_room(self.writer, self.status, error, self.stopping.sleep)
-                continue
-            except TransientError as error:
-                if not self._connected_once and not RelayLog.exists(self.folder):
-                    raise ConfigError(error.message, hint=error.hint, **error.details) from error
-                trouble = error
-            except DecodeError as error:
-                raise RelayLogCorrupt(
-                    f"The file {error.path} of the relay log is damaged at offset {error.offset}: "
-                    f"{error.reason}.",
-                    hint=DAMAGED_HINT, path=error.path, offset=error.offset,
-                ) from error  # fmt: skip
-            reconnects += 1
-            self.status.facts["reconnects"] = reconnects
-            self.status.enter("reconnecting", str(trouble), trouble)
-            self.stopping.sleep(reconnect.failed())
+    def _trouble(self, error: Exception, *, progressed: bool) -> TransientError:
+        if isinstance(error, DecodeError):
+            raise RelayLogCorrupt(
+                f"The file {error.path} of the relay log is damaged at offset {error.offset}: "
+                f"{error.reason}.",
+                hint=DAMAGED_HINT, path=error.path, offset=error.offset,
+            ) from error  # fmt: skip
+        return super()._trouble(error, progressed=progressed)
 
     def _session(self) -> None:
-        self.stopping.reconnect = False
-        self.status.enter("connecting")
-        self.writer.recover()
         topics = Topics(self.source)
         try:
             cluster, found = topics.find()
@@ -204,7 +150,7 @@ class Receiver:
         new = {place: at for place, at in starts.items() if place not in known}
         later = positions.held_back(new, known)
         self._note_topics(translator, found, known)
-        self._create(cluster)
+        self._create({"type": self.source.type, "server_uuid": cluster}, {"at": self.source.start})
         self._check_ids(topics, found, (topic for (topic, _), at in known.items() if at))
         framer = self._framer(relay, translator, cluster)
         last_us = relay.position_at(relay.end).order[-1] if relay is not None else 0
@@ -256,20 +202,6 @@ class Receiver:
                 )  # fmt: skip
         return translator
 
-    def _create(self, cluster: str) -> None:
-        path = self.folder / RELAY_FILE
-        if path.exists():
-            return
-        relay = {
-            "format": FORMAT,
-            "segment_format": ROWS,
-            "uuid": str(uuids.uuid4()),
-            "created": time.time(),
-            "source": {"type": self.source.type, "server_uuid": cluster},
-            "start": {"at": self.source.start},
-        }
-        replace_file(path, json.dumps(relay, indent=1).encode(), durable=True)
-
     def _framer(self, relay: RelayLog | None, translator: TopicTranslator, cluster: str) -> Framer:
         limits = self.config.relay_log
         known = relay.position_at(relay.end) if relay is not None else None
@@ -311,6 +243,7 @@ class Receiver:
         if batch.messages:
             self._learn_schemas(translator, batch)
             records, faults = translator.translate(batch.messages)
+            self._bytes += len(records)
             self._put(session, records)
             for topic, partition, offset, reason in faults:
                 self._refused(session, topic, partition, offset, reason)

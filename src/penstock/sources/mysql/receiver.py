@@ -13,11 +13,9 @@ While a flush is running, the socket is still read.
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
 import time
-import uuid as uuids
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -25,10 +23,7 @@ from typing import Any
 import pymysql
 
 from penstock._core import DecodeError, Framer
-from penstock.backoff import Backoff, Schedule
 from penstock.config import PipelineConfig
-from penstock.disk import directory
-from penstock.disk.replace import replace_file
 from penstock.errors import (
     ConfigError,
     LogDiverged,
@@ -39,13 +34,8 @@ from penstock.errors import (
     SourceUnreachable,
     TransientError,
 )
-from penstock.relaylog.files import LogPlace
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.segment import FORMAT, RELAY_FILE, read_relay
 from penstock.relaylog.segment_format import MYSQL_BINLOG
-from penstock.relaylog.status import StatusFile
-from penstock.relaylog.upkeep import Upkeep
-from penstock.relaylog.writer import DiskFull, RelayLogWriter
 from penstock.sources.mysql import followed_host, server_errors, start_position
 from penstock.sources.mysql.connection import Replication, connect, query, query_named
 from penstock.sources.mysql.event_types import INCIDENT, event_says
@@ -54,6 +44,7 @@ from penstock.sources.mysql.heartbeat import is_heartbeat
 from penstock.sources.mysql.options import options_of
 from penstock.sources.mysql.server_identity import Server, describe
 from penstock.sources.mysql.start_position import ReceivedLog, Stream
+from penstock.sources.sessions import SessionReceiver
 from penstock.sources.stop_signals import Stopping
 
 log = logging.getLogger(__name__)
@@ -83,101 +74,52 @@ class _Session:
     """Bytes received since the last flush."""
 
 
-class Receiver:
+class Receiver(SessionReceiver):
     """Writes the relay log of one pipeline file. `run` raises the error that ends it."""
 
+    segment_format = MYSQL_BINLOG
+
     def __init__(self, config: PipelineConfig, stopping: Stopping) -> None:
-        self.config = config
-        self.stopping = stopping
-        self.place = LogPlace.of(config)
-        self.folder = config.relay_log_path
-        self.upkeep = Upkeep(self.place, config.relay_log, lambda: bool(stopping))
         self._hosts = followed_host.candidates(options_of(config))
-        self.source = followed_host.followed(options_of(config), self.folder)
+        self.source = followed_host.followed(options_of(config), config.relay_log_path)
+        address = {"host": self.source.host, "port": self.source.port}
+        super().__init__(config, stopping, reconnect_max_ms=self.source.reconnect_max, address=address)
         self._refused_since: float | None = None
         self._login_refused_since = ""
-        self._bytes = 0
-        self._connected_once = False
         self._by_position = False
-        self._unfinished = 0
-
-    def run(self) -> None:
-        """Receives until it is stopped. Raises `LeaseHeld` at once if another receiver writes this log."""
-        directory.make(self.folder, "relay_log.path")
-        directory.close_to_others(self.folder, "relay_log.path")
-        self.writer = RelayLogWriter(
-            self.folder,
-            self.config.relay_log,
-            on_committed=self.stopping.wake,
-            prepare=self.upkeep.prepare,
-        )
-        self.status = StatusFile(self.folder, self.writer.lease.generation)
-        self.status.facts["source"] = {"host": self.source.host, "port": self.source.port}
-        with self.upkeep.until_end(self.writer, self.status):
-            self.relay = self._relay()
-            self._sessions()
-
-    def _relay(self) -> dict[str, Any]:
-        """The content of `relay.json`. For a new log, the content that will be written once the source is
-        known."""
-        path = self.folder / RELAY_FILE
-        if path.exists():
-            return read_relay(self.folder)
-        return {
-            "format": FORMAT,
-            "segment_format": MYSQL_BINLOG,
-            "uuid": str(uuids.uuid4()),
-            "created": time.time(),
-        }
+        self._failures = 0
+        """Sessions in a row that ended in something unknown, and had received nothing."""
 
     # sessions
     # --------------------------------------------------------------------------------------------------
 
-    def _sessions(self) -> None:
-        reconnect = Backoff(Schedule(first_s=0.2, max_s=self.source.reconnect_max / 1000))
-        failures = reconnects = 0
-        trouble: PenstockError
-        while not self.stopping:
-            before = self._bytes
-            try:
-                self._session()
-                continue
-            except DiskFull as error:
-                sleep = self.stopping.sleep
-                self.upkeep.wait_for_room(self.writer, self.status, error, sleep, self._unfinished)
-                continue
-            except (SourceError, ConfigError) as error:
-                trouble = self._on_another_host(error)
-            except SourceUnreachable as error:
-                if len(self._hosts) > 1:
-                    self._next_host()
-                elif not self._connected_once and not RelayLog.exists(self.folder):
-                    raise ConfigError(error.message, hint=error.hint, **error.details) from error
-                trouble = self._refused_since_when(error) if isinstance(error, LoginRefused) else error
-            except TransientError as error:
-                trouble = error
-            except (pymysql.Error, OSError) as error:
-                trouble = explain(error, self.source)
-                if not isinstance(trouble, TransientError):
-                    trouble = self._on_another_host(trouble)
-            except DecodeError as error:
-                if error.path is not None:
-                    raise start_position.damaged(error) from error
-                trouble = TransientError(
-                    f"The source sent what cannot be read: {error}.", offset=error.offset
-                )
-            if not isinstance(trouble, TransientError):
-                raise trouble
-            progressed = self._bytes > before
-            failures = 0 if progressed or isinstance(trouble, SourceUnreachable) else failures + 1
-            if failures >= FAILURES_MAX and trouble.details.get("offset") is not None:
-                raise self._given_up(trouble)
-            if progressed:
-                reconnect.succeeded()
-            reconnects += 1
-            self.status.facts["reconnects"] = reconnects
-            self.status.enter("reconnecting", str(trouble), trouble)
-            self.stopping.sleep(reconnect.failed())
+    def _trouble(self, error: Exception, *, progressed: bool) -> TransientError:
+        trouble = self._explained(error)
+        known = progressed or isinstance(trouble, SourceUnreachable)
+        self._failures = 0 if known else self._failures + 1
+        if self._failures >= FAILURES_MAX and trouble.details.get("offset") is not None:
+            raise self._given_up(trouble)
+        return trouble
+
+    def _explained(self, error: Exception) -> TransientError:
+        if isinstance(error, (pymysql.Error, OSError)):
+            trouble = explain(error, self.source)
+            return trouble if isinstance(trouble, TransientError) else self._on_another_host(trouble)
+        if isinstance(error, (SourceError, ConfigError)):
+            return self._on_another_host(error)
+        if isinstance(error, SourceUnreachable):
+            if len(self._hosts) > 1:
+                self._next_host()
+            elif not self._connected_once and not RelayLog.exists(self.folder):
+                raise ConfigError(error.message, hint=error.hint, **error.details) from error
+            return self._refused_since_when(error) if isinstance(error, LoginRefused) else error
+        if isinstance(error, TransientError):
+            return error
+        if isinstance(error, DecodeError):
+            if error.path is not None:
+                raise start_position.damaged(error) from error
+            return TransientError(f"The source sent what cannot be read: {error}.", offset=error.offset)
+        raise error
 
     def _refused_since_when(self, error: LoginRefused) -> LoginRefused:
         """The error with the time of the first refusal, which stays the same until we are let in."""
@@ -199,7 +141,7 @@ class Receiver:
         at = self._hosts.index(self.source)
         self.source = self._hosts[(at + 1) % len(self._hosts)]
 
-    def _on_another_host(self, error: PenstockError) -> PenstockError:
+    def _on_another_host(self, error: PenstockError) -> TransientError:
         """Handles a server that cannot continue the log. With several hosts, another one may, perhaps after
         it is promoted. The receiver tries them for a while."""
         since = self._refused_since = self._refused_since or time.monotonic()
@@ -211,9 +153,6 @@ class Receiver:
         return TransientError(error.message, hint=error.hint, **error.details)
 
     def _session(self) -> None:
-        self.stopping.reconnect = False
-        self.status.enter("connecting")
-        self.writer.recover()
         connection = connect(self.source)
         try:
             self._connected_once = True
@@ -228,7 +167,11 @@ class Receiver:
                 self._prepare(connection, server)
                 replication = self._ask(connection, server, stream, server_id)
             self._by_position = received is not None and stream.gtids is None
-            self._create(server, by_gtid=by_gtid)
+            self._create(
+                {"type": self.source.type, "server_uuid": server.uuid, "version": server.version},
+                self.source.start.model_dump(mode="json", exclude_none=True),
+                mode="gtid" if by_gtid else "file",
+            )
             session = _Session(server, stream, replication, self._framer(server, stream, received))
             self._refused_since = None
             self.status.facts["source"] = {
@@ -272,17 +215,6 @@ class Receiver:
         if "mode" in self.relay:
             return bool(self.relay["mode"] == "gtid")
         return server.has_gtids
-
-    def _create(self, server: Server, *, by_gtid: bool) -> None:
-        if "mode" in self.relay:
-            return
-        self.relay |= {
-            "mode": "gtid" if by_gtid else "file",
-            "source": {"type": self.source.type, "server_uuid": server.uuid, "version": server.version},
-            "start": self.source.start.model_dump(mode="json", exclude_none=True),
-        }
-        data = json.dumps(self.relay, indent=1).encode()
-        replace_file(self.folder / RELAY_FILE, data, durable=True)
 
     def _framer(self, server: Server, stream: Stream, received: ReceivedLog | None) -> Framer:
         limits = self.config.relay_log

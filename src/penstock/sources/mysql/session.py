@@ -24,6 +24,7 @@ from penstock.model.partial_snapshot import Part
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.relaylog.reader import Statement
 from penstock.sources.catalog import Reason
+from penstock.sources.chunk_bounds import keyed_chunks
 from penstock.sources.chunks import ALL_ROWS
 from penstock.sources.mysql import catalog, followed_host, savepoints, statements
 from penstock.sources.mysql.broken_tables import broken_reason, broken_tables, is_broken
@@ -37,15 +38,12 @@ from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot import watermark
 from penstock.sources.mysql.snapshot.keys import key_literal
 from penstock.sources.mysql.snapshot.reader import prepare_session
-from penstock.sources.mysql.snapshot.split import MySqlChunkPlanner, keyed_chunks
+from penstock.sources.mysql.snapshot.split import MySqlChunkPlanner
 from penstock.sources.mysql.versioned_tables import read_versioned_tables, versioned_reason
 from penstock.sources.table_filter import TableFilter
 
 T = TypeVar("T")
 
-CHUNK_KEYS = 500
-"""Named keys per chunk. The statement that reads them stays short, and the server looks each one up by its
-index."""
 GTID_WAIT_SECONDS = 60
 """How long splitting waits for a server to execute the log up to the table's start. A replica may lag; what
 waits longer is tried again."""
@@ -271,7 +269,7 @@ class SourceSession:
             planner = MySqlChunkPlanner(connection, schema, chunk_rows=chunk_rows, part=part)
             sized(planner.size.rows)
             if part.keys:
-                yield from keyed_chunks(schema, part, chunk_keys=CHUNK_KEYS)
+                yield from keyed_chunks(schema.table, part)
             else:
                 yield from planner.chunks(after=after)
             self._spares.put(_Spare(connection, config, time.monotonic()))

@@ -14,20 +14,23 @@ import pyarrow.compute as pc
 
 from penstock import _core
 from penstock.errors import TableError
-from penstock.model.buckets import Buckets, BucketSum, KeyExtent, RangeBuckets, integer_key
+from penstock.model.buckets import Buckets, BucketSum, KeyExtent, bucket_sums_of, integer_key, share_of
 from penstock.model.chunk import Chunk
 from penstock.model.schema import TableSchema, TypeOptions
-from penstock.sources.postgresql.catalog import read_tables
+from penstock.sources.postgresql.catalog import PgTable, read_tables
 from penstock.sources.postgresql.chunk_reader import ensure_durable, server_of
 from penstock.sources.postgresql.connection import connect, explained
 from penstock.sources.postgresql.log_position import moment
 from penstock.sources.postgresql.options import PostgreSqlOptions
-from penstock.sources.postgresql.reading import BEGIN, Received, copy
+from penstock.sources.postgresql.reading import BEGIN, Received, copy, lock
 from penstock.sources.postgresql.sql import quote, rows_of
 from penstock.sources.postgresql.window import PostgreSqlWindow
 
-_LOW_BITS = 30
-"""Hashes have 60 bits. They are summed up in halves, which cannot overflow."""
+_REWRITTEN = """
+SELECT coalesce(bool_or(pg_catalog.pg_relation_filenode(c.oid) IS DISTINCT FROM c.relfilenode), false)
+FROM pg_catalog.pg_class c WHERE c.oid = ANY(%s) AND c.relkind = 'r'
+"""
+"""Whether tables have other files now than in the view. The function does not look into the view."""
 
 
 @dataclass
@@ -49,17 +52,8 @@ class PostgreSqlReadView:
         return KeyExtent(int(row[0] or 0), int(row[1] or 0), int(row[2]))
 
     def sums(self, schema: TableSchema, buckets: Buckets, types: TypeOptions) -> dict[int, BucketSum]:
-        found: dict[int, BucketSum] = {}
-        for _, numbers, hashes in self._hashed(schema, buckets, types):
-            high = pc.shift_right(hashes, pa.scalar(_LOW_BITS, pa.uint64()))
-            low = pc.bit_wise_and(hashes, pa.scalar((1 << _LOW_BITS) - 1, pa.uint64()))
-            part = pa.table({"bucket": numbers, "high": high, "low": low})
-            grouped = part.group_by("bucket").aggregate([("high", "count"), ("high", "sum"), ("low", "sum")])
-            for row in grouped.to_pylist():
-                known = found.get(row["bucket"], BucketSum(0, 0))
-                total = known.hash + (row["high_sum"] << _LOW_BITS) + row["low_sum"]
-                found[row["bucket"]] = BucketSum(known.rows + row["high_count"], total)
-        return found
+        hashed = self._hashed(schema, buckets, types)
+        return bucket_sums_of((numbers, hashes) for _, numbers, hashes in hashed)
 
     def rows(
         self, schema: TableSchema, buckets: Buckets, numbers: Collection[int], types: TypeOptions
@@ -79,23 +73,36 @@ class PostgreSqlReadView:
         with explained(self.options, schema.table):
             yield from copy(self.connection, table, whole, types, Received())
 
-    def _table(self, schema: TableSchema) -> Any:
+    def _table(self, schema: TableSchema) -> PgTable:
+        """The table, locked. A view is older than the lock. So it shows a table as empty whose rows were
+        written again since then, by TRUNCATE or ALTER TABLE."""
         with explained(self.options, schema.table):
+            lock(self.connection, schema.table)
             found = read_tables(self.connection, self.publication, names=[schema.table])
         if not found:
             raise TableError(f"Table {schema.table} does not exist at the source.", table=str(schema.table))
-        if (found[0].schema.columns, found[0].key) != (schema.columns, schema.key):
+        table = found[0]
+        if (table.schema.columns, table.key) != (schema.columns, schema.key):
             raise TableError(f"{schema.table} has another definition now.", table=str(schema.table))
-        return found[0]
+        numbers = [leaf for leaf, _ in table.leaves] or [table.number]
+        with explained(self.options, schema.table):
+            row = self.connection.execute(_REWRITTEN, (numbers,)).fetchone()
+        if row is None or row[0]:
+            raise TableError(
+                f"The rows of {schema.table} were removed or written again, by TRUNCATE or ALTER TABLE, "
+                "while they were compared.",
+                hint="Run it again.",
+                table=str(schema.table),
+            )
+        return table
 
     def _hashed(
         self, schema: TableSchema, buckets: Buckets, types: TypeOptions
     ) -> Iterator[tuple[pa.RecordBatch, pa.Array, pa.Array]]:
         """Rows, with their buckets and hashes."""
-        share = {"width": buckets.width} if isinstance(buckets, RangeBuckets) else {"count": buckets.count}
         table, names = schema.to_json(), [column.name for column in schema.columns]
         for batch in self.batches(schema, types):
-            numbers = _core.row_buckets(table, batch, schema.key, **share, types=types.to_json())
+            numbers = _core.row_buckets(table, batch, schema.key, **share_of(buckets), types=types.to_json())
             yield batch, numbers, _core.row_hashes(table, batch, names, types.to_json())
 
 

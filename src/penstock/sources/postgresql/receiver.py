@@ -14,25 +14,16 @@ from __future__ import annotations
 import json
 import logging
 import time
-import uuid as uuids
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 
 from penstock._core import DecodeError, Framer, PgTranslator, XidSet
-from penstock.backoff import Backoff, Schedule
 from penstock.config import PipelineConfig
-from penstock.disk import directory
-from penstock.disk.replace import replace_file
-from penstock.errors import START_OVER, ConfigError, LogDiverged, RelayLogCorrupt, TransientError
-from penstock.relaylog.files import LogPlace
+from penstock.errors import START_OVER, LogDiverged, RelayLogCorrupt, TransientError
 from penstock.relaylog.reader import RelayLog
-from penstock.relaylog.segment import FORMAT, RELAY_FILE
 from penstock.relaylog.segment_format import PGOUTPUT, lsn_position
-from penstock.relaylog.status import StatusFile
-from penstock.relaylog.upkeep import Upkeep
-from penstock.relaylog.writer import DiskFull, RelayLogWriter
 from penstock.sources.postgresql import slots
 from penstock.sources.postgresql.catalog import read_tables
 from penstock.sources.postgresql.connection import connect, explained
@@ -40,6 +31,7 @@ from penstock.sources.postgresql.followed_tables import FollowedTables, Look
 from penstock.sources.postgresql.log_position import Moment, moment
 from penstock.sources.postgresql.options import PostgreSqlOptions, options_of, publication_of, slot_of
 from penstock.sources.postgresql.replication import Batch, Replication
+from penstock.sources.sessions import SessionReceiver
 from penstock.sources.stop_signals import Stopping, ensure_end
 
 log = logging.getLogger(__name__)
@@ -101,64 +93,29 @@ class _Session:
     asked_at: int = 0
 
 
-class Receiver:
+class Receiver(SessionReceiver):
     """Writes the relay log of one pipeline. `run` raises the error that ends it."""
 
+    segment_format = PGOUTPUT
+
     def __init__(self, config: PipelineConfig, source: PostgreSqlOptions, stopping: Stopping) -> None:
-        self.config = config
+        address = {"host": source.host, "port": source.port}
+        super().__init__(config, stopping, reconnect_max_ms=source.reconnect_max, address=address)
         self.source = source
-        self.stopping = stopping
         self.slot, self.publication = slot_of(config), publication_of(config)
-        self.place = LogPlace.of(config)
-        self.folder = config.relay_log_path
-        self.upkeep = Upkeep(self.place, config.relay_log, lambda: bool(stopping))
         self.tables = FollowedTables(self.folder, self.publication)
-        self._connected_once = False
         self._binary = True
-        self._bytes = 0
 
-    def run(self) -> None:
-        """Receives until it is stopped. Raises `LeaseHeld` at once if another receiver writes this log."""
-        directory.make(self.folder, "relay_log.path")
-        directory.close_to_others(self.folder, "relay_log.path")
-        self.writer = RelayLogWriter(self.folder, self.config.relay_log, prepare=self.upkeep.prepare)
-        self.status = StatusFile(self.folder, self.writer.lease.generation)
-        self.status.facts["source"] = {"host": self.source.host, "port": self.source.port}
-        with self.upkeep.until_end(self.writer, self.status):
-            self._sessions()
-
-    # sessions -----------------------------------------------------------------------------------------------
-
-    def _sessions(self) -> None:
-        reconnect = Backoff(Schedule(first_s=0.2, max_s=self.source.reconnect_max / 1000))
-        reconnects = 0
-        while not self.stopping:
-            try:
-                self._session()
-                reconnect.succeeded()
-                continue
-            except DiskFull as error:
-                self.upkeep.wait_for_room(self.writer, self.status, error, self.stopping.sleep)
-                continue
-            except TransientError as error:
-                if not self._connected_once and not RelayLog.exists(self.folder):
-                    raise ConfigError(error.message, hint=error.hint, **error.details) from error
-                trouble = error
-            except DecodeError as error:
-                raise RelayLogCorrupt(
-                    f"What {self.source.host} sends cannot be read at {lsn_position(error.offset)}: "
-                    f"{error.reason}.",
-                    offset=error.offset,
-                ) from error  # fmt: skip
-            reconnects += 1
-            self.status.facts["reconnects"] = reconnects
-            self.status.enter("reconnecting", str(trouble), trouble)
-            self.stopping.sleep(reconnect.failed())
+    def _trouble(self, error: Exception, *, progressed: bool) -> TransientError:
+        if isinstance(error, DecodeError):
+            raise RelayLogCorrupt(
+                f"What {self.source.host} sends cannot be read at {lsn_position(error.offset)}: "
+                f"{error.reason}.",
+                offset=error.offset,
+            ) from error
+        return super()._trouble(error, progressed=progressed)
 
     def _session(self) -> None:
-        self.stopping.reconnect = False
-        self.status.enter("connecting")
-        self.writer.recover()
         with explained(self.source), connect(self.source) as database:
             stream = Replication(self.source)
             try:
@@ -188,7 +145,7 @@ class Receiver:
             start, executed = slots.begin(
                 stream, database, self.source, self.slot, self.tables, stopping=lambda: bool(self.stopping)
             )
-            self._create(system.id)
+            self._create({"type": self.source.type, "server_uuid": system.id}, {"at": "latest"})
         else:
             (start,) = relay.position_at(relay.end).order
             executed = str(relay.executed_at(relay.end))
@@ -223,20 +180,6 @@ class Receiver:
         tables = read_tables(database, self.publication)
         return all(column.reads_binary for one in tables for column in one.columns if one.published)
 
-    def _create(self, system: str) -> None:
-        path = self.folder / RELAY_FILE
-        if path.exists():
-            return
-        relay = {
-            "format": FORMAT,
-            "segment_format": PGOUTPUT,
-            "uuid": str(uuids.uuid4()),
-            "created": time.time(),
-            "source": {"type": self.source.type, "server_uuid": system},
-            "start": {"at": "latest"},
-        }
-        replace_file(path, json.dumps(relay, indent=1).encode(), durable=True)
-
     # streaming ----------------------------------------------------------------------------------------------
 
     def _stream(self, session: _Session) -> None:
@@ -258,7 +201,9 @@ class Receiver:
         translator = session.translator
         if batch.messages:
             self._describe(session, batch)
-            self._put(session, translator.translate(batch.messages))
+            records = translator.translate(batch.messages)
+            self._bytes += len(records)
+            self._put(session, records)
             session.reached = max(session.reached, translator.end_lsn)
         session.sent = max(session.sent, batch.end)
         quiet = translator.is_idle and session.sent > session.reached
@@ -304,7 +249,6 @@ class Receiver:
 
     def _put(self, session: _Session, records: bytes) -> None:
         if records:
-            self._bytes += len(records)
             self.writer.put(session.framer.feed(records))
             session.dirty = True
 

@@ -148,7 +148,7 @@ class PostgreSqlSession:
                 if not found:
                     raise ChunkOutdated(f"{schema.table} is gone.", table=str(schema.table))
                 size = estimated(connection, found[0])
-                sized(size[0])
+                sized(size.rows)
                 yield from chunks(connection, found[0], chunk_rows, size, part=part, after=after)
             except psycopg.Error as error:
                 if is_gone(error):

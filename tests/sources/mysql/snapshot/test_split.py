@@ -10,6 +10,7 @@ import pytest
 
 from penstock.model.chunk import Chunk
 from penstock.model.schema import Column, TableId, TableSchema
+from penstock.sources.chunk_bounds import TableSize, join_bounds
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.identifiers import quoted
 from penstock.sources.mysql.options import MySqlOptions
@@ -17,9 +18,7 @@ from penstock.sources.mysql.session import SourceSession
 from penstock.sources.mysql.snapshot.reader import prepare_session
 from penstock.sources.mysql.snapshot.split import (
     MySqlChunkPlanner,
-    TableSize,
     divide_integers,
-    join_bounds,
     literal,
     range_condition,
 )
@@ -230,7 +229,7 @@ def test_rows_per_chunk_shrink_with_large_rows() -> None:
 
 def test_equal_bounds_make_no_empty_chunk() -> None:
     schema = TableSchema(TableId("d", "t"), (Column("k", "int", False),), ("k",))
-    chunks = list(join_bounds(schema, [("1",), ("1",), ("2",)]))
+    chunks = list(join_bounds(schema.table, [("1",), ("1",), ("2",)]))
     assert [(chunk.lower, chunk.upper) for chunk in chunks] == [
         (None, ("1",)),
         (("1",), ("2",)),

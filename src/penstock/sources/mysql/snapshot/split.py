@@ -28,8 +28,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -38,11 +37,10 @@ from pymysql.connections import Connection
 from penstock.model.chunk import Chunk
 from penstock.model.partial_snapshot import Part
 from penstock.model.schema import Column, TableSchema
+from penstock.sources.chunk_bounds import Bound, TableSize, join_bounds
 from penstock.sources.chunks import ALL_ROWS
 from penstock.sources.mysql.identifiers import quote, quoted
 from penstock.sources.mysql.snapshot.watermark import text
-
-Bound = tuple[str, ...]
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _NUMBERS = frozenset({"enum", "set", "bit", "year"})
@@ -50,11 +48,6 @@ _TIMES = frozenset({"date", "datetime", "timestamp", "time"})
 _BINARY = frozenset(
     {"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "uuid", "inet4", "inet6"}
 )
-_CHUNK_BYTES = 64 * 1024**2
-"""Intended bytes per chunk, by the server's average row length. Large rows make chunks of fewer rows, so that
-a chunk is read within seconds."""
-_CHUNK_ROWS_MIN = 100
-"""Rows of the smallest chunks, however large the rows are: each chunk costs watermarks and a file."""
 _FEW_ROWS = 10_000
 """A table with at most this many rows is not divided, unless chunks are to be smaller. It is read in less
 time than dividing takes."""
@@ -66,20 +59,6 @@ spread so evenly that many more are of use."""
 _ESTIMATES_PER_CHUNK = 16
 """Division stops after this many estimates per chunk found (plus 128): keys with large gaps would need any
 number. The rest is walked by its index."""
-
-
-@dataclass(frozen=True)
-class TableSize:
-    """The server's estimates of a table, made without reading it."""
-
-    rows: int
-    row_bytes: int
-
-    def chunk_rows(self, chunk_rows: int) -> int:
-        """Rows per chunk. Large rows make it smaller."""
-        if self.row_bytes <= 0:
-            return chunk_rows
-        return max(min(chunk_rows, _CHUNK_BYTES // self.row_bytes), min(chunk_rows, _CHUNK_ROWS_MIN))
 
 
 # Conditions
@@ -149,36 +128,6 @@ def _is_time(column: Column, printed: str) -> bool:
 # Pure planning
 
 
-def join_bounds(
-    schema: TableSchema,
-    bounds: Iterable[Bound],
-    *,
-    after: Chunk | None = None,
-    part: Part = ALL_ROWS,
-) -> Iterator[Chunk]:
-    """Chunks between consecutive bounds: open below the first and above the last one, or ending where the
-    `part` does.
-
-    `after` is the last chunk known from an earlier run that ended within planning: numbers and bounds go on
-    from it, and it must have had an upper bound.
-    """
-    number, lower = (0, part.lower) if after is None else (after.number + 1, after.upper)
-    for bound in bounds:
-        if bound in (lower, part.upper):
-            continue
-        yield Chunk(schema.table, number, lower, bound, condition=part.condition)
-        number, lower = number + 1, bound
-    yield Chunk(schema.table, number, lower, part.upper, condition=part.condition)
-
-
-def keyed_chunks(schema: TableSchema, part: Part, *, chunk_keys: int) -> Iterator[Chunk]:
-    """Chunks of a partial snapshot that names its keys."""
-    keys = list(dict.fromkeys(part.keys))
-    for number, start in enumerate(range(0, len(keys), chunk_keys)):
-        some = tuple(keys[start : start + chunk_keys])
-        yield Chunk(schema.table, number, None, None, condition=part.condition, keys=some)
-
-
 def divide_integers(
     lowest: int, highest: int, chunk_rows: int, estimate: Callable[[int, int], int], *, estimates_max: int
 ) -> Iterator[int | None]:
@@ -239,7 +188,7 @@ class MySqlChunkPlanner:
         if after is None and self._part == ALL_ROWS and self._key and self._is_small():
             return iter((Chunk(self._schema.table, 0, None, None),))
         start = self._part.lower if after is None else after.upper
-        return join_bounds(self._schema, self._bounds(start), after=after, part=self._part)
+        return join_bounds(self._schema.table, self._bounds(start), after=after, part=self._part)
 
     def _is_small(self) -> bool:
         """Whether the table is certainly small. The server's estimate may be old, so one query proves that no
