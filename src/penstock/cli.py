@@ -394,6 +394,7 @@ def demo(
         bool,
         typer.Option("--canal", help="Let Canal's Java client rebuild the tables from `penstock serve`."),
     ] = False,
+    source: Annotated[str, typer.Option(help="mysql or postgresql.")] = "mysql",
     sink: Annotated[str, typer.Option(help="iceberg, delta or kafka.")] = "iceberg",
     lake: Annotated[
         str, typer.Option(help="local, or s3: a private S3 server with a REST catalog, for Iceberg.")
@@ -407,7 +408,7 @@ def demo(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Copy a private MySQL server under load into lake tables, kill parts of the pipeline, and verify the
+    """Copy a private server under load into lake tables, kill parts of the pipeline, and verify the
     result."""
     from penstock.commands.demo import demo as command
     from penstock.testing.demo import DemoOptions
@@ -416,10 +417,14 @@ def demo(
         from penstock.commands.demo import canal_demo
 
         raise typer.Exit(canal_demo(rows, seconds, as_json=as_json))
+    if source not in ("mysql", "postgresql"):
+        raise typer.BadParameter(f"{source!r} is not one of: mysql, postgresql", param_hint="--source")
     if sink not in ("iceberg", "delta", "kafka"):
         raise typer.BadParameter(f"{sink!r} is not one of: iceberg, delta, kafka", param_hint="--sink")
     if sink == "kafka" and (cluster or keep or lake != "local"):
         raise typer.BadParameter("kafka goes without --lake, --cluster and --keep", param_hint="--sink")
+    if sink == "kafka" and source != "mysql":
+        raise typer.BadParameter("kafka goes only with --source mysql", param_hint="--sink")
     if lake not in ("local", "s3"):
         raise typer.BadParameter(f"{lake!r} is not one of: local, s3", param_hint="--lake")
     lake = "s3" if cluster else lake
@@ -428,6 +433,7 @@ def demo(
     options = DemoOptions(
         rows=1_000_000 if rows is None else rows,
         seconds=seconds,
+        source=source,  # type: ignore[arg-type]
         sink=sink,  # type: ignore[arg-type]
         lake=lake,  # type: ignore[arg-type]
         cluster=cluster,

@@ -1,7 +1,5 @@
-"""Plans around statements: where an epoch ends, what its tables do, what is durable beside the plan.
-
-The log and the reader of statements are scripts; the state store is the real one.
-"""
+"""Plans around statements: where an epoch ends, what its tables do, what is durable beside the plan. The log
+and the reader of statements are scripts; the state store is the real one."""
 
 from __future__ import annotations
 
@@ -44,8 +42,7 @@ from penstock.sources.mysql.snapshot.window import MySqlWindow, MySqlWindows
 from penstock.state import StateStore
 
 A, B = TableId("shop", "a"), TableId("shop", "b")
-TASK_BYTES = 1 << 26
-SNAPSHOT_ROWS = 150_000
+TASK_BYTES, SNAPSHOT_ROWS = 1 << 26, 150_000
 
 
 @dataclass
@@ -60,6 +57,9 @@ class Log:
     aims: list[int] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
     server = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+    def newest(self) -> Offset:
+        return self.end
 
     def refresh(self) -> Offset:
         return self.end

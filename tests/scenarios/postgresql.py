@@ -7,7 +7,6 @@ import datetime
 import decimal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -93,18 +92,9 @@ class PgScenario:
     def drain(self, pipeline: RunningPipeline, *, restart: bool = False) -> dict[str, Any]:
         """Waits until everything committed before the call is at the targets."""
         self.execute("SELECT pg_logical_emit_message(true, 'test', 'x')")  # has its commit in the log
-        goal, asked = self.end(), time.monotonic()
-
-        def reached(status: dict[str, Any]) -> bool:
-            if status["clock"][1] < asked or not status["snapshot"]["done"] or status["lag"]["bytes"]:
-                return False
-            if any(table["catching_up"] for table in status["tables"]):
-                return False
-            place = status["source_position"]
-            return bool(place) and lsn_of(place) >= goal and status["offset"] >= status["log_end"]
-
-        return pipeline.wait_until(
-            reached, f"the pipeline to reach {goal}", seconds=DRAIN_SECONDS_MAX, restart=restart
+        goal = self.end()
+        return pipeline.drained_to(
+            lambda place: lsn_of(place) >= goal, str(goal), seconds=DRAIN_SECONDS_MAX, restart=restart
         )
 
     def source_rows(self, table: str) -> tuple[list[str], Counter[tuple[str | None, ...]]]:

@@ -36,6 +36,20 @@ def test_the_demo_on_s3_ends_equal_with_its_kills(sink: str) -> None:
     assert result["warehouse"].startswith("s3://")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_demo_of_postgresql_ends_equal_with_its_kills() -> None:
+    """PostgreSQL ends all sessions and recovers when its walsender is killed."""
+    command = [sys.executable, "-m", "penstock", "demo", "--source", "postgresql", "--rows", "20000"]
+    done = subprocess.run(
+        [*command, "--seconds", "10", "--json"], capture_output=True, text=True, timeout=800, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout)
+    assert result["equal"] and len(result["tables"]) == 4 and result["changes"] > 0
+    assert result["kills"] == ["receiver", "driver", "walsender", "walsender"]
+
+
 def test_the_demo_on_s3_says_what_it_cannot_do() -> None:
     command = [sys.executable, "-m", "penstock", "demo", "--lake", "s3", "--keep"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)

@@ -3,8 +3,7 @@
 All offsets are committed transaction ends: `end` is the last one, and so are the bounds of a range. The index
 of a closed segment has one entry per few MiB, so planning costs O(entries), not O(events). A bound may lie
 inside a span if it was planned while the segment was open and its index was finer. Then transactions,
-positions and split bounds are still exact, because the events of that part of the span are scanned. Counts
-are upper bounds in that case.
+positions and split bounds are still exact: the events of that part are scanned. Counts are upper bounds.
 
 A segment ends where the next one begins. Bytes that a crashed or fenced writer left after that are ignored.
 """
@@ -36,9 +35,7 @@ from penstock.store.opening import open_store
 if TYPE_CHECKING:
     from penstock._core import File
 
-_LOADED_MAX = 256
-"""Closed segments whose entries are kept in memory (about 64 entries each), so that a log of a year does not
-fill it."""
+_LOADED_MAX = 256  # closed segments whose entries are in memory: a log of a year does not fill it
 
 
 def _place(place: LogPlace | str | Path) -> LogPlace:
@@ -64,8 +61,7 @@ class RelayLog:
 
     @classmethod
     def open(cls, place: LogPlace | str | Path) -> RelayLog:
-        """Opens a relay log. `place`: a path means a folder whose log has no archive, and a URL means an
-        archive."""
+        """`place`: a path means a folder whose log has no archive, and a URL means an archive."""
         return cls(_place(place))
 
     @classmethod
@@ -115,6 +111,10 @@ class RelayLog:
             )
         self._take(names)
         return self.end
+
+    def newest(self) -> tuple[Offset, int]:
+        """Changes with each `refresh` that has found something, also a position without bytes."""
+        return self.end, len(self._open.entries) if self._open is not None else 0
 
     def stamp(self) -> tuple[int, int]:
         """Changes when `refresh` would find more. A new segment may show with a delay."""

@@ -116,7 +116,9 @@ class Planning:
 
     def next(self, cuts: list[Offset]) -> bool:
         """Returns whether an epoch was planned."""
-        reached = (self._state.revision(), self._log.refresh())
+        revision = self._state.revision()
+        self._log.refresh()
+        reached = (revision, self._log.newest())
         if reached == self._nothing_at and not cuts:
             return False
         planned = self._planner.plan_next(cuts) is not None

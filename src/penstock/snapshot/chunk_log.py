@@ -73,7 +73,7 @@ class PlacementIndex:
     def __init__(self, relay_log: RelayLog, windows: Windows) -> None:
         self._log = relay_log
         self._windows = windows
-        self._end = relay_log.end
+        self._end, self._newest = relay_log.end, relay_log.newest()
         self._window_starts: dict[str, Offset] = {}
         self._tables: dict[LogRange, dict[TableId, tuple[int, int]]] = {}
         self._statements: dict[LogRange, list[Statement]] = {}
@@ -81,8 +81,8 @@ class PlacementIndex:
 
     @property
     def is_current(self) -> bool:
-        """Whether the log has not grown since the answers were given."""
-        return self._log.end == self._end
+        """Whether the log has nothing new since the answers were given."""
+        return self._log.newest() == self._newest
 
     def window_start(self, executed: str) -> Offset:
         if executed not in self._window_starts:

@@ -1,5 +1,5 @@
-"""The demo: copies a shop on a private MySQL server under load into lake tables, kills the pipeline twice,
-and verifies the result.
+"""The demo: copies a shop on a private server under load into lake tables, kills parts of the pipeline, and
+verifies the result. `demo_sources.py` has what differs between sources.
 
 It uses the same commands and pipeline file as the README, in separate processes, so that kill -9 really kills
 them. `penstock verify` judges the result, and the server computes its own side of the comparison.
@@ -22,11 +22,11 @@ from typing import Any, Literal
 import yaml
 
 from penstock.errors import PenstockError
-from penstock.testing import oracle, servers, workload
+from penstock.testing import oracle, workload
+from penstock.testing.demo_sources import SOURCES, DemoSource, DemoWriter
 from penstock.testing.lake import Lake, LakeKind, lake
 from penstock.testing.running import RunningPipeline
 from penstock.testing.servers.spark_cluster import SparkCluster
-from penstock.testing.writer import Writer
 
 DRAIN_SECONDS_MAX = 600.0
 """How long the pipeline may take to apply all changes at the end: minutes for the largest demo on two
@@ -48,6 +48,7 @@ class DemoOptions:
     """Minimum number of rows loaded before the pipeline starts."""
     seconds: float = 45
     """Minimum number of seconds that the writer runs. It runs longer if the snapshot takes longer."""
+    source: Literal["mysql", "postgresql"] = "mysql"
     sink: Literal["iceberg", "delta", "kafka"] = "iceberg"
     lake: LakeKind = "local"
     """Where the tables are. `s3`: Iceberg tables on a private S3 server, in a REST catalog."""
@@ -98,54 +99,51 @@ class Demo:
             if not self.options.keep:
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
             self.result.folder = str(folder)
-            server = stack.enter_context(servers.mysql())
+            source = stack.enter_context(SOURCES[self.options.source]())
             shop = workload.Shop.of_rows(self.options.rows)
             with self._phase("load"):
-                self._say(
-                    f"MySQL {server.variable('version')} on 127.0.0.1:{server.port}: loading the shop …"
-                )
-                workload.load(server, shop)
+                where = f"127.0.0.1:{source.server.port}"
+                self._say(f"{source.version()} on {where}: loading the shop …")
+                source.load(shop)
             tables = stack.enter_context(lake(self.options.lake, self.options.sink, folder))
             if tables.said:
                 self._say(tables.said)
             cluster = stack.enter_context(SparkCluster()) if self.options.cluster else None
             if cluster is not None:
                 self._say(f"Spark on {cluster.url}: three workers, each with a file system of its own")
-            file = self._pipeline_file(folder, server, tables, cluster)
+            file = self._pipeline_file(folder, source, tables, cluster)
             self._say(f"loaded {shop.rows:,} rows; starting a writer and the pipeline ({file})")
-            writer = stack.enter_context(Writer(server, shop, seed=self.options.seed, rate=self.options.rate))
+            writer = stack.enter_context(source.writer(shop, seed=self.options.seed, rate=self.options.rate))
             pipeline = stack.enter_context(RunningPipeline(file))
             with self._phase("snapshot and stream"):
-                self._under_load(pipeline, cluster)
+                self._under_load(pipeline, source, cluster)
                 writer.stop()
             with self._phase("drain"):
                 self._say(f"writer stopped after {_changes(writer):,} changes; draining")
-                final = pipeline.drained(*server.position(), seconds=DRAIN_SECONDS_MAX, restart=True)
+                final = source.drained(pipeline, seconds=DRAIN_SECONDS_MAX)
                 self._show(final)
                 self._summary(final, writer, pipeline)
-                pipeline.stop()
+                if not source.verified_while_running:
+                    pipeline.stop()
             with self._phase("verify"):
                 if self.options.sink == "kafka":
                     self._say("rebuilding every table from its topic, and comparing row by row …")
-                    self._rebuild(server, tables.warehouse)
+                    self._rebuild(source.server, tables.warehouse)
                 else:
                     self._say("verifying every table, row by row, inside the server and inside Spark …")
                     self._verify(file)
         self.result.seconds = round(time.monotonic() - self._started, 1)
         return self.result
 
-    def _pipeline_file(self, folder: Path, server: Any, tables: Lake, cluster: SparkCluster | None) -> Path:
+    def _pipeline_file(
+        self, folder: Path, source: DemoSource, tables: Lake, cluster: SparkCluster | None
+    ) -> Path:
         self.result.warehouse = tables.warehouse
         file = folder / "shop.yaml"
         document = {
             "name": "shop",
-            "source": {
-                "host": server.host,
-                "port": server.port,
-                "user": server.user,
-                "password": server.password,
-            },
-            "tables": ["shop.*"],
+            "source": source.section(),
+            "tables": [source.tables],
             "sink": tables.sink,
             "state": str(folder / "state"),
             "spark": _spark(cluster),
@@ -155,9 +153,11 @@ class Demo:
         file.chmod(0o600)
         return file
 
-    def _under_load(self, pipeline: RunningPipeline, cluster: SparkCluster | None) -> None:
+    def _under_load(
+        self, pipeline: RunningPipeline, source: DemoSource, cluster: SparkCluster | None
+    ) -> None:
         """Runs the snapshot while the writer writes. Kills the receiver once and the driver once in the
-        middle of it; and on a cluster, an executor."""
+        middle of it, then what the source has to kill; and on a cluster, an executor."""
         began = time.monotonic()
         self._until(pipeline, 0.25)
         pipeline.kill("receiver")
@@ -167,6 +167,7 @@ class Demo:
         self._say("killed the Spark job (kill -9 of the driver); starting it again")
         pipeline.wait(seconds=60)
         pipeline.start()
+        source.strike(pipeline, self._say)
         if cluster is not None:
             self._until(pipeline, 0.75)
             if cluster.kill_executor():
@@ -174,6 +175,7 @@ class Demo:
                 self._say("killed an executor (kill -9); Spark gives its tasks to others")
         self._until(pipeline, 1.0)
         self._say("snapshot complete; streaming")
+        source.disturb(pipeline, self._say)
         while time.monotonic() - began < self.options.seconds:
             pipeline.wait_until(lambda _: True, "progress", seconds=60)
             self._show(pipeline.latest)
@@ -192,7 +194,7 @@ class Demo:
 
         pipeline.wait_until(far_enough, f"{share:.0%} of the snapshot", seconds=DRAIN_SECONDS_MAX)
 
-    def _summary(self, final: dict[str, Any], writer: Any, pipeline: RunningPipeline) -> None:
+    def _summary(self, final: dict[str, Any], writer: DemoWriter, pipeline: RunningPipeline) -> None:
         self.result.changes = _changes(writer)
         self.result.chunks = final["snapshot"]["chunks"]
         self.result.kills = list(pipeline.kills)
@@ -255,5 +257,5 @@ class _Phase:
         self._phases[self._name] = round(time.monotonic() - self._began, 1)
 
 
-def _changes(writer: Any) -> int:
-    return int(writer.counts.changes)
+def _changes(writer: DemoWriter) -> int:
+    return writer.counts.changes

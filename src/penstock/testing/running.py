@@ -139,24 +139,33 @@ class RunningPipeline:
         )
 
     def drained(self, file: str, position: int, *, seconds: float, restart: bool = False) -> dict[str, Any]:
-        """Waits until everything up to a place in the source's binlog is at the targets and the snapshot is
-        done. Progress documents from before the call do not count: they may not include a signal that was
-        sent since."""
-        goal, asked = (int(file.rsplit(".", 1)[1]), position), time.monotonic()
+        """As `drained_to`, for a place in a binlog."""
+        goal = (int(file.rsplit(".", 1)[1]), position)
 
-        def reached(status: dict[str, Any]) -> bool:
+        def reached(place: str) -> bool:
+            name, _, at = place.rpartition(":")
+            return (int(name.rsplit(".", 1)[1]), int(at)) >= goal
+
+        return self.drained_to(reached, f"{file}:{position}", seconds=seconds, restart=restart)
+
+    def drained_to(
+        self, reached: Callable[[str], bool], place: str, *, seconds: float, restart: bool = False
+    ) -> dict[str, Any]:
+        """Waits until everything up to a place in the source's log is at the targets and the snapshot is
+        done. Progress documents from before the call do not count: they may not include a signal that was
+        sent since. `reached` is asked about the source's position, if there is one."""
+        asked = time.monotonic()
+
+        def done(status: dict[str, Any]) -> bool:
             if status["clock"][1] < asked:  # a monotonic clock, because a test may step the wall clock
                 return False
-            name, _, at = status["source_position"].rpartition(":")
-            if not name or not status["snapshot"]["done"] or status["lag"]["bytes"]:
+            if not status["source_position"] or not status["snapshot"]["done"] or status["lag"]["bytes"]:
                 return False
             if any(table["catching_up"] for table in status["tables"]):
                 return False
-            return (int(name.rsplit(".", 1)[1]), int(at)) >= goal and status["offset"] >= status["log_end"]
+            return reached(status["source_position"]) and status["offset"] >= status["log_end"]
 
-        return self.wait_until(
-            reached, f"the pipeline to reach {file}:{position}", seconds=seconds, restart=restart
-        )
+        return self.wait_until(done, f"the pipeline to reach {place}", seconds=seconds, restart=restart)
 
     # killing ------------------------------------------------------------------------------------------------
 

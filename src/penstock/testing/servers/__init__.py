@@ -132,8 +132,8 @@ def nats(configuration: str = "", *, folder: Path | None = None) -> NatsServer:
     return NatsServer(configuration, folder=folder)
 
 
-def postgresql(*, folder: Path | None = None) -> PostgreSqlServer:
-    return PostgreSqlServer(folder=folder)
+def postgresql(settings: Mapping[str, str] | None = None, *, folder: Path | None = None) -> PostgreSqlServer:
+    return PostgreSqlServer(folder=folder, settings=settings)
 
 
 def clickhouse(*, folder: Path | None = None) -> ClickHouseServer:
