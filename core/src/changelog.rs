@@ -81,7 +81,7 @@ impl<S: RowScan> Changelog<S> {
         };
         let commit_us = self.scan.commit_us(rows_at);
         let rows = self.scan.rows(rows_at, &map, Direction::Forward)?;
-        self.output.set_record(rows.record);
+        self.output.set_rows(&rows);
         if self.foreign_key_checks && rows.flags & RowsEvent::FLAG_NO_FOREIGN_KEY_CHECKS != 0 {
             return Ok(None);
         }

@@ -94,7 +94,7 @@ impl<S: RowScan> Latest<S> {
         let columns = self.scan.table().columns.len();
         let (commit_us, offset) = (self.scan.commit_us(rows_at), self.scan.offset(rows_at));
         let rows = self.scan.rows(rows_at, &map, Direction::Backward)?;
-        self.output.set_record(rows.record);
+        self.output.set_rows(&rows);
         if self.unbuilt.is_empty() {
             read_keys(&rows, &map, &mut self.keys, &mut self.images)?;
             // Generated columns that MariaDB leaves out are computed, or `Output` refuses the row.

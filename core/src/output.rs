@@ -33,6 +33,9 @@ pub struct Options {
     pub before_images: bool,
     /// Changelog: only rows written by sessions that had foreign keys checked.
     pub foreign_key_checks: bool,
+    /// Changelog: accept images before a change that have only what identifies the row
+    /// (`RowsEvent::identity_only`). Other columns are null in them.
+    pub identity_images: bool,
     /// Only the rows of bucket i of n: see `Key::bucket`.
     pub bucket: Option<(u32, u32)>,
     pub types: TypeOptions,
@@ -56,6 +59,7 @@ impl Options {
             columns: None,
             before_images: true,
             foreign_key_checks: false,
+            identity_images: false,
             bucket: None,
             types: TypeOptions::default(),
             partial_images: false,
@@ -115,6 +119,10 @@ pub struct Output {
     sequences: Vec<i64>,
     /// See `RowsEvent::record`.
     record: Option<u64>,
+    /// See `Options::identity_images`.
+    identity_images: bool,
+    /// Whether the images before the changes of this record are taken, although they have only the identity.
+    identity_only: bool,
     commits: Vec<i64>,
     image_bytes: usize,
     batch_rows: usize,
@@ -261,6 +269,8 @@ impl Output {
             changes: Vec::new(),
             sequences: Vec::new(),
             record: None,
+            identity_images: options.identity_images,
+            identity_only: false,
             commits: Vec::new(),
             image_bytes: 0,
             batch_rows: options.batch_rows.max(1),
@@ -292,10 +302,11 @@ impl Output {
         self.schema.clone()
     }
 
-    /// Called before the rows of a record: see `RowsEvent::record`.
+    /// Called before the rows of a record.
     #[inline]
-    pub fn set_record(&mut self, record: Option<u64>) {
-        self.record = record;
+    pub fn set_rows(&mut self, rows: &RowsEvent<'_>) {
+        self.record = rows.record;
+        self.identity_only = rows.identity_only && self.identity_images;
     }
 
     /// Appends the row image at the cursor and moves the cursor behind it. The row's sequence is the image's
@@ -374,8 +385,9 @@ impl Output {
     #[cold]
     fn open_partial(&mut self, change: Change, has: impl Fn(usize) -> bool) {
         let deleted = change == Change::Delete && self.layout == Layout::Latest;
+        let before = matches!(change, Change::Delete | Change::UpdatePreimage);
         self.columns.absent = match (&self.presents, change) {
-            _ if deleted => Absent::Null,
+            _ if deleted || self.identity_only && before => Absent::Null,
             (None, _) => Absent::Refused,
             (Some(_), Change::Insert) => Absent::Default,
             (Some(_), _) => Absent::Null,

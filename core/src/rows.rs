@@ -59,7 +59,11 @@ pub trait RowSink {
 /// The error for an image that lacks a needed column.
 #[cold]
 pub fn missing_column() -> ValueError {
-    ValueError::lacking(Lacks::Columns, "the row image lacks it; the source needs binlog_row_image = FULL")
+    ValueError::lacking(
+        Lacks::Columns,
+        "the row image lacks it; the source needs binlog_row_image = FULL, or in PostgreSQL, \
+         REPLICA IDENTITY FULL",
+    )
 }
 
 /// Which of the table's columns an image has.

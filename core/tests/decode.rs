@@ -29,6 +29,7 @@ fn options(layout: Layout) -> Options {
         columns: None,
         before_images: true,
         foreign_key_checks: false,
+        identity_images: false,
         bucket: None,
         partial_images: false,
         defaults: None,

@@ -373,7 +373,9 @@ class RangeDecoder:
 
     **Layout `changelog`**: every row image, in log order. With `before_images=False`, updates have no row for
     the image before. With `foreign_key_checks=True`, images of sessions with `foreign_key_checks = 0` are
-    left out.
+    left out. With `identity_images=True`, images before a change may have only what identifies the row, as
+    PostgreSQL's have without REPLICA IDENTITY FULL. Then the other columns are null in them. Without, they
+    raise a `SchemaMismatch`.
 
     **Layout `latest`**: one row per key, the last change in the split. The table must have a key. An update
     that changes the key gives a deletion of the old key and a row for the new one. The order of the rows is
@@ -424,6 +426,7 @@ class RangeDecoder:
         columns: Sequence[str] | None = None,
         before_images: bool = True,
         foreign_key_checks: bool = False,
+        identity_images: bool = False,
         bucket: tuple[int, int] | None = None,
         exclude: str | None = None,
         seen: KeySet | None = None,

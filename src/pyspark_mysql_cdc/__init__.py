@@ -1,4 +1,4 @@
-"""Spark looks for data sources in modules whose names begin with `pyspark_`. This one is of Penstock."""
+"""Finds Penstock's data source under its earlier name (`pyspark_penstock`)."""
 
 from penstock.datasource.source import MySqlCdc as DefaultSource
 

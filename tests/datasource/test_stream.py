@@ -23,15 +23,24 @@ Make = Callable[..., "Following"]
 class Following:
     """A query that writes a table's changes to Parquet files."""
 
-    def __init__(self, spark: SparkSession, folder: Path, table: str | None, **options: Any) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        table: str | None,
+        *,
+        format: str = "mysql_cdc",
+        **options: Any,
+    ) -> None:
         self.spark = spark
+        self.format = format
         self.folder = folder
         self.options = {**({"table": table} if table else {}), "state": folder / "state", **options}
         self.query: StreamingQuery | None = None
 
     def load(self) -> DataFrame:
         options = {name: str(value) for name, value in self.options.items()}
-        return self.spark.readStream.format("mysql_cdc").options(**options).load()
+        return self.spark.readStream.format(self.format).options(**options).load()
 
     def start(self, **trigger: Any) -> StreamingQuery:
         writer = (

@@ -14,6 +14,7 @@ from tests.serve.entry import CanalEntry
 
 from penstock.testing.canal.server import RunningServer
 from penstock.testing.servers import DatabaseServer
+from penstock.testing.servers.postgresql import PostgreSqlServer
 
 LONG_MS = 25_000
 """How long to ask for a batch of exactly the entries that come: it is given as soon as it is full, on a slow
@@ -23,7 +24,7 @@ machine later. It is less than a client waits for an answer."""
 class Serving(RunningServer):
     """A server's file in `folder`, and any number of processes for it, one after the other."""
 
-    def __init__(self, server: DatabaseServer, folder: Path, **options: Any) -> None:
+    def __init__(self, server: DatabaseServer | PostgreSqlServer, folder: Path, **options: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         document = {
             "listen": {"canal": "127.0.0.1:0"},
@@ -43,7 +44,7 @@ class Serving(RunningServer):
 
 
 @contextlib.contextmanager
-def serving(server: DatabaseServer, folder: Path, **options: Any) -> Iterator[Serving]:
+def serving(server: DatabaseServer | PostgreSqlServer, folder: Path, **options: Any) -> Iterator[Serving]:
     made = Serving(server, folder, **options)
     made.start()
     try:

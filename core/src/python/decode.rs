@@ -46,7 +46,7 @@ impl RangeDecoder {
     #[pyo3(signature = (
         table, path, base, start, end, *, preamble = Vec::new(), positions = None,
         layout = "changelog", columns = None,
-        before_images = true, foreign_key_checks = false, bucket = None,
+        before_images = true, foreign_key_checks = false, identity_images = false, bucket = None,
         exclude = None, seen = None, types = "{}",
         partial_images = false, defaults = None, base_columns = None,
         batch_rows = BATCH_ROWS, batch_bytes = BATCH_BYTES
@@ -65,6 +65,7 @@ impl RangeDecoder {
         columns: Option<Vec<String>>,
         before_images: bool,
         foreign_key_checks: bool,
+        identity_images: bool,
         bucket: Option<(u32, u32)>,
         exclude: Option<String>,
         seen: Option<Bound<'_, KeySet>>,
@@ -89,6 +90,7 @@ impl RangeDecoder {
             columns,
             before_images,
             foreign_key_checks,
+            identity_images,
             bucket,
             types,
             partial_images,

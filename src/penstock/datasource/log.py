@@ -41,7 +41,7 @@ def place_of(options: CdcOptions) -> str:
     if options.state is not None and (folder := options.state / RELAY_FOLDER).exists():
         return str(folder)
     raise ConfigError(
-        "A batch query of mysql_cdc reads a relay log, and there is none yet.",
+        "A batch query of penstock reads a relay log, and there is none yet.",
         hint="Give `relay_log`, or the `state` of a stream; or use `spark.readStream`.",
     )
 
@@ -50,7 +50,7 @@ def reach_of(log: RelayLog, options: CdcOptions) -> LogRange:
     """The part that a batch query reads."""
     start, end = offset_of(log, options.start, "from"), offset_of(log, options.to, "to")
     if end < start:
-        raise ConfigError(f"`from` of mysql_cdc (offset {start}) is behind `to` (offset {end}).")
+        raise ConfigError(f"`from` of penstock (offset {start}) is behind `to` (offset {end}).")
     return LogRange(start, end)
 
 

@@ -1,7 +1,7 @@
-"""The options of `mysql_cdc`. Names may be written as `relay_log` or as `relayLog`.
+"""The options of the data source `penstock`. Names may be written as `relay_log` or as `relayLog`.
 
 The options of the section `source` of a pipeline file (`host`, `port`, `user`, `password`, `tls` …) are
-options of `mysql_cdc`, too.
+options of the data source, too.
 """
 
 from __future__ import annotations
@@ -24,19 +24,21 @@ from penstock.model.schema import TableId, TypeOptions
 from penstock.model.section import Section, TableName
 from penstock.model.units import Bytes
 from penstock.sinks.console.registration import CONSOLE
+from penstock.sources import registry
 
-NAME = "mysql_cdc"
+NAME = "penstock"
 RELAY_FOLDER = "relay"
 """The relay log of a source that is given by `host`, in `state`."""
 _PATTERN = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
 """A pattern in a list with commas. Names in backticks may have commas."""
 _TYPES = tuple(field.name for field in fields(TypeOptions))
-_SERVER = "mysql"
 
 
 class CdcOptions(Section):
     """The options of a query."""
 
+    type: str = registry.DEFAULT
+    """With `host`: the kind of the source, `mysql` or `postgresql`."""
     table: TableName | None = None
     """The table, as `database.table`."""
     tables: tuple[str, ...] = ()
@@ -102,10 +104,10 @@ class CdcOptions(Section):
         needs_state(self)
         assert self.state is not None
         state = self.state.absolute()
-        return parse_config(
+        config = parse_config(
             {
                 "name": NAME,
-                "source": {"type": _SERVER, **expanded(self.server, NAME)},
+                "source": {"type": self.type, **expanded(self.server, NAME)},
                 "tables": self.captured.model_dump(),
                 "sink": {"type": CONSOLE.name},
                 "state": str(state),
@@ -118,6 +120,13 @@ class CdcOptions(Section):
             },
             where=NAME,
         )  # fmt: skip
+        if missing := config.source.named_after_pipeline:
+            raise ConfigError(
+                f"{NAME} needs the option `{missing[0]}` for a source of `type: {self.type}`.",
+                hint="Each stream needs a slot of its own. `penstock docs postgresql` says how to make a "
+                "publication.",
+            )
+        return config
 
 
 def parse(options: Mapping[str, str]) -> CdcOptions:
@@ -125,12 +134,19 @@ def parse(options: Mapping[str, str]) -> CdcOptions:
     own = {
         _plain(field.alias or name): field.alias or name for name, field in CdcOptions.model_fields.items()
     }
-    server = {_plain(name): name for name in options_model({"type": _SERVER}).model_fields}
+    chosen = next((value for name, value in options.items() if _plain(name) == "type"), registry.DEFAULT)
+    source = options_model({"type": chosen})
+    if "host" not in source.model_fields:
+        raise ConfigError(
+            f"{NAME} cannot read a source of `type: {chosen}`.",
+            hint="It reads servers, or with `relay_log` the log that a pipeline has of any source.",
+        )
+    server = {_plain(name): name for name in source.model_fields}
     types = {_plain(name): name for name in _TYPES}
     for name in ("server", "types"):
         own.pop(name)
     for name in ("type", "start"):
-        server.pop(name)
+        server.pop(name, None)
     found: dict[str, Any] = {}
     found_types: dict[str, str] = {}
     found_server: dict[str, str] = {}

@@ -144,7 +144,7 @@ def read(partition: Any, surveys: Surveys | None = None) -> Batches:
             return _explained(task.table, (without_source(batch, schema) for batch in tasks.place(task)))
         case TruncatePartition():
             return iter([_truncated(partition)])
-    raise InternalError(f"{type(partition).__name__} is no partition of mysql_cdc.")
+    raise InternalError(f"{type(partition).__name__} is no partition of penstock.")
 
 
 def _explained(table: str, batches: Batches) -> Batches:
@@ -193,7 +193,7 @@ def _read_log(partition: LogPartition, surveys: Surveys) -> Batches:
             part = opened(split)
             decoder = RangeDecoder(
                 table.to_json(), *part.place, preamble=part.preamble, types=partition.types.to_json(),
-                before_images=partition.before_images,
+                before_images=partition.before_images, identity_images=True,
             )  # fmt: skip
             for batch in decoder:
                 if batch.num_rows:

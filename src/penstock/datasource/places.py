@@ -22,7 +22,7 @@ def offset_of(log: RelayLog, text: str, option: str) -> Offset:
         time = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         raise ConfigError(
-            f"`{option}` of mysql_cdc cannot be `{text}`.",
+            f"`{option}` of penstock cannot be `{text}`.",
             hint="Give `earliest`, `latest`, an offset of the relay log, or a time such as "
             "2026-11-25T16:00:00Z.",
         ) from None
@@ -34,7 +34,7 @@ def offset_of(log: RelayLog, text: str, option: str) -> Offset:
 def _checked(log: RelayLog, offset: Offset, option: str) -> Offset:
     if not log.start <= offset <= log.end:
         raise ConfigError(
-            f"`{option}` of mysql_cdc is offset {offset}, and the relay log {log.place} has {log.start} to "
+            f"`{option}` of penstock is offset {offset}, and the relay log {log.place} has {log.start} to "
             f"{log.end}."
         )
     try:
@@ -42,5 +42,5 @@ def _checked(log: RelayLog, offset: Offset, option: str) -> Offset:
     except DecodeError:  # in the middle of an event
         known = log.start
     if known != offset:
-        raise ConfigError(f"`{option}` of mysql_cdc: offset {offset} is not the end of a transaction.")
+        raise ConfigError(f"`{option}` of penstock: offset {offset} is not the end of a transaction.")
     return offset

@@ -260,7 +260,8 @@ class ServerStream:
             yield EventPartition(
                 DecodeTask(
                     schema.to_json(), (split,), "changelog", self._options.types,
-                    before_images=self._options.before_images, computation=self._images.computation(schema),
+                    before_images=self._options.before_images, identity_images=True,
+                    computation=self._images.computation(schema),
                 ),
                 str(self._followed.log.place), int(start), int(end),
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The data source `mysql_cdc`, as Spark sees it. Spark makes it in processes of its own, from its options.
+"""The data source `penstock`, as Spark sees it. Spark makes it in processes of its own, from its options.
 
 Every Spark process with this package imports this module when it starts, so it imports little.
 """
@@ -50,12 +50,12 @@ def _with_own_hints() -> Iterator[None]:
         raise
 
 
-class MySqlCdc(DataSource):
-    """Changes of tables of MySQL or MariaDB. Options: docs/spark-source.md."""
+class PenstockSource(DataSource):
+    """Changes of tables of a database. Options: docs/spark-source.md."""
 
     @classmethod
     def name(cls) -> str:
-        return "mysql_cdc"
+        return "penstock"
 
     @_with_own_hints()
     def schema(self) -> StructType:
@@ -73,6 +73,14 @@ class MySqlCdc(DataSource):
         from penstock.datasource.options import parse
 
         return parse(self.options)
+
+
+class MySqlCdc(PenstockSource):
+    """The same, under the name that it had when MySQL was the only source."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "mysql_cdc"
 
 
 class BatchReader(DataSourceReader):

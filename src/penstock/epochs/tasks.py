@@ -51,6 +51,8 @@ class DecodeTask:
     types: TypeOptions
     bucket: tuple[int, int] | None = None
     before_images: bool = True
+    identity_images: bool = False
+    """Layout `changelog`: see `_core.RangeDecoder`."""
     partial_images: bool = False
     """Row images may lack columns. `defaults`: the values of columns that inserts leave out."""
     defaults: pa.RecordBatch | None = None
@@ -145,6 +147,7 @@ def _decoder(task: DecodeTask, split: Split, positions: bytes | None, seen: KeyS
             layout=task.layout,
             columns=task.columns,
             before_images=task.before_images,
+            identity_images=task.identity_images,
             bucket=task.bucket,
             seen=seen,
             types=task.types.to_json(),

@@ -29,6 +29,11 @@ class SourceOptions(Section):
         return True
 
     @property
+    def named_after_pipeline(self) -> tuple[str, ...]:
+        """Options without a value, for which the server has something that is named after the pipeline."""
+        return ()
+
+    @property
     def reads_tables(self) -> bool:
         """Whether the rows of a table can be read again from the source."""
         return True

@@ -20,7 +20,7 @@ OWN = (
     EntryPoint("debezium", "penstock.sources.debezium.registration:DEBEZIUM", GROUP),
 )
 _BY_NAME = {entry.name: entry for entry in OWN}
-OF_FORMAT = {"mysql-binlog": "mysql"}
+OF_FORMAT = {"mysql-binlog": "mysql", "pgoutput": "postgresql"}
 """The source whose server writes logs of a segment format. Logs of others need no source to be read."""
 
 

@@ -109,6 +109,7 @@ class TypedScan:
                 decoder = RangeDecoder(
                     schema.to_json(), *found.place, preamble=found.preamble, layout=LAYOUT,
                     columns=columns_of(self._view, schema), types=DEFAULT_TYPES.to_json(),
+                    identity_images=True,
                 )  # fmt: skip
                 yield from (one for one in decoder if one.num_rows)
             except DecodeError as error:

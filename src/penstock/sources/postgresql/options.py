@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -12,9 +12,21 @@ from penstock.config import PipelineConfig, Secret
 from penstock.errors import ConfigError
 from penstock.model.units import Milliseconds
 from penstock.sources.kind import SourceOptions
+from penstock.sources.log_start import LogStart
 
 _NAME_MAX = 63
 """Characters of a replication slot's name, of which only lower case, digits and `_` are allowed."""
+
+
+class StartAtLsn(LogStart):
+    """A place in the server's log. Give only one of these options."""
+
+    lsn: str | None = Field(None, pattern=r"^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}$")
+    """A position as the server prints it, such as `0/16B3748`. Starts with the first transaction whose commit
+    is not before it."""
+
+    def ways(self) -> dict[str, Any]:
+        return {**super().ways(), "lsn": self.lsn}
 
 
 class PostgreSqlOptions(SourceOptions):
@@ -44,6 +56,10 @@ class PostgreSqlOptions(SourceOptions):
     """Limit for opening a connection."""
     reconnect_max: Milliseconds = Field(30_000, ge=100)
     """Longest pause between attempts to reach the source."""
+
+    @property
+    def named_after_pipeline(self) -> tuple[str, ...]:
+        return tuple(name for name in ("publication", "slot") if getattr(self, name) is None)
 
 
 def options_of(config: PipelineConfig) -> PostgreSqlOptions:

@@ -10,7 +10,8 @@ from penstock.model.schema import TypeOptions
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.base import Source
 from penstock.sources.kind import SourceKind
-from penstock.sources.postgresql.options import PostgreSqlOptions
+from penstock.sources.postgresql.options import PostgreSqlOptions, StartAtLsn
+from penstock.sources.source_places import Places
 from penstock.sources.statements import Statements
 from penstock.sources.stop_signals import Stopping
 from penstock.sources.table_filter import TableFilter
@@ -50,7 +51,13 @@ def _drop_slot(config: PipelineConfig) -> str | None:
     return drop(config)
 
 
+def _places() -> Places:
+    from penstock.sources.postgresql.log_places import PostgreSqlPlaces
+
+    return PostgreSqlPlaces()
+
+
 POSTGRESQL = SourceKind(
     name="postgresql", options=PostgreSqlOptions, open=_open, statements=_statements, receive=_receive,
-    drop_slot=_drop_slot,
+    drop_slot=_drop_slot, start=StartAtLsn, places=_places,
 )  # fmt: skip
