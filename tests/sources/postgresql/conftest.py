@@ -1,4 +1,4 @@
-"""A private PostgreSQL whose log has what changes rows."""
+"""Private PostgreSQL servers of all versions, whose log has what changes rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,22 @@ from tests.sources.postgresql.pg_log import connected
 
 from penstock.testing.servers.postgresql import PostgreSqlServer
 
+VERSIONS = [
+    pytest.param(version, id=f"postgresql{version}", marks=[pytest.mark.slow] if version != 17 else [])
+    for version in PostgreSqlServer.RELEASES
+]
+"""A test that asks for `version` or `server` runs on each (but for 17: in `make test-all`)."""
+
+
+@pytest.fixture(scope="package", params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
 
 @pytest.fixture(scope="package")
-def server() -> Iterator[PostgreSqlServer]:
+def server(version: int) -> Iterator[PostgreSqlServer]:
     settings = {"wal_level": "logical", "max_wal_senders": "20", "max_replication_slots": "20"}
-    with PostgreSqlServer(settings=settings) as server:
+    with PostgreSqlServer(settings=settings, version=version) as server:
         with connected(server) as connection:
             connection.execute('CREATE PUBLICATION "all" FOR ALL TABLES')
             connection.execute("CREATE TYPE happy AS ENUM ('fine', 'so so')")

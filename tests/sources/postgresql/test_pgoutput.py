@@ -68,6 +68,8 @@ TYPES: dict[str, list[str]] = {
     "positive": ["7"],
 }  # fmt: skip
 """Types with values, as SQL. Of each table, one column has the type."""
+SINCE = {"numeric(3,-2)": 15, "numeric(2,5)": 15, "'infinity'": 17}
+"""The versions that types, and values of `interval`, came with."""
 
 ARRAYS: dict[str, list[tuple[str, Any]]] = {
     "integer[]": [("'{1,NULL,-3}'", [1, None, -3]), ("'{}'", []), ("'{{1,2},{3,4}}'", [[1, 2], [3, 4]])],
@@ -84,20 +86,25 @@ def test_values_of_every_type_are_those_that_select_shows(
     server: PostgreSqlServer, connection: psycopg.Connection[Any], tmp_path: Path, binary: bool
 ) -> None:
     log, schema = PgLog(server, connection, "types"), f"types_{int(binary)}"
+    types = {
+        kind: [one for one in values if server.version >= SINCE.get(one, 0)]
+        for kind, values in TYPES.items()
+        if server.version >= SINCE.get(kind, 0)
+    }
     try:
         connection.execute(f"CREATE SCHEMA {schema}")
-        for number, (kind, values) in enumerate(TYPES.items()):
+        for number, (kind, values) in enumerate(types.items()):
             connection.execute(f"CREATE TABLE {schema}.t{number} (id int PRIMARY KEY, v {kind})")
             for id, value in enumerate([*values, "NULL"]):
                 connection.execute(f"INSERT INTO {schema}.t{number} VALUES ({id}, {value})")
         segment = log.segment(tmp_path / "0.pgoutput", binary=binary)
-        for number, kind in enumerate(TYPES):
+        for number, kind in enumerate(types):
             table = table_of(connection, TableId(schema, f"t{number}"))
             found = {row["id"]: row["v"] for row in segment.changes(table.schema.to_json())}
             assert _shown(found) == _shown(_read(connection, table))
             shown = "CASE WHEN v IS NOT NULL THEN format('%s', v) END"  # as SELECT shows it, also char(n)
             wanted = connection.execute(f"SELECT id, {shown} FROM {schema}.t{number}").fetchall()
-            assert len(found) == len(wanted) == len(TYPES[kind]) + 1
+            assert len(found) == len(wanted) == len(types[kind]) + 1
             for id, text in wanted:
                 assert _is_same(found[id], text), (kind, found[id], text)
     finally:
@@ -285,7 +292,8 @@ def test_transactions_have_their_ids_places_and_statements(
         assert (source["connector"], source["schema"], source["table"]) == ("postgresql", "public", "a")
         assert source["txId"] == xids[0] and log.start < source["lsn"]
         # Each statement is a part of its transaction with an end of its own.
-        assert sum(entry.get("transactions", 0) for entry in segment.entries) == 4
+        transactions = sum(entry.get("transactions", 0) for entry in segment.entries)
+        assert transactions == 4 or (server.version == 14 and transactions > 4), "14 sends empty ones, too"
         ends = [one["end"] for entry in segment.entries for one in entry.get("statements", [])]
         assert len(ends) == len(set(ends)) == 2
     finally:

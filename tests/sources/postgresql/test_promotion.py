@@ -21,8 +21,8 @@ TABLE = TableId("public", "t")
 
 
 @pytest.fixture
-def own_server() -> Iterator[PostgreSqlServer]:
-    with PostgreSqlServer(settings={"wal_level": "logical"}) as server:
+def own_server(version: int) -> Iterator[PostgreSqlServer]:
+    with PostgreSqlServer(settings={"wal_level": "logical"}, version=version) as server:
         with connected(server) as connection:
             connection.execute("CREATE TABLE t (id int PRIMARY KEY)")
             connection.execute("CREATE PUBLICATION penstock_p FOR TABLE t")

@@ -37,13 +37,13 @@ def rows_in(view: PostgreSqlReadView, connection: psycopg.Connection[Any], name:
 def test_a_view_shows_what_was_there_when_it_was_opened(
     server: PostgreSqlServer, connection: psycopg.Connection[Any], options: Any
 ) -> None:
-    connection.execute("CREATE TABLE public.seen AS SELECT id FROM generate_series(1, 2500) id")
-    connection.execute("ALTER TABLE public.seen ADD PRIMARY KEY (id)")
+    connection.execute("CREATE TABLE public.viewed AS SELECT id FROM generate_series(1, 2500) id")
+    connection.execute("ALTER TABLE public.viewed ADD PRIMARY KEY (id)")
     with read_view(options, "all") as view:
-        connection.execute("DELETE FROM public.seen WHERE id > 10")
-        assert rows_in(view, connection, "seen") == 2500
+        connection.execute("DELETE FROM public.viewed WHERE id > 10")
+        assert rows_in(view, connection, "viewed") == 2500
     with read_view(options, "all") as view:
-        assert rows_in(view, connection, "seen") == 10
+        assert rows_in(view, connection, "viewed") == 10
 
 
 @pytest.mark.parametrize(

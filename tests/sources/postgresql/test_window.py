@@ -38,8 +38,10 @@ def _write(server: PostgreSqlServer, seed: int, ended: threading.Event) -> None:
 
 @pytest.mark.parametrize("reads", [300, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_a_view_shows_exactly_the_transactions_that_it_names(
-    server: PostgreSqlServer, connection: psycopg.Connection[Any], reads: int
+    server: PostgreSqlServer, version: int, connection: psycopg.Connection[Any], reads: int
 ) -> None:
+    if reads > 300 and version != 17:
+        pytest.skip("long trials are for one version")
     connection.execute("DROP TABLE IF EXISTS public.seen")
     connection.execute("CREATE TABLE public.seen (id bigint PRIMARY KEY)")
     options = PostgreSqlOptions(

