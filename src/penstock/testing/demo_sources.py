@@ -6,12 +6,11 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from importlib.util import find_spec
 from typing import Any, Protocol
 
 from typing_extensions import Self
 
-from penstock.errors import ConfigError
+from penstock.sources.postgresql.registration import ensure_package
 from penstock.testing import servers, workload
 from penstock.testing.running import RunningPipeline
 from penstock.testing.workload import Shop
@@ -107,8 +106,7 @@ class PostgreSqlShop(_Server):
     verified_while_running = True
 
     def __init__(self) -> None:
-        if find_spec("psycopg") is None:
-            raise ConfigError("The demo needs psycopg.", hint="pip install 'penstock[postgresql]'")
+        ensure_package()
         from penstock.testing import postgresql_shop
 
         self._shop = postgresql_shop

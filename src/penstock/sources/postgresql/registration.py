@@ -17,7 +17,7 @@ from penstock.sources.stop_signals import Stopping
 from penstock.sources.table_filter import TableFilter
 
 
-def _ensure_package() -> None:
+def ensure_package() -> None:
     if find_spec("psycopg") is None:
         raise ConfigError(
             "`source.type: postgresql` needs the package psycopg.", hint="pip install 'penstock[postgresql]'"
@@ -25,7 +25,7 @@ def _ensure_package() -> None:
 
 
 def _open(config: PipelineConfig, *, foreign_keys: bool) -> Source:
-    _ensure_package()
+    ensure_package()
     from penstock.sources.postgresql.source import PostgreSqlSource
 
     return PostgreSqlSource(config)
@@ -38,14 +38,14 @@ def _statements(captured: TableFilter, log: RelayLog, *, types: TypeOptions) -> 
 
 
 def _receive(config: PipelineConfig, stopping: Stopping) -> None:
-    _ensure_package()
+    ensure_package()
     from penstock.sources.postgresql.receiver import receive
 
     receive(config, stopping)
 
 
 def _drop_slot(config: PipelineConfig) -> str | None:
-    _ensure_package()
+    ensure_package()
     from penstock.sources.postgresql.slots import drop
 
     return drop(config)
