@@ -112,11 +112,11 @@ class XidSet:
 
 # pgoutput.rs --------------------------------------------------------------------------------------
 
-def pg_column(name: str, type_id: int, modifier: int, nullable: bool, shown: str) -> str:
-    """The column of a table (`model.schema.Column`, as JSON) for one of PostgreSQL. `type_id`: `pg_type.oid`,
-    of a domain that of its base. `modifier`: `atttypmod`. `shown`: as the server writes the type."""
+def pg_column(name: str, kind: str, modifier: int, nullable: bool, shown: str) -> str:
+    """The column of a table (`model.schema.Column`, as JSON) for one of PostgreSQL. `kind`: of its values, as
+    JSON (`PgColumn.kind`). `modifier`: `atttypmod`. `shown`: as the server writes the type."""
 
-def pg_reads_binary(type_id: int) -> bool:
+def pg_reads_binary(kind: str) -> bool:
     """Whether the binary form of a type's values is known."""
 
 def pg_relation(message: bytes) -> list[tuple[str, bool, int, int]]:
@@ -128,13 +128,13 @@ class PgCopyDecoder:
     by the same code as those of the log.
 
     `feed` takes bytes of the answer, cut anywhere. The SELECT must have the table's columns in order.
-    `column_types`: for each, the type of the values that the server sends (`pg_type.oid`). Raises
+    `column_types`: for each, the type of the values that the server sends, as JSON. Raises
     `DecodeError`."""
 
     def __init__(
         self,
         table: str,
-        column_types: Sequence[int],
+        column_types: Sequence[str],
         *,
         types: str = "{}",
         batch_rows: int = 65536,

@@ -6,7 +6,7 @@ mod log;
 use libfuzzer_sys::fuzz_target;
 use penstock_core::framing::{Options, Skip, Spooling};
 use penstock_core::mysql::frame::Framer;
-use penstock_core::place::Place;
+use penstock_core::mysql::place::Place;
 use penstock_core::segment_framer::{Piece, SegmentFramer};
 
 /// What was fed, in pieces of `size` bytes: everything given out before the end or an error.

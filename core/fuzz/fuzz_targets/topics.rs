@@ -9,7 +9,7 @@ use penstock_core::debezium_log::placeholder::Placeholder;
 use penstock_core::debezium_log::state::State;
 use penstock_core::debezium_log::{Message, Translator};
 use penstock_core::framing::{Options as Framing, Skip, Spooling};
-use penstock_core::place::Place;
+use penstock_core::place::Number;
 use penstock_core::segment_framer::SegmentFramer;
 use penstock_core::typed_rows::{Own, RowsFramer, SeriesSet};
 
@@ -57,7 +57,7 @@ fuzz_target!(|input: (&str, Vec<Pair<'_>>)| {
         segment_size: 1 << 20,
         span_size: 1 << 16,
         executed: Some(SeriesSet::default()),
-        source: Place::default(),
+        source: Number::default(),
         server_uuid: String::from("u"),
         skip: Skip::default(),
         expected: None,

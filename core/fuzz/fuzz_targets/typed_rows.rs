@@ -8,7 +8,7 @@ use penstock_core::batches::Batches;
 use penstock_core::changelog::Changelog;
 use penstock_core::column::Layout;
 use penstock_core::output::Options;
-use penstock_core::place::Place;
+use penstock_core::place::Number;
 use penstock_core::records::{append, RecordFile, HEAD, MAGIC};
 use penstock_core::schema::TableSchema;
 use penstock_core::segment_file::SegmentFile;
@@ -29,7 +29,7 @@ fuzz_target!(|data: &[u8]| {
         rest = &tail[length..];
     }
     let end = file.len() as u64;
-    let mut tracker = Tracker::<Own>::new(0, SeriesSet::default(), Place::default());
+    let mut tracker = Tracker::<Own>::new(0, SeriesSet::default(), Number::default());
     if let Ok(mut records) = RecordFile::of_bytes(file.clone(), 0, NAME) {
         let _ = records.each((0, end), &mut |record| tracker.record(record));
         drop(tracker.log.entry(""));

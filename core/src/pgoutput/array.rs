@@ -4,123 +4,103 @@
 //! list's place (`list`). Lower bounds are left out of documents. In them, numbers are numbers, booleans true
 //! or false, and documents themselves; all else is a string, as SELECT prints it.
 
-use super::shown::{self, wrong};
-use super::types::PgType;
-use crate::cursor::Cursor;
+use super::binary::{wrong, Fields, DIMENSIONS_MAX};
+use super::numeric::money;
+use super::shown;
+use super::types::{PgType, MONEY_SCALE};
 use crate::encode::json_text::write_utf8;
 use crate::error::ValueError;
 use crate::list::{append_document, Written as List};
 
 type Written = Result<(), ValueError>;
 
-/// The server's `MAXDIM`.
-const DIMENSIONS_MAX: usize = 6;
-
-/// Appends the list of an array's binary form. `append` appends an element of a type from its bytes.
+/// Appends the list of an array's binary form. `append` appends an element from its bytes.
 pub fn list_of_binary(
+    element: &PgType,
     bytes: &[u8],
-    append: impl Fn(PgType, &[u8], &mut Vec<u8>) -> Written,
+    append: impl Fn(&[u8], &mut Vec<u8>) -> Written,
     out: &mut Vec<u8>,
 ) -> Written {
-    let mut cursor = Cursor::new(bytes, 0);
-    let (element, lengths, is_list) = head(&mut cursor)?;
+    let mut fields = Fields::new(bytes, "an array");
+    let (lengths, is_list) = head(&mut fields)?;
     if !is_list {
-        return append_document(out, |out| write_binary(bytes, out));
+        return append_document(out, |out| write_binary(element, bytes, out));
     }
     let mut list = List::default();
     for _ in 0..lengths.first().copied().unwrap_or(0) {
-        match next(&mut cursor)? {
+        match fields.value()? {
             None => list.null(),
-            Some(bytes) => append(element, bytes, list.element())?,
+            Some(bytes) => append(bytes, list.element())?,
         }
     }
-    finish(&cursor)?;
+    fields.finish()?;
     list.finish(out).ok_or_else(|| wrong("an array"))
 }
 
-/// The type of the elements, the lengths of the dimensions, and whether the array is a list.
-fn head(cursor: &mut Cursor<'_>) -> Result<(PgType, Vec<usize>, bool), ValueError> {
-    let mut read = || cursor.uint_be(4, "array").map_err(|_| wrong("an array"));
-    let dimensions = read()? as usize;
-    read()?;
-    let element = PgType::of(read()? as u32);
+/// The lengths of the dimensions, and whether the array is a list.
+fn head(fields: &mut Fields<'_>) -> Result<(Vec<usize>, bool), ValueError> {
+    let dimensions = fields.number(4)? as usize;
+    fields.take(8)?; // whether it has nulls, and the type of the elements
     if dimensions > DIMENSIONS_MAX {
         return Err(wrong("an array"));
     }
     let (mut lengths, mut is_list) = (Vec::with_capacity(dimensions), dimensions < 2);
     for _ in 0..dimensions {
-        lengths.push(read()? as usize);
-        is_list &= read()? == 1;
+        let length = fields.number(4)? as usize;
+        if length == 0 && dimensions > 1 {
+            return Err(wrong("an array")); // an empty array has no dimensions, an empty int2vector one
+        }
+        lengths.push(length);
+        is_list &= fields.number(4)? == 1;
     }
-    Ok((element, lengths, is_list))
-}
-
-/// The bytes of the next element. None: it is NULL.
-fn next<'a>(cursor: &mut Cursor<'a>) -> Result<Option<&'a [u8]>, ValueError> {
-    let length = cursor.uint_be(4, "array").map_err(|_| wrong("an array"))? as u32;
-    if length == u32::MAX {
-        return Ok(None);
-    }
-    cursor.take(length as usize, "array").map(Some).map_err(|_| wrong("an array"))
-}
-
-fn finish(cursor: &Cursor<'_>) -> Written {
-    match cursor.is_empty() {
-        true => Ok(()),
-        false => Err(wrong("an array")),
-    }
+    Ok((lengths, is_list))
 }
 
 /// From the binary form (`array_send`).
-pub fn write_binary(bytes: &[u8], out: &mut Vec<u8>) -> Written {
-    let mut cursor = Cursor::new(bytes, 0);
-    let (element, lengths, _) = head(&mut cursor)?;
+pub fn write_binary(element: &PgType, bytes: &[u8], out: &mut Vec<u8>) -> Written {
+    let mut fields = Fields::new(bytes, "an array");
+    let (lengths, _) = head(&mut fields)?;
     if lengths.is_empty() {
         out.extend_from_slice(b"[]");
     } else {
-        nested(&lengths, element, &mut cursor, out)?;
+        nested(&lengths, element, &mut fields, out)?;
     }
-    finish(&cursor)
+    fields.finish()
 }
 
-fn nested(lengths: &[usize], element: PgType, cursor: &mut Cursor<'_>, out: &mut Vec<u8>) -> Written {
+fn nested(lengths: &[usize], element: &PgType, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Written {
     let Some((length, inner)) = lengths.split_first() else {
-        return match next(cursor)? {
-            None => {
-                out.extend_from_slice(b"null");
-                Ok(())
+        match fields.value()? {
+            None => out.extend_from_slice(b"null"),
+            Some(bytes) => {
+                let mut text = Vec::new();
+                shown::write(element, bytes, &mut text)?;
+                write_shown(element, &text, out)?;
             }
-            Some(bytes) => write_element(element, bytes, out),
-        };
+        }
+        return Ok(());
     };
-    if *length > cursor.remaining() / 4 {
-        return Err(wrong("an array"));
-    }
     out.push(b'[');
     for index in 0..*length {
         if index > 0 {
             out.push(b',');
         }
-        nested(inner, element, cursor, out)?;
+        nested(inner, element, fields, out)?;
     }
     out.push(b']');
     Ok(())
 }
 
-fn write_element(element: PgType, bytes: &[u8], out: &mut Vec<u8>) -> Written {
-    if element == PgType::Bool {
-        out.extend_from_slice(if shown::bool_of(bytes)? { b"true" } else { b"false" });
-        return Ok(());
-    }
-    let mut text = Vec::new();
-    shown::write(element, bytes, &mut text)?;
-    write_shown(element, &text, out);
-    Ok(())
-}
-
 /// An element from its text.
-fn write_shown(element: PgType, text: &[u8], out: &mut Vec<u8>) {
+fn write_shown(element: &PgType, text: &[u8], out: &mut Vec<u8>) -> Written {
     match element {
+        PgType::Money => {
+            let cents = money(text)?;
+            let unit = 10_u128.pow(MONEY_SCALE.into());
+            let (whole, rest) = (cents.unsigned_abs() / unit, cents.unsigned_abs() % unit);
+            let sign = if cents < 0 { "-" } else { "" };
+            out.extend_from_slice(format!("{sign}{whole}.{rest:02}").as_bytes());
+        }
         PgType::Bool => out.extend_from_slice(if text == b"t" { b"true" } else { b"false" }),
         PgType::Json | PgType::Jsonb => out.extend_from_slice(text),
         PgType::Int2
@@ -137,11 +117,12 @@ fn write_shown(element: PgType, text: &[u8], out: &mut Vec<u8>) {
         }
         _ => write_utf8(text, out),
     }
+    Ok(())
 }
 
 /// Appends the list of an array's text form. `append` appends an element from its text.
 pub fn list_of_text(
-    element: PgType,
+    element: &PgType,
     text: &[u8],
     append: impl Fn(&[u8], &mut Vec<u8>) -> Written,
     out: &mut Vec<u8>,
@@ -151,7 +132,7 @@ pub fn list_of_text(
         return append_document(out, |out| write_text(element, text, out));
     }
     let mut list = List::default();
-    parts(text, |part| {
+    parts(element.delimiter(), text, |part| {
         match part {
             Part::Null => list.null(),
             Part::Value(text) => append(text, list.element())?,
@@ -163,14 +144,14 @@ pub fn list_of_text(
 }
 
 /// From the text form (`array_out`): `{1,NULL,{"a b"}}`, perhaps with bounds before it.
-pub fn write_text(element: PgType, text: &[u8], out: &mut Vec<u8>) -> Written {
-    parts(text, |part| {
+pub fn write_text(element: &PgType, text: &[u8], out: &mut Vec<u8>) -> Written {
+    parts(element.delimiter(), text, |part| {
         match part {
             Part::Mark(b'{') => out.push(b'['),
             Part::Mark(b'}') => out.push(b']'),
-            Part::Mark(mark) => out.push(mark),
+            Part::Mark(_) => out.push(b','),
             Part::Null => out.extend_from_slice(b"null"),
-            Part::Value(text) => write_shown(element, text, out),
+            Part::Value(text) => write_shown(element, text, out)?,
         }
         Ok(())
     })
@@ -183,14 +164,14 @@ enum Part<'a> {
     Value(&'a [u8]),
 }
 
-fn parts(text: &[u8], mut take: impl FnMut(Part<'_>) -> Written) -> Written {
+fn parts(delimiter: u8, text: &[u8], mut take: impl FnMut(Part<'_>) -> Written) -> Written {
     let start = text.iter().position(|byte| *byte == b'{').ok_or_else(|| wrong("an array"))?;
     let mut rest = &text[start..];
     let (mut depth, mut value) = (0, Vec::new());
     while let Some((byte, behind)) = rest.split_first() {
         rest = behind;
         match byte {
-            b'{' | b'}' | b',' => {
+            byte if matches!(byte, b'{' | b'}') || *byte == delimiter => {
                 depth += i32::from(*byte == b'{') - i32::from(*byte == b'}');
                 take(Part::Mark(*byte))?;
                 if depth == 0 {
@@ -205,7 +186,7 @@ fn parts(text: &[u8], mut take: impl FnMut(Part<'_>) -> Written) -> Written {
             _ => {
                 value.clear();
                 value.push(*byte);
-                let length = rest.iter().position(|byte| matches!(byte, b',' | b'}'));
+                let length = rest.iter().position(|byte| *byte == b'}' || *byte == delimiter);
                 let length = length.ok_or_else(|| wrong("an array"))?;
                 value.extend_from_slice(&rest[..length]);
                 rest = &rest[length..];
@@ -244,7 +225,7 @@ mod tests {
 
     fn of_text(element: PgType, text: &str) -> String {
         let mut out = Vec::new();
-        write_text(element, text.as_bytes(), &mut out).unwrap();
+        write_text(&element, text.as_bytes(), &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -266,16 +247,20 @@ mod tests {
     #[test]
     fn texts_and_bytes_that_are_no_arrays_are_refused() {
         for text in ["", "1", "{", "{1", "{\"a", "{1}}", "{1}x"] {
-            assert!(write_text(PgType::Int4, text.as_bytes(), &mut Vec::new()).is_err(), "{text}");
+            assert!(write_text(&PgType::Int4, text.as_bytes(), &mut Vec::new()).is_err(), "{text}");
         }
         let numbers = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_be_bytes()).collect::<Vec<_>>();
-        for bytes in
-            [numbers(&[]), numbers(&[7, 0, 23]), numbers(&[1, 0, 23, u32::MAX, 1]), numbers(&[0, 0, 23, 1])]
-        {
-            assert!(write_binary(&bytes, &mut Vec::new()).is_err());
+        for bytes in [
+            numbers(&[]),
+            numbers(&[7, 0, 23]),
+            numbers(&[1, 0, 23, u32::MAX, 1]),
+            numbers(&[0, 0, 23, 1]),
+            numbers(&[2, 0, 23, u32::MAX, 1, 0, 1]),
+        ] {
+            assert!(write_binary(&PgType::Int4, &bytes, &mut Vec::new()).is_err());
         }
         let mut out = Vec::new();
-        write_binary(&numbers(&[1, 1, 23, 2, 1, 4, 7, u32::MAX]), &mut out).unwrap();
+        write_binary(&PgType::Int4, &numbers(&[1, 1, 23, 2, 1, 4, 7, u32::MAX]), &mut out).unwrap();
         assert_eq!(out, b"[7,null]");
     }
 }

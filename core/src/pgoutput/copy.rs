@@ -49,11 +49,10 @@ pub struct CopyDecoder {
 }
 
 impl CopyDecoder {
-    /// `types`: for each column the type of the values that the server sends (`pg_type.oid`), of a domain
-    /// that of its base.
+    /// `types`: for each column the type of the values that the server sends, of a domain that of its base.
     pub fn new(
         table: Arc<TableSchema>,
-        types: &[u32],
+        types: Vec<PgType>,
         options: TypeOptions,
         batch_rows: usize,
         batch_bytes: usize,
@@ -62,9 +61,9 @@ impl CopyDecoder {
         if types.len() != table.columns.len() {
             return Err(fail(format!("{} types for {} columns", types.len(), table.columns.len())));
         }
-        let targets = table.columns.iter().zip(types).map(|(column, id)| {
+        let targets = table.columns.iter().zip(types).map(|(column, kind)| {
             let column = column.column_type().map_err(fail)?;
-            Ok(Target { type_id: *id, kind: PgType::of(*id), column })
+            Ok(Target { kind, column })
         });
         let targets = targets.collect::<Result<Vec<_>>>()?;
         let map = Arc::new(table_map(0, &table, 0)?);

@@ -53,8 +53,8 @@ struct Said {
 
 #[derive(Deserialize)]
 struct SaidOfColumn {
-    /// The type of the values (`pg_type.oid`), of a domain that of its base.
-    pg_type: u32,
+    /// The type of the values (`PgType::of_json`), of a domain that of its base.
+    pg_type: serde_json::Value,
     #[serde(default)]
     identity: bool,
 }
@@ -75,7 +75,7 @@ impl Family for Messages {
             serde_json::from_slice(definition.json()).map_err(|error| fail(error.to_string()))?;
         let targets = schema.columns.iter().zip(&said.columns).map(|(column, said)| {
             let column = column.column_type().map_err(fail)?;
-            Ok(Target { type_id: said.pg_type, kind: PgType::of(said.pg_type), column })
+            Ok(Target { kind: PgType::of_json(&said.pg_type), column })
         });
         Ok(Columns {
             id: definition.id as u32,

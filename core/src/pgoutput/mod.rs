@@ -1,10 +1,15 @@
 //! What PostgreSQL's output plugin `pgoutput` sends: messages, and rows in the form of rows in memory.
 
 mod array;
+mod binary;
 pub mod copy;
 mod family;
+mod float_text;
+mod geometric;
 pub mod message;
+mod nested;
 mod numeric;
+mod search_text;
 mod shown;
 pub mod translator;
 pub mod tuple;

@@ -1,6 +1,7 @@
 //! `numeric` in its binary form: a head, then digits to the base 10,000
 //! (`numeric_send` in the server's `numeric.c`).
 
+use super::binary::wrong;
 use crate::digits::write_padded;
 use crate::error::ValueError;
 
@@ -22,14 +23,14 @@ pub struct Numeric<'a> {
 
 impl<'a> Numeric<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ValueError> {
-        let Some((head, digits)) = bytes.split_first_chunk::<8>() else { return Err(wrong()) };
+        let Some((head, digits)) = bytes.split_first_chunk::<8>() else { return Err(wrong("a numeric")) };
         let field = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
         let found =
             Self { digits, weight: i32::from(field(2) as i16), sign: field(4), scale: usize::from(field(6)) };
         let known = matches!(found.sign, 0 | NEGATIVE | NOT_A_NUMBER | INFINITY | MINUS_INFINITY);
         let fits = digits.len() == 2 * usize::from(field(0));
         if !known || !fits || found.scale > 0x3fff || found.each().any(|digit| digit > DIGIT_MAX) {
-            return Err(wrong());
+            return Err(wrong("a numeric"));
         }
         Ok(found)
     }
@@ -104,9 +105,16 @@ impl<'a> Numeric<'a> {
     }
 }
 
-#[cold]
-fn wrong() -> ValueError {
-    ValueError::new("these are not the bytes of a numeric")
+/// A number from its text.
+pub fn parsed<T: std::str::FromStr>(text: &[u8]) -> Result<T, ValueError> {
+    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or_else(|| wrong("a number"))
+}
+
+/// With the signs of a currency and of thousands: `-$1,000.00`.
+pub fn money(text: &[u8]) -> Result<i128, ValueError> {
+    let digits: Vec<u8> = text.iter().copied().filter(u8::is_ascii_digit).collect();
+    let value: i128 = parsed(&digits)?;
+    Ok(if text.iter().any(|byte| matches!(byte, b'-' | b'(')) { -value } else { value })
 }
 
 #[cfg(test)]

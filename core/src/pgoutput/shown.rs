@@ -4,8 +4,11 @@
 use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use super::binary::{bool_of, fixed, i16_of, i32_of, i64_of, jsonb_of, time_of, wrong, DAY_US, EPOCH_DAYS};
+use super::float_text::{write_double, write_real};
 use super::numeric::Numeric;
-use super::types::PgType;
+use super::types::{PgType, MONEY_SCALE};
+use super::{geometric, nested, search_text};
 use crate::cursor::Cursor;
 use crate::digits::{write_i64, write_padded, write_u64};
 use crate::error::ValueError;
@@ -15,86 +18,7 @@ use crate::temporal::{Date, DateTime, Time};
 
 type Written = Result<(), ValueError>;
 
-/// Days and microseconds from 1970 to 2000.
-pub const EPOCH_DAYS: i64 = 10_957;
-pub const EPOCH_US: i64 = super::message::EPOCH_US;
-/// 0001-01-01 and 9999-12-31, in days since 1970.
-const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;
-const DAY_US: i64 = 86_400_000_000;
-
-/// A day or moment that a date of Spark cannot be.
-#[cold]
-pub fn extreme() -> ValueError {
-    ValueError::new("a date or time that is infinite, before the year 1 or after 9999")
-}
-
-#[cold]
-pub fn wrong(what: &str) -> ValueError {
-    ValueError::new(format!("these are not the bytes of {what}"))
-}
-
-fn fixed<const N: usize>(bytes: &[u8], what: &str) -> Result<[u8; N], ValueError> {
-    bytes.try_into().map_err(|_| wrong(what))
-}
-
-pub fn i64_of(bytes: &[u8], what: &str) -> Result<i64, ValueError> {
-    fixed(bytes, what).map(i64::from_be_bytes)
-}
-
-pub fn i32_of(bytes: &[u8], what: &str) -> Result<i32, ValueError> {
-    fixed(bytes, what).map(i32::from_be_bytes)
-}
-
-pub fn i16_of(bytes: &[u8], what: &str) -> Result<i16, ValueError> {
-    fixed(bytes, what).map(i16::from_be_bytes)
-}
-
-pub fn bool_of(bytes: &[u8]) -> Result<bool, ValueError> {
-    match bytes {
-        [0] => Ok(false),
-        [1] => Ok(true),
-        _ => Err(wrong("a boolean")),
-    }
-}
-
-/// Days since 1970.
-pub fn date_of(bytes: &[u8]) -> Result<Date, ValueError> {
-    let days = i64::from(i32_of(bytes, "a date")?) + EPOCH_DAYS;
-    if DAYS.contains(&days) {
-        Ok(Date::from_days(days as i32))
-    } else {
-        Err(extreme())
-    }
-}
-
-/// Microseconds since 1970.
-pub fn moment_of(bytes: &[u8]) -> Result<i64, ValueError> {
-    let micros = i64_of(bytes, "a timestamp")?.checked_add(EPOCH_US).ok_or_else(extreme)?;
-    if DAYS.contains(&micros.div_euclid(DAY_US)) {
-        Ok(micros)
-    } else {
-        Err(extreme())
-    }
-}
-
-/// Up to 24:00:00.
-pub fn time_of(bytes: &[u8]) -> Result<Time, ValueError> {
-    let micros = i64_of(bytes, "a time")?;
-    if !(0..=DAY_US).contains(&micros) {
-        return Err(wrong("a time"));
-    }
-    Time::from_micros(micros).ok_or_else(|| wrong("a time"))
-}
-
-/// The document of a `jsonb`: behind the version of the form.
-pub fn jsonb_of(bytes: &[u8]) -> Result<&[u8], ValueError> {
-    match bytes.split_first() {
-        Some((1, document)) => Ok(document),
-        _ => Err(wrong("a jsonb")),
-    }
-}
-
-pub fn write(kind: PgType, bytes: &[u8], out: &mut Vec<u8>) -> Written {
+pub fn write(kind: &PgType, bytes: &[u8], out: &mut Vec<u8>) -> Written {
     match kind {
         PgType::Bool => out.push(if bool_of(bytes)? { b't' } else { b'f' }),
         PgType::Int2 => write_i64(i16_of(bytes, "a smallint")?.into(), out),
@@ -102,10 +26,16 @@ pub fn write(kind: PgType, bytes: &[u8], out: &mut Vec<u8>) -> Written {
         PgType::Int8 => write_i64(i64_of(bytes, "a bigint")?, out),
         PgType::Oid => write_u64(u64::from(i32_of(bytes, "an oid")? as u32), out),
         PgType::Xid8 => write_u64(i64_of(bytes, "an xid8")? as u64, out),
-        PgType::Float4 => float(f32::from_bits(i32_of(bytes, "a real")? as u32), out),
-        PgType::Float8 => float(f64::from_bits(i64_of(bytes, "a double precision")? as u64), out),
+        PgType::Float4 => write_real(f32::from_bits(i32_of(bytes, "a real")? as u32), out),
+        PgType::Float8 => write_double(f64::from_bits(i64_of(bytes, "a double precision")? as u64), out),
         PgType::Numeric => Numeric::parse(bytes)?.write_text(out),
-        PgType::Money => write_i64(i64_of(bytes, "money")?, out),
+        PgType::Money => {
+            let cents = i64_of(bytes, "money")?;
+            let unit = 10_u64.pow(MONEY_SCALE.into());
+            let (whole, rest) = (cents.unsigned_abs() / unit, cents.unsigned_abs() % unit);
+            let sign = if cents < 0 { "-" } else { "" };
+            let _ = write!(out, "{sign}{whole}.{rest:02}");
+        }
         PgType::Text | PgType::Json => out.extend_from_slice(bytes),
         PgType::Jsonb => out.extend_from_slice(jsonb_of(bytes)?),
         PgType::Bytea => {
@@ -115,15 +45,16 @@ pub fn write(kind: PgType, bytes: &[u8], out: &mut Vec<u8>) -> Written {
             }
         }
         PgType::Bit => bits(bytes, out)?,
-        PgType::Date => date_of(bytes)?.write_text(out),
-        PgType::Timestamp | PgType::TimestampTz => {
-            let moment = DateTime::from_micros(moment_of(bytes)?);
-            moment.write_text(0, out);
-            fraction(moment.micros, out);
-            if kind == PgType::TimestampTz {
-                out.extend_from_slice(b"+00");
-            }
-        }
+        PgType::Date => match i32_of(bytes, "a date")? {
+            i32::MAX => out.extend_from_slice(b"infinity"),
+            i32::MIN => out.extend_from_slice(b"-infinity"),
+            days => day(i64::from(days) + EPOCH_DAYS, |_| (), out),
+        },
+        PgType::Timestamp | PgType::TimestampTz => match i64_of(bytes, "a timestamp")? {
+            i64::MAX => out.extend_from_slice(b"infinity"),
+            i64::MIN => out.extend_from_slice(b"-infinity"),
+            micros => moment(micros, *kind == PgType::TimestampTz, out),
+        },
         PgType::Time => time(time_of(bytes)?, out),
         PgType::TimeTz => {
             let Some((clock, zone)) = bytes.split_at_checked(8) else { return Err(wrong("a time")) };
@@ -148,21 +79,53 @@ pub fn write(kind: PgType, bytes: &[u8], out: &mut Vec<u8>) -> Written {
             let lsn = i64_of(bytes, "a pg_lsn")? as u64;
             out.extend_from_slice(lsn_text(lsn).as_bytes());
         }
-        PgType::Array | PgType::Other => {
-            return Err(ValueError::new("the binary form of this type is not known"));
-        }
+        PgType::VersionedText => out.extend_from_slice(jsonb_of(bytes)?),
+        PgType::TsVector => search_text::vector(bytes, out)?,
+        PgType::TsQuery => search_text::query(bytes, out)?,
+        PgType::Point
+        | PgType::Segment
+        | PgType::Box
+        | PgType::Path
+        | PgType::Polygon
+        | PgType::Line
+        | PgType::Circle
+        | PgType::Vector => geometric::write(kind, bytes, out)?,
+        PgType::Hstore => nested::hstore(bytes, out)?,
+        PgType::Array(element) => nested::array(write, element, bytes, out)?,
+        PgType::Range(bound) => nested::range(write, bound, bytes, out)?,
+        PgType::Multirange(bound) => nested::multirange(write, bound, bytes, out)?,
+        PgType::Record(fields) => nested::record(write, fields, bytes, out)?,
+        PgType::Other => return Err(ValueError::new("the binary form of this type is not known")),
     }
     Ok(())
 }
 
-fn float(value: impl Into<f64> + std::fmt::Display, out: &mut Vec<u8>) {
-    let text = value.to_string();
-    let wide: f64 = value.into();
-    match (wide.is_nan(), wide.is_infinite()) {
-        (true, _) => out.extend_from_slice(b"NaN"),
-        (_, true) => out.extend_from_slice(if wide > 0.0 { b"Infinity" } else { b"-Infinity" }),
-        _ => out.extend_from_slice(text.as_bytes()),
+/// Days since 1970, of any year. `rest`: writes what is between the day and the mark of years before the
+/// year 1.
+fn day(days: i64, rest: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
+    const DAYS_OF_400_YEARS: i64 = 146_097;
+    let date = Date::from_days(days.rem_euclid(DAYS_OF_400_YEARS) as i32);
+    let year = i64::from(date.year) + 400 * days.div_euclid(DAYS_OF_400_YEARS);
+    let shown = if year > 0 { year } else { 1 - year };
+    let _ = write!(out, "{shown:04}-{:02}-{:02}", date.month, date.day); // into a Vec: cannot fail
+    rest(out);
+    if year <= 0 {
+        out.extend_from_slice(b" BC");
     }
+}
+
+/// `micros`: since 2000.
+fn moment(micros: i64, has_zone: bool, out: &mut Vec<u8>) {
+    let days = micros.div_euclid(DAY_US) + EPOCH_DAYS;
+    let clock = DateTime::from_micros(micros.rem_euclid(DAY_US));
+    let rest = |out: &mut Vec<u8>| {
+        let _ = write!(out, " {:02}:{:02}:{:02}", clock.hour, clock.minute, clock.second);
+        fraction(clock.micros, out);
+        if has_zone {
+            out.extend_from_slice(b"+00");
+        }
+    };
+    day(days, rest, out);
 }
 
 fn bits(bytes: &[u8], out: &mut Vec<u8>) -> Written {

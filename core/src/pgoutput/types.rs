@@ -1,9 +1,11 @@
 //! PostgreSQL's types: which column each becomes. The only table of them.
 
+use std::sync::Arc;
+
 use serde_json::{json, Value as Json};
 
 /// What the values of a type are, and so how they are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PgType {
     Bool,
     Int2,
@@ -33,14 +35,31 @@ pub enum PgType {
     Inet,
     Mac,
     Lsn,
-    /// The binary form names the type of the elements; text needs it.
-    Array,
+    /// Its text behind a version (`ltree`, `jsonpath`).
+    VersionedText,
+    TsVector,
+    TsQuery,
+    Point,
+    Segment,
+    Box,
+    Path,
+    Polygon,
+    Line,
+    Circle,
+    /// Of the extension pgvector.
+    Vector,
+    Hstore,
+    /// Of these elements.
+    Array(Arc<PgType>),
+    /// Of these bounds.
+    Range(Arc<PgType>),
+    Multirange(Arc<PgType>),
+    /// A composite with these fields.
+    Record(Arc<[PgType]>),
     /// Its binary form is not known. Its text is.
     Other,
 }
 
-/// Of `text`.
-const TEXT: u32 = 25;
 /// Digits behind the point of `money`, whose form does not say them (`lc_monetary`).
 pub const MONEY_SCALE: u8 = 2;
 /// What the modifier of a length has beside the length.
@@ -77,8 +96,68 @@ impl PgType {
             650 | 869 => Self::Inet,
             774 | 829 => Self::Mac,
             3220 => Self::Lsn,
-            _ if element_of(id).is_some() => Self::Array,
+            3614 => Self::TsVector,
+            3615 => Self::TsQuery,
+            4072 => Self::VersionedText,
+            600 => Self::Point,
+            601 => Self::Segment,
+            602 => Self::Path,
+            603 => Self::Box,
+            604 => Self::Polygon,
+            628 => Self::Line,
+            718 => Self::Circle,
+            _ => match element_of(id) {
+                Some(element) => Self::Array(Arc::new(Self::of(element))),
+                None => Self::Other,
+            },
+        }
+    }
+
+    /// By what the catalog says: a type's number; or a name, and the types that it is made of, as in
+    /// `["range", 23]`.
+    pub fn of_json(kind: &Json) -> Self {
+        let Json::Array(said) = kind else {
+            return kind.as_u64().and_then(|id| id.try_into().ok()).map_or(Self::Other, Self::of);
+        };
+        let one = || Arc::new(said.get(1).map_or(Self::Other, Self::of_json));
+        match said.first().and_then(Json::as_str) {
+            Some("array") => Self::Array(one()),
+            Some("range") => Self::Range(one()),
+            Some("multirange") => Self::Multirange(one()),
+            Some("record") => Self::Record(said[1..].iter().map(Self::of_json).collect()),
+            Some("hstore") => Self::Hstore,
+            Some("versioned") => Self::VersionedText,
+            Some("vector") => Self::Vector,
             _ => Self::Other,
+        }
+    }
+
+    /// Whether the binary form of its values is known.
+    pub fn reads_binary(&self) -> bool {
+        match self {
+            Self::Array(element) if **element == Self::Money => true,
+            // As text, it has the signs of the server's `lc_monetary`.
+            Self::Money => true,
+            _ => self.is_printable(),
+        }
+    }
+
+    /// Whether values can be printed as the server prints them.
+    fn is_printable(&self) -> bool {
+        match self {
+            Self::Other | Self::Money => false,
+            Self::Array(of) | Self::Range(of) | Self::Multirange(of) => of.is_printable(),
+            Self::Record(of) => of.iter().all(Self::is_printable),
+            _ => true,
+        }
+    }
+
+    /// What is between the elements of an array of it.
+    pub fn delimiter(&self) -> u8 {
+        if *self == Self::Box {
+            b';'
+        } else {
+            b','
         }
     }
 }
@@ -120,17 +199,29 @@ pub fn element_of(id: u32) -> Option<u32> {
         1040 => 829,
         775 => 774,
         3221 => 3220,
+        3643 => 3614,
+        3645 => 3615,
+        4073 => 4072,
+        1017 => 600,
+        1018 => 601,
+        1019 => 602,
+        1020 => 603,
+        1027 => 604,
+        629 => 628,
+        719 => 718,
         _ => return None,
     })
 }
 
-/// The column of a table (`penstock.model.schema.Column`). `id`: the type, of a domain that of its base.
+/// The column of a table (`penstock.model.schema.Column`). `said`: the type (`PgType::of_json`), of a domain
+/// that of its base.
 /// `modifier`: -1 if there is none. `shown`: as the server writes the type.
-pub fn column(name: &str, id: u32, modifier: i32, nullable: bool, shown: &str) -> Json {
+pub fn column(name: &str, said: &Json, modifier: i32, nullable: bool, shown: &str) -> Json {
     let mut column = json!({"name": name, "type": "longtext", "nullable": nullable, "column_type": shown});
     let length = (modifier >= MODIFIER_HEAD).then(|| modifier - MODIFIER_HEAD);
     let digits = if (0..=6).contains(&modifier) { modifier } else { 6 };
-    let kind = match PgType::of(id) {
+    let id = said.as_u64().unwrap_or(0) as u32;
+    let kind = match PgType::of_json(said) {
         PgType::Bool => "boolean",
         PgType::Int2 => "smallint",
         PgType::Int4 => "int",
@@ -145,10 +236,10 @@ pub fn column(name: &str, id: u32, modifier: i32, nullable: bool, shown: &str) -
         },
         PgType::Interval => "interval",
         PgType::Json | PgType::Jsonb => "json",
-        PgType::Array => {
+        PgType::Array(_) => {
             // The modifier of an array is that of its elements.
-            let element = element_of(id).unwrap_or(TEXT);
-            column["element"] = self::column("element", element, modifier, true, "");
+            let element = element_of(id).map(Json::from).or_else(|| said.get(1).cloned());
+            column["element"] = self::column("element", &element.unwrap_or_default(), modifier, true, "");
             "list"
         }
         PgType::Bytea => "longblob",

@@ -1,11 +1,10 @@
 //! Values of PostgreSQL in the forms that values have in images (`typed_rows::form`).
 
 use super::array;
-use super::numeric::Numeric;
-use super::shown::{
-    self, bool_of, date_of, extreme, i16_of, i32_of, i64_of, jsonb_of, moment_of, time_of, wrong,
-};
-use super::types::{element_of, PgType, MONEY_SCALE};
+use super::binary::{bool_of, date_of, extreme, i16_of, i32_of, i64_of, jsonb_of, moment_of, time_of, wrong};
+use super::numeric::{money, parsed, Numeric};
+use super::shown;
+use super::types::{PgType, MONEY_SCALE};
 use crate::decimal::{write_image, write_image_of_text};
 use crate::error::ValueError;
 use crate::network::Network;
@@ -19,7 +18,6 @@ use crate::value_forms::{
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The type of the values, of a domain that of its base.
-    pub type_id: u32,
     pub kind: PgType,
     pub column: ColumnType,
 }
@@ -31,10 +29,10 @@ fn unfit() -> ValueError {
 
 /// Appends a value that was sent in its binary form.
 pub fn append_binary(to: &Target, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
-    binary(to.kind, &to.column, bytes, out)
+    binary(&to.kind, &to.column, bytes, out)
 }
 
-fn binary(kind: PgType, column: &ColumnType, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
+fn binary(kind: &PgType, column: &ColumnType, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
     use ColumnType as C;
     use PgType as P;
     match (kind, column) {
@@ -72,9 +70,9 @@ fn binary(kind: PgType, column: &ColumnType, bytes: &[u8], out: &mut Vec<u8>) ->
             prefixed(bytes, out)?
         }
         (P::Jsonb, C::Json) => prefixed(jsonb_of(bytes)?, out)?,
-        (P::Array, C::Json) => written(out, |out| array::write_binary(bytes, out))?,
-        (P::Array, C::List(element)) => {
-            array::list_of_binary(bytes, |kind, bytes, out| binary(kind, element, bytes, out), out)?;
+        (P::Array(kind), C::Json) => written(out, |out| array::write_binary(kind, bytes, out))?,
+        (P::Array(kind), C::List(column)) => {
+            array::list_of_binary(kind, bytes, |bytes, out| binary(kind, column, bytes, out), out)?;
         }
         (kind, C::Text { .. } | C::Numeric | C::Interval) => {
             written(out, |out| shown::write(kind, bytes, out))?
@@ -86,18 +84,16 @@ fn binary(kind: PgType, column: &ColumnType, bytes: &[u8], out: &mut Vec<u8>) ->
 
 /// Appends a value that was sent as text.
 pub fn append_text(to: &Target, text: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
-    let element = || element_of(to.type_id).map_or(PgType::Other, PgType::of);
-    match (to.kind, &to.column) {
-        (PgType::Array, ColumnType::Json) => written(out, |out| array::write_text(element(), text, out)),
-        (PgType::Array, ColumnType::List(column)) => {
-            let kind = element();
+    match (&to.kind, &to.column) {
+        (PgType::Array(kind), ColumnType::Json) => written(out, |out| array::write_text(kind, text, out)),
+        (PgType::Array(kind), ColumnType::List(column)) => {
             array::list_of_text(kind, text, |text, out| of_text(kind, column, text, out), out)
         }
-        _ => of_text(to.kind, &to.column, text, out),
+        (kind, column) => of_text(kind, column, text, out),
     }
 }
 
-fn of_text(kind: PgType, column: &ColumnType, text: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
+fn of_text(kind: &PgType, column: &ColumnType, text: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
     use ColumnType as C;
     use PgType as P;
     match (kind, column) {
@@ -171,17 +167,6 @@ fn written(
     result
 }
 
-fn parsed<T: std::str::FromStr>(text: &[u8]) -> Result<T, ValueError> {
-    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or_else(|| wrong("a number"))
-}
-
-/// With the signs of a currency and of thousands: `-$1,000.00`.
-fn money(text: &[u8]) -> Result<i128, ValueError> {
-    let digits: Vec<u8> = text.iter().copied().filter(u8::is_ascii_digit).collect();
-    let value: i128 = parsed(&digits)?;
-    Ok(if text.iter().any(|byte| matches!(byte, b'-' | b'(')) { -value } else { value })
-}
-
 fn day(text: &[u8]) -> Result<Date, ValueError> {
     if text.len() != 10 {
         return Err(extreme()); // infinite, with BC behind it, or with more digits of the year
@@ -215,7 +200,7 @@ mod tests {
     fn both_forms_are_the_same_list_unless_the_array_is_none() {
         let column = ColumnType::Integer { width: 4, unsigned: false };
         let of = ColumnType::List(Box::new(column.clone()));
-        let to = Target { type_id: 1007, kind: PgType::Array, column: of };
+        let to = Target { kind: PgType::of(1007), column: of };
         let numbers = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_be_bytes()).collect::<Vec<_>>();
         let (mut text, mut binary) = (Vec::new(), Vec::new());
         append_text(&to, b"{7,NULL,-1}", &mut text).unwrap();

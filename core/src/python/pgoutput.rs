@@ -11,6 +11,7 @@ use crate::error::DecodeError;
 use crate::pgoutput::copy::CopyDecoder;
 use crate::pgoutput::message::Message;
 use crate::pgoutput::translator::{Described, Said, Translator};
+use crate::pgoutput::types::{self, PgType};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PgTranslator>()?;
@@ -35,14 +36,18 @@ fn pg_relation(message: &[u8]) -> PyResult<Vec<(String, bool, u32, i32)>> {
 
 /// Whether the binary form of a type's values is known.
 #[pyfunction]
-fn pg_reads_binary(type_id: u32) -> bool {
-    crate::pgoutput::types::PgType::of(type_id) != crate::pgoutput::types::PgType::Other
+fn pg_reads_binary(kind: &str) -> PyResult<bool> {
+    Ok(PgType::of_json(&parse_kind(kind)?).reads_binary())
+}
+
+fn parse_kind(kind: &str) -> PyResult<serde_json::Value> {
+    serde_json::from_str(kind).map_err(|error| DecodeError::new(format!("a type: {error}"), 0).into())
 }
 
 /// A column of a table as JSON: see `pgoutput::types::column`.
 #[pyfunction]
-fn pg_column(name: &str, type_id: u32, modifier: i32, nullable: bool, shown: &str) -> String {
-    crate::pgoutput::types::column(name, type_id, modifier, nullable, shown).to_string()
+fn pg_column(name: &str, kind: &str, modifier: i32, nullable: bool, shown: &str) -> PyResult<String> {
+    Ok(types::column(name, &parse_kind(kind)?, modifier, nullable, shown).to_string())
 }
 
 #[pyclass(module = "penstock._core")]
@@ -133,13 +138,15 @@ impl PgCopyDecoder {
     #[pyo3(signature = (table, column_types, *, types = "{}", batch_rows = 65536, batch_bytes = 32 << 20))]
     fn new(
         table: &str,
-        column_types: Vec<u32>,
+        column_types: Vec<String>,
         types: &str,
         batch_rows: usize,
         batch_bytes: usize,
     ) -> PyResult<Self> {
         let (table, types) = (parse_table(table)?, parse_types(types)?);
-        Ok(Self(CopyDecoder::new(table, &column_types, types, batch_rows, batch_bytes)?))
+        let kinds = column_types.iter().map(|kind| Ok(PgType::of_json(&parse_kind(kind)?)));
+        let kinds = kinds.collect::<PyResult<Vec<_>>>()?;
+        Ok(Self(CopyDecoder::new(table, kinds, types, batch_rows, batch_bytes)?))
     }
 
     fn feed(&mut self, py: Python<'_>, data: PyBackedBytes) -> PyResult<Vec<PyArrowType<RecordBatch>>> {

@@ -21,6 +21,11 @@ from penstock.model.schema import Column, TableId, TableSchema
 
 TEXT = 25
 """The type text, which the values of enums are sent as (`pg_type.oid`)."""
+_SENT: dict[str, Any] = {
+    "citextsend": TEXT, "citext_send": TEXT, "hstore_send": ["hstore"], "ltree_send": ["versioned"],
+    "lquery_send": ["versioned"], "ltxtq_send": ["versioned"], "vector_send": ["vector"],
+}  # fmt: skip
+"""What types of extensions are, by the functions that send them. A type's number differs between servers."""
 _PUBLISHES_COLUMNS = 150_000
 """The version from which on publications have schemas, column lists and row filters."""
 
@@ -72,27 +77,40 @@ SELECT p.root::int8, c.oid::int8, c.relfilenode::int8
 FROM parts p JOIN pg_catalog.pg_class c ON c.oid = p.part WHERE c.relkind = 'r' ORDER BY 1, 2
 """
 _TYPES = """
-SELECT t.oid::int8, t.typtype::text, t.typbasetype::int8, t.typtypmod,
+SELECT t.oid::int8, t.typtype::text, t.typtypmod,
        (SELECT array_agg(e.enumlabel::text ORDER BY e.oid) FROM pg_catalog.pg_enum e
-        WHERE e.enumtypid = t.oid)
-FROM pg_catalog.pg_type t WHERE t.oid = ANY(%s)
+        WHERE e.enumtypid = t.oid),
+       CASE t.typtype
+       WHEN 'd' THEN ARRAY[t.typbasetype::int8]
+       WHEN 'r' THEN ARRAY(SELECT r.rngsubtype::int8 FROM pg_catalog.pg_range r WHERE r.rngtypid = t.oid)
+       WHEN 'm' THEN ARRAY(SELECT r.rngsubtype::int8 FROM pg_catalog.pg_range r
+                           WHERE r.rngmultitypid = t.oid)
+       WHEN 'c' THEN ARRAY(SELECT a.atttypid::int8 FROM pg_catalog.pg_attribute a
+                           WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+                           ORDER BY a.attnum)
+       ELSE CASE WHEN p.proname = 'array_send' THEN ARRAY[t.typelem::int8] END END,
+       p.proname::text
+FROM pg_catalog.pg_type t LEFT JOIN pg_catalog.pg_proc p ON p.oid = t.typsend WHERE t.oid = ANY(%s)
 """
+_MADE_OF = {"b": "array", "r": "range", "m": "multirange", "c": "record"}
+"""Names of kinds of types (`typtype`), as the core knows them."""
 
 
 @dataclass(frozen=True)
 class PgColumn:
     """A column. `number`: `attnum`, which a later column never has. `declared`, `modifier`: its type.
-    `changed`: the transaction that wrote its row in the catalog. `kind`: the type of the values, of a domain
-    that of its base, of an enum text. `labels`: of an enum, in the order of their creation. `missing`: the
-    value of rows that were written before the column was added, as the server prints it, if it
-    `has_missing`. `said`: the fields of `model.schema.Column`."""
+    `changed`: the transaction that wrote its row in the catalog. `kind`: the type of the values as JSON, of a
+    domain that of its base, of an enum text: a number, or what it is made of (`["range", 23]`). `labels`: of
+    the enums in it, in the order of their creation. `missing`: the value of rows that were written before
+    the column was added, as the server prints it, if it `has_missing`.
+    `said`: the fields of `model.schema.Column`."""
 
     number: int
     name: str
     declared: int
     modifier: int
     changed: str
-    kind: int
+    kind: str
     labels: tuple[str, ...] | None
     has_missing: bool
     missing: str | None
@@ -225,22 +243,51 @@ def _columns(connection: psycopg.Connection[Any], numbers: list[int]) -> dict[in
     return found
 
 
+@dataclass(frozen=True)
+class _Type:
+    """`what`: `typtype`. `parts`: the types that it is made of. `send`: the function that sends it."""
+
+    what: str
+    modifier: int
+    labels: list[str] | None
+    parts: list[int] | None
+    send: str | None
+
+
 class _Types:
-    """Types, with those that domains are of."""
+    """Types, with those that they are made of."""
 
     def __init__(self, connection: psycopg.Connection[Any], kinds: set[int]) -> None:
-        self._known: dict[int, tuple[str, int, int, tuple[str, ...] | None]] = {}
+        self._known: dict[int, _Type] = {}
         while kinds:
             rows = connection.execute(_TYPES, (list(kinds),)).fetchall()
-            for kind, what, base, modifier, labels in rows:
-                self._known[kind] = what, base, modifier, None if labels is None else tuple(labels)
-            kinds = {base for what, base, _, _ in self._known.values() if what == "d"} - self._known.keys()
+            self._known |= {kind: _Type(*said) for kind, *said in rows}
+            parts = {part for one in self._known.values() for part in one.parts or ()}
+            kinds = parts - self._known.keys()
 
-    def of(self, kind: int) -> tuple[int, int, tuple[str, ...] | None]:
-        """The type of a type's values, the modifier of a domain's base, and the labels of an enum."""
+    def of(self, kind: int) -> tuple[str, int, tuple[str, ...] | None]:
+        """The type of a type's values (`PgColumn.kind`), the modifier of a domain's base, and the labels of
+        the enums in it."""
         modifier = -1
-        while (known := self._known.get(kind)) is not None and known[0] == "d":
-            kind, modifier = known[1], known[2] if modifier == -1 else modifier
-        if known is not None and known[0] == "e":
-            return TEXT, modifier, known[3] or ()
-        return kind, modifier, None
+        while (known := self._known.get(kind)) is not None and known.what == "d" and known.parts:
+            kind, modifier = known.parts[0], known.modifier if modifier == -1 else modifier
+        labels = list[str]()
+        made_of = json.dumps(self._made_of(kind, labels))
+        is_enum = known is not None and known.what == "e"
+        return (
+            made_of if pg_reads_binary(made_of) else str(kind),
+            modifier,
+            tuple(labels) if labels or is_enum else None,
+        )
+
+    def _made_of(self, kind: int, labels: list[str]) -> Any:
+        """As the core knows it. Adds the labels of its enums."""
+        if pg_reads_binary(str(kind)) or (known := self._known.get(kind)) is None:
+            return kind
+        if known.what == "e":
+            labels += known.labels or ()
+            return TEXT
+        parts = [self._made_of(part, labels) for part in known.parts or ()]
+        if known.what == "d":
+            return parts[0]
+        return [_MADE_OF[known.what], *parts] if known.parts else _SENT.get(known.send or "", kind)

@@ -215,8 +215,8 @@ def _between(
     for name, _, declared, modifier in columns:
         one = known.get((name, declared, modifier))
         if one is None:
-            said = json.loads(pg_column(name, declared, modifier, True, ""))
-            one = PgColumn(0, name, declared, modifier, "", declared, None, False, None, said)
+            said = json.loads(pg_column(name, str(declared), modifier, True, ""))
+            one = PgColumn(0, name, declared, modifier, "", str(declared), None, False, None, said)
         found.append(one)
     names = {one.name for one in found}
     like = now or before

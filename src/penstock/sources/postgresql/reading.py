@@ -59,7 +59,7 @@ def copy(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a chunk. Raises `TableError` for a value that its column cannot have."""
     schema = table.schema
-    kinds = [one.kind if one.reads_binary else TEXT for one in table.columns]
+    kinds = [one.kind if one.reads_binary else str(TEXT) for one in table.columns]
     decoder = _core.PgCopyDecoder(schema.to_json(), kinds, types=types.to_json())
     query = f"COPY ({select_rows(table, chunk)}) TO STDOUT (FORMAT binary)"
     try:

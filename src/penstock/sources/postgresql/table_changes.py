@@ -10,6 +10,7 @@ than the log says, the table is read again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +26,10 @@ _UNCERTAIN = "its definition has changed more than once, and only the last one i
 
 def definition(table: PgTable, identity: frozenset[str] = frozenset()) -> dict[str, Any]:
     """As the log has it. `identity`: the columns that the log has of rows before a change."""
-    columns = [{**one.said, "pg_type": one.kind, "identity": one.name in identity} for one in table.columns]
+    columns = [
+        {**one.said, "pg_type": json.loads(one.kind), "identity": one.name in identity}
+        for one in table.columns
+    ]
     return {"key": list(table.key), "columns": columns}
 
 
@@ -105,6 +109,8 @@ def _reasons(before: PgTable, after: PgTable, certain: bool) -> Iterator[str]:
                 yield f"column {column.name} was added with a default"
         elif was.changed != column.changed and rewritten:
             yield f"the values of column {column.name} may have been converted"
+        elif was.declared == column.declared and was.kind != column.kind:
+            yield f"the type of column {column.name} has other parts"
         elif not set(was.labels or ()) <= set(column.labels or ()):
             yield f"labels of column {column.name} have other names"
     if before.leaves != after.leaves:
