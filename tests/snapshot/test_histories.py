@@ -10,7 +10,7 @@ from tests.snapshot.histories import History
 from tests.sources.mysql.receiving import Receiving, receiving
 
 from penstock.signals import work
-from penstock.sources.mysql import session
+from penstock.sources import chunk_bounds
 from penstock.testing.servers import Database, MySqlServer
 
 QUICK, SLOW = range(3), range(100, 160)
@@ -30,5 +30,5 @@ def test_the_target_is_what_the_server_says_whenever_it_is_asked(
     seed: int, mysql: Database, receiver: Receiving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work, "CHECK_SECONDS", 0.0)
-    monkeypatch.setattr(session, "CHUNK_KEYS", 2)
+    monkeypatch.setattr(chunk_bounds, "CHUNK_KEYS", 2)
     History(seed, mysql, receiver, tmp_path).play()

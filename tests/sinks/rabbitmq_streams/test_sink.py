@@ -100,9 +100,13 @@ def test_what_is_still_on_its_way_from_a_killed_driver_comes_once(broker: Rabbit
         earlier = Case(broker, case.pipeline, case.database, {"timeout": "1s", "url": url}, case.sinks)
         sink = earlier.sink()
         earlier.write(sink, 1, case.messages("a"))
-        proxy.stall()
+
+        def stalled() -> Iterator[list[LogMessage]]:
+            proxy.stall()
+            yield from case.messages("b", "c")
+
         with pytest.raises(TransientError):
-            earlier.write(sink, 2, case.messages("b", "c"))
+            earlier.write(sink, 2, stalled())
 
         def with_release() -> Iterator[list[LogMessage]]:
             yield from case.messages("b")
