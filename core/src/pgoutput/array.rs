@@ -4,10 +4,10 @@
 //! list's place (`list`). Lower bounds are left out of documents. In them, numbers are numbers, booleans true
 //! or false, and documents themselves; all else is a string, as SELECT prints it.
 
-use super::binary::{wrong, Fields, DIMENSIONS_MAX};
-use super::numeric::money;
+use super::binary::{dimensions, wrong, Fields};
+use super::numeric::{money, write_money};
 use super::shown;
-use super::types::{PgType, MONEY_SCALE};
+use super::types::PgType;
 use crate::encode::json_text::write_utf8;
 use crate::error::ValueError;
 use crate::list::{append_document, Written as List};
@@ -22,12 +22,12 @@ pub fn list_of_binary(
     out: &mut Vec<u8>,
 ) -> Written {
     let mut fields = Fields::new(bytes, "an array");
-    let (lengths, is_list) = head(&mut fields)?;
-    if !is_list {
+    let dimensions = dimensions(&mut fields)?;
+    if dimensions.len() > 1 || dimensions.iter().any(|(_, first)| *first != 1) {
         return append_document(out, |out| write_binary(element, bytes, out));
     }
     let mut list = List::default();
-    for _ in 0..lengths.first().copied().unwrap_or(0) {
+    for _ in 0..dimensions.first().map_or(0, |(length, _)| *length) {
         match fields.value()? {
             None => list.null(),
             Some(bytes) => append(bytes, list.element())?,
@@ -37,39 +37,25 @@ pub fn list_of_binary(
     list.finish(out).ok_or_else(|| wrong("an array"))
 }
 
-/// The lengths of the dimensions, and whether the array is a list.
-fn head(fields: &mut Fields<'_>) -> Result<(Vec<usize>, bool), ValueError> {
-    let dimensions = fields.number(4)? as usize;
-    fields.take(8)?; // whether it has nulls, and the type of the elements
-    if dimensions > DIMENSIONS_MAX {
-        return Err(wrong("an array"));
-    }
-    let (mut lengths, mut is_list) = (Vec::with_capacity(dimensions), dimensions < 2);
-    for _ in 0..dimensions {
-        let length = fields.number(4)? as usize;
-        if length == 0 && dimensions > 1 {
-            return Err(wrong("an array")); // an empty array has no dimensions, an empty int2vector one
-        }
-        lengths.push(length);
-        is_list &= fields.number(4)? == 1;
-    }
-    Ok((lengths, is_list))
-}
-
 /// From the binary form (`array_send`).
 pub fn write_binary(element: &PgType, bytes: &[u8], out: &mut Vec<u8>) -> Written {
     let mut fields = Fields::new(bytes, "an array");
-    let (lengths, _) = head(&mut fields)?;
-    if lengths.is_empty() {
+    let dimensions = dimensions(&mut fields)?;
+    if dimensions.is_empty() {
         out.extend_from_slice(b"[]");
     } else {
-        nested(&lengths, element, &mut fields, out)?;
+        nested(&dimensions, element, &mut fields, out)?;
     }
     fields.finish()
 }
 
-fn nested(lengths: &[usize], element: &PgType, fields: &mut Fields<'_>, out: &mut Vec<u8>) -> Written {
-    let Some((length, inner)) = lengths.split_first() else {
+fn nested(
+    dimensions: &[(usize, i32)],
+    element: &PgType,
+    fields: &mut Fields<'_>,
+    out: &mut Vec<u8>,
+) -> Written {
+    let Some(((length, _), inner)) = dimensions.split_first() else {
         match fields.value()? {
             None => out.extend_from_slice(b"null"),
             Some(bytes) => {
@@ -94,13 +80,7 @@ fn nested(lengths: &[usize], element: &PgType, fields: &mut Fields<'_>, out: &mu
 /// An element from its text.
 fn write_shown(element: &PgType, text: &[u8], out: &mut Vec<u8>) -> Written {
     match element {
-        PgType::Money => {
-            let cents = money(text)?;
-            let unit = 10_u128.pow(MONEY_SCALE.into());
-            let (whole, rest) = (cents.unsigned_abs() / unit, cents.unsigned_abs() % unit);
-            let sign = if cents < 0 { "-" } else { "" };
-            out.extend_from_slice(format!("{sign}{whole}.{rest:02}").as_bytes());
-        }
+        PgType::Money => write_money(money(text)?, out),
         PgType::Bool => out.extend_from_slice(if text == b"t" { b"true" } else { b"false" }),
         PgType::Json | PgType::Jsonb => out.extend_from_slice(text),
         PgType::Int2

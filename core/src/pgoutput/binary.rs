@@ -5,7 +5,7 @@ use crate::error::ValueError;
 use crate::temporal::{Date, Time};
 
 /// The server's `MAXDIM`, of arrays.
-pub const DIMENSIONS_MAX: usize = 6;
+const DIMENSIONS_MAX: usize = 6;
 /// Days and microseconds from 1970 to 2000.
 pub const EPOCH_DAYS: i64 = 10_957;
 pub const EPOCH_US: i64 = super::message::EPOCH_US;
@@ -129,4 +129,22 @@ impl<'a> Fields<'a> {
             Err(wrong(self.1))
         }
     }
+}
+
+/// The head of an array (`array_send`): of each dimension, its length and the number of its first element.
+pub fn dimensions(fields: &mut Fields<'_>) -> Result<Vec<(usize, i32)>, ValueError> {
+    let count = fields.number(4)? as usize;
+    fields.take(8)?; // whether it has nulls, and the type of the elements
+    if count > DIMENSIONS_MAX {
+        return Err(wrong("an array"));
+    }
+    let mut found = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (length, first) = (fields.number(4)? as usize, fields.number(4)? as u32 as i32);
+        if length == 0 && count > 1 {
+            return Err(wrong("an array")); // an empty array has no dimensions, an empty int2vector one
+        }
+        found.push((length, first));
+    }
+    Ok(found)
 }

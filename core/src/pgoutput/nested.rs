@@ -1,6 +1,6 @@
 //! Ranges, composites, arrays within them, and `hstore`, from their binary form as SELECT prints them.
 
-use super::binary::{wrong, Fields, DIMENSIONS_MAX};
+use super::binary::{dimensions, Fields};
 use super::types::PgType;
 use crate::error::ValueError;
 
@@ -15,18 +15,22 @@ const LOWER_INCLUDED: u8 = 0x02;
 const UPPER_INCLUDED: u8 = 0x04;
 const LOWER_INFINITE: u8 = 0x08;
 const UPPER_INFINITE: u8 = 0x10;
+
 /// As the server's `isspace` for ASCII.
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// Writes a text, in quotation marks if it is empty or has one of the bytes `special` or a space. `escapes`:
+/// Writes a text, in quotation marks if it is empty or has one of the bytes `special` or a space. `escape`:
 /// for a byte that is marked in quotes, the mark before it.
 fn write_quoted(text: &[u8], special: &[u8], escape: impl Fn(u8) -> Option<u8>, out: &mut Vec<u8>) {
     if !text.is_empty() && !text.iter().any(|byte| is_space(*byte) || special.contains(byte)) {
-        out.extend_from_slice(text);
-        return;
+        return out.extend_from_slice(text);
     }
+    write_in_quotes(text, escape, out);
+}
+
+fn write_in_quotes(text: &[u8], escape: impl Fn(u8) -> Option<u8>, out: &mut Vec<u8>) {
     out.push(b'"');
     for byte in text {
         out.extend(escape(*byte));
@@ -111,41 +115,30 @@ pub fn record(write: Write, kinds: &[PgType], bytes: &[u8], out: &mut Vec<u8>) -
 /// `array_send`, as `array_out` prints it: `{1,NULL,"a b"}`, with bounds before it unless all of them are 1.
 pub fn array(write: Write, kind: &PgType, bytes: &[u8], out: &mut Vec<u8>) -> Written {
     let mut fields = Fields::new(bytes, "an array");
-    let dimensions = fields.number(4)? as usize;
-    fields.take(8)?;
-    if dimensions > DIMENSIONS_MAX {
-        return Err(wrong("an array"));
-    }
-    let (mut lengths, mut bounds, mut is_shifted) = (Vec::new(), Vec::new(), false);
-    for _ in 0..dimensions {
-        let (length, first) = (fields.number(4)?, fields.number(4)? as u32 as i32);
-        if length == 0 && dimensions > 1 {
-            return Err(wrong("an array")); // an empty array has no dimensions, an empty int2vector one
+    let dimensions = dimensions(&mut fields)?;
+    if dimensions.iter().any(|(_, first)| *first != 1) {
+        for (length, first) in &dimensions {
+            let last = i64::from(*first) + *length as i64 - 1;
+            out.extend_from_slice(format!("[{first}:{last}]").as_bytes());
         }
-        lengths.push(length as usize);
-        bounds.extend_from_slice(format!("[{first}:{}]", i64::from(first) + length as i64 - 1).as_bytes());
-        is_shifted |= first != 1;
+        out.push(b'=');
     }
-    if is_shifted {
-        bounds.push(b'=');
-        out.append(&mut bounds);
-    }
-    if lengths.is_empty() {
+    if dimensions.is_empty() {
         out.extend_from_slice(b"{}");
     } else {
-        elements(write, &lengths, kind, &mut fields, out)?;
+        elements(write, &dimensions, kind, &mut fields, out)?;
     }
     fields.finish()
 }
 
 fn elements(
     write: Write,
-    lengths: &[usize],
+    dimensions: &[(usize, i32)],
     kind: &PgType,
     fields: &mut Fields<'_>,
     out: &mut Vec<u8>,
 ) -> Written {
-    let Some((length, inner)) = lengths.split_first() else {
+    let Some(((length, _), inner)) = dimensions.split_first() else {
         match fields.value()? {
             None => out.extend_from_slice(b"NULL"),
             Some(bytes) => {
@@ -174,22 +167,14 @@ fn elements(
 /// `hstore_send`: a number of keys with values.
 pub fn hstore(bytes: &[u8], out: &mut Vec<u8>) -> Written {
     let mut fields = Fields::new(bytes, "an hstore");
-    let quoted = |text: &[u8], out: &mut Vec<u8>| {
-        out.push(b'"');
-        for byte in text {
-            out.extend(backslash(*byte));
-            out.push(*byte);
-        }
-        out.push(b'"');
-    };
     for index in 0..fields.number(4)? {
         if index > 0 {
             out.extend_from_slice(b", ");
         }
-        quoted(fields.needed()?, out);
+        write_in_quotes(fields.needed()?, backslash, out);
         out.extend_from_slice(b"=>");
         match fields.value()? {
-            Some(value) => quoted(value, out),
+            Some(value) => write_in_quotes(value, backslash, out),
             None => out.extend_from_slice(b"NULL"),
         }
     }

@@ -2,6 +2,7 @@
 //! (`numeric_send` in the server's `numeric.c`).
 
 use super::binary::wrong;
+use super::types::MONEY_SCALE;
 use crate::digits::write_padded;
 use crate::error::ValueError;
 
@@ -115,6 +116,14 @@ pub fn money(text: &[u8]) -> Result<i128, ValueError> {
     let digits: Vec<u8> = text.iter().copied().filter(u8::is_ascii_digit).collect();
     let value: i128 = parsed(&digits)?;
     Ok(if text.iter().any(|byte| matches!(byte, b'-' | b'(')) { -value } else { value })
+}
+
+/// Without signs of a currency and of thousands.
+pub fn write_money(cents: i128, out: &mut Vec<u8>) {
+    let unit = 10_u128.pow(MONEY_SCALE.into());
+    let (whole, rest) = (cents.unsigned_abs() / unit, cents.unsigned_abs() % unit);
+    let sign = if cents < 0 { "-" } else { "" };
+    out.extend_from_slice(format!("{sign}{whole}.{rest:02}").as_bytes());
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::binary::{bool_of, fixed, i16_of, i32_of, i64_of, jsonb_of, time_of, wrong, DAY_US, EPOCH_DAYS};
 use super::float_text::{write_double, write_real};
-use super::numeric::Numeric;
-use super::types::{PgType, MONEY_SCALE};
+use super::numeric::{write_money, Numeric};
+use super::types::PgType;
 use super::{geometric, nested, search_text};
 use crate::cursor::Cursor;
 use crate::digits::{write_i64, write_padded, write_u64};
@@ -29,13 +29,7 @@ pub fn write(kind: &PgType, bytes: &[u8], out: &mut Vec<u8>) -> Written {
         PgType::Float4 => write_real(f32::from_bits(i32_of(bytes, "a real")? as u32), out),
         PgType::Float8 => write_double(f64::from_bits(i64_of(bytes, "a double precision")? as u64), out),
         PgType::Numeric => Numeric::parse(bytes)?.write_text(out),
-        PgType::Money => {
-            let cents = i64_of(bytes, "money")?;
-            let unit = 10_u64.pow(MONEY_SCALE.into());
-            let (whole, rest) = (cents.unsigned_abs() / unit, cents.unsigned_abs() % unit);
-            let sign = if cents < 0 { "-" } else { "" };
-            let _ = write!(out, "{sign}{whole}.{rest:02}");
-        }
+        PgType::Money => write_money(i64_of(bytes, "money")?.into(), out),
         PgType::Text | PgType::Json => out.extend_from_slice(bytes),
         PgType::Jsonb => out.extend_from_slice(jsonb_of(bytes)?),
         PgType::Bytea => {

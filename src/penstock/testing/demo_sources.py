@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Protocol
 
 from typing_extensions import Self
@@ -161,10 +162,7 @@ class PostgreSqlShop(_Server):
         self._query("SELECT pg_logical_emit_message(true, 'demo', '')")
         goal = int(self._query("SELECT pg_current_wal_flush_lsn() - '0/0'")[0][0])
 
-        def reached(place: str) -> bool:
-            high, _, low = place.partition("/")
-            return (int(high, 16) << 32 | int(low, 16)) >= goal
-
+        reached = partial(self._shop.has_reached, goal=goal)
         return pipeline.drained_to(reached, f"LSN {goal:X}", seconds=seconds, restart=True)
 
 

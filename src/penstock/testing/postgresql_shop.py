@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 
+from penstock.sources.postgresql.log_position import lsn_of
 from penstock.testing.servers.postgresql import PostgreSqlServer
 from penstock.testing.workload import Shop
 from penstock.testing.writer import Counts
@@ -80,6 +81,11 @@ def connected_when_ready(server: PostgreSqlServer) -> psycopg.Connection[Any]:
             if time.monotonic() > deadline:
                 raise
         time.sleep(_RECONNECT_SECONDS)
+
+
+def has_reached(place: str, goal: int) -> bool:
+    """Whether a position of the log, as the server prints it, is at `goal` or behind it."""
+    return lsn_of(place) >= goal
 
 
 def insert(shop: Shop, table: str, first: int, last: int) -> str:

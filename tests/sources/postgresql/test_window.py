@@ -26,7 +26,7 @@ WRITERS = 4
 TRIAL_S = 240.0
 """Limit for the reads of a trial, in seconds."""
 LATER = 500
-"""Transactions behind those that a read has shown. It must not claim them."""
+"""So many later transactions are looked at, too: the view must not name them as seen."""
 
 
 def _write(server: PostgreSqlServer, seed: int, ended: threading.Event) -> None:

@@ -84,17 +84,20 @@ class PostgreSqlReadView:
         table = found[0]
         if (table.schema.columns, table.key) != (schema.columns, schema.key):
             raise TableError(f"{schema.table} has another definition now.", table=str(schema.table))
+        self._check_not_rewritten(table)
+        return table
+
+    def _check_not_rewritten(self, table: PgTable) -> None:
         numbers = [leaf for leaf, _ in table.leaves] or [table.number]
-        with explained(self.options, schema.table):
+        with explained(self.options, table.table):
             row = self.connection.execute(_REWRITTEN, (numbers,)).fetchone()
         if row is None or row[0]:
             raise TableError(
-                f"The rows of {schema.table} were removed or written again, by TRUNCATE or ALTER TABLE, "
+                f"The rows of {table.table} were removed or written again, by TRUNCATE or ALTER TABLE, "
                 "while they were compared.",
                 hint="Run it again.",
-                table=str(schema.table),
+                table=str(table.table),
             )
-        return table
 
     def _hashed(
         self, schema: TableSchema, buckets: Buckets, types: TypeOptions
