@@ -7,10 +7,12 @@ import os
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -19,6 +21,9 @@ from penstock.config import parse
 from penstock.errors import ConfigError, DriverReplaced, TableError, TargetRefused, TransientError
 from penstock.model.schema import Column, TableId, TableSchema
 from penstock.sinks.base import Commit, LogMessage, LogSink, Missing, Ours
+from penstock.sinks.kafka.client import NOT_YET
+from penstock.sinks.kafka.commits import NOTHING, last_written
+from penstock.sinks.kafka.faults import kafka_error
 from penstock.sinks.kafka.names import murmur2
 from penstock.sinks.kafka.options import KafkaOptions
 from penstock.sinks.kafka.sink import KafkaSink
@@ -316,3 +321,23 @@ def test_a_topic_that_collides_with_another_in_kafkas_metrics_parks_the_later_ta
     sink = case.sink(topic="{database}.{table}", topics=other)
     case.write(sink, 3, case.message("c", table=case.two))
     assert [one.value for one in topics.records(case.bootstrap, [f"{case.two.database}-a"])] == [b"c"]
+
+
+def test_a_commits_topic_that_brokers_do_not_know_yet_is_waited_for(case: Case) -> None:
+    topic = f"commits-{case.pipeline}"
+    settings = {"bootstrap.servers": case.bootstrap, "log_level": "2"}
+    codes: list[int] = []
+    watched = Consumer({**settings, "group.id": topic})
+    try:
+        watched.get_watermark_offsets(TopicPartition(topic, 0), timeout=5)
+    except KafkaException as error:
+        codes.append(kafka_error(error).code())
+    finally:
+        watched.close()
+    assert codes and codes[0] in NOT_YET  # the refusal that a broker gives until it knows the topic
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(last_written, settings, topic, case.pipeline, seconds=30)
+        with pytest.raises(TimeoutError):
+            found.result(timeout=1)
+        case.admin.create_topics([NewTopic(topic, 1)])[topic].result()
+        assert found.result(timeout=30) == NOTHING

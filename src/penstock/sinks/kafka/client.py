@@ -22,9 +22,14 @@ RECORD_BYTES = 72  # of one `rd_kafka_message_t`, with addresses of 64 bits
 _PRODUCER = 0
 _COPY, _PARTITION = 0x2, 0x8
 _PURGE_QUEUE, _PURGE_IN_FLIGHT = 0x1, 0x2
-_NOT_YET = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE)
-"""Errors with which a broker answers for a topic that another one has just created."""
-_LOOK_SECONDS = 0.05  # between two questions for such a topic
+NOT_YET = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION,
+)  # fmt: skip
+"""Errors that a broker, or the client after its answer, has for a topic that another broker has just
+created."""
+NOT_YET_SECONDS = 0.05
+"""Pause between two questions for such a topic."""
 _ERROR_BYTES = 512  # of the text that says why a setting is refused: the size that the library recommends
 _MILLISECONDS_MAX = 2**31 - 1  # of a C int
 
@@ -201,10 +206,10 @@ class Producer:
             _raise(_library.last_error())
         deadline = time.monotonic() + self._seconds
         while code := self._unknown(found):
-            if code not in _NOT_YET or time.monotonic() > deadline:
+            if code not in NOT_YET or time.monotonic() > deadline:
                 _library.topic_destroy(found)
                 _raise(code)
-            time.sleep(_LOOK_SECONDS)  # polls a condition, with a limit
+            time.sleep(NOT_YET_SECONDS)  # polls a condition, with a limit
         self._topics[name] = found
         return int(found)
 

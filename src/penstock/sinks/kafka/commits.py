@@ -17,6 +17,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from penstock.errors import ConfigError, TransientError
 from penstock.sinks.base import Commit
+from penstock.sinks.kafka.client import NOT_YET, NOT_YET_SECONDS
+from penstock.sinks.kafka.faults import kafka_error
 
 PARTITION = 0
 LOOK_BACK = 1000
@@ -64,7 +66,7 @@ def last_written(settings: dict[str, str], topic: str, pipeline: str, *, seconds
     })  # fmt: skip
     deadline = time.monotonic() + seconds
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, PARTITION), timeout=seconds)
+        low, high = _bounds(consumer, topic, deadline)
         start = max(low, high - LOOK_BACK)
         end: int | None = None
         while True:
@@ -82,6 +84,21 @@ def last_written(settings: dict[str, str], topic: str, pipeline: str, *, seconds
             start, end = max(low, start - 10 * LOOK_BACK), start
     finally:
         consumer.close()
+
+
+def _bounds(consumer: Consumer, topic: str, deadline: float) -> tuple[int, int]:
+    """The first and the next offset. The broker that is asked may not know yet that another one has created
+    the topic."""
+    while True:
+        seconds = max(deadline - time.monotonic(), NOT_YET_SECONDS)
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, PARTITION), timeout=seconds)
+        except KafkaException as error:
+            if kafka_error(error).code() not in NOT_YET or time.monotonic() > deadline:
+                raise
+            time.sleep(NOT_YET_SECONDS)  # polls a condition, with a limit
+            continue
+        return int(low), int(high)
 
 
 def _newest(
@@ -102,6 +119,8 @@ def _newest(
         if message is None:
             continue
         if (error := message.error()) is not None:
+            if error.code() in NOT_YET:
+                continue
             if error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
             if end is None:

@@ -18,6 +18,7 @@ from penstock.model.schema import TableId, TableSchema
 from penstock.printable import argument
 from penstock.sinks.base import DEFINITIONS, Route, Subject
 from penstock.sinks.kafka import commits
+from penstock.sinks.kafka.client import NOT_YET, NOT_YET_SECONDS
 from penstock.sinks.kafka.faults import explained, kafka_error, of_table
 from penstock.sinks.kafka.names import murmur2
 from penstock.sinks.kafka.options import KafkaOptions, TopicEntry
@@ -164,9 +165,9 @@ class Topics:
                 code = kafka_error(error).code()
                 if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                     return {}  # the right DescribeConfigs is not needed to write
-                if code != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+                if code not in NOT_YET or time.monotonic() > deadline:
                     raise
-            time.sleep(0.05)  # polls a condition, with a limit
+            time.sleep(NOT_YET_SECONDS)  # polls a condition, with a limit
 
     def _created(self, name: str, table: TableId | None, entry: TopicEntry | None, subject: Subject) -> int:
         options = self._options
