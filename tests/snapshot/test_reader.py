@@ -21,9 +21,10 @@ from penstock.model.table import new_table
 from penstock.secret import lent
 from penstock.snapshot.gate import Gate, Permit
 from penstock.snapshot.staging import Staging
+from penstock.sources.chunks import Host
 from penstock.sources.mysql.catalog import read_table
 from penstock.sources.mysql.options import MySqlOptions
-from penstock.sources.mysql.snapshot.host_selection import HostSelection
+from penstock.sources.mysql.snapshot.host_selection import MySqlHosts
 from penstock.sources.table_filter import TableFilter
 from penstock.state import StateStore
 from penstock.store.opening import open_store
@@ -50,8 +51,8 @@ class CountingGate(Gate):
 
     refused = 0
 
-    def enter(self, *, at_source: bool = False) -> Permit | None:
-        permit = super().enter(at_source=at_source)
+    def enter(self, *, at_source: bool = False, failed: Host | None = None) -> Permit | None:
+        permit = super().enter(at_source=at_source, failed=failed)
         self.refused += permit is None
         return permit
 
@@ -86,7 +87,7 @@ class Case:
         }
         source = MySqlOptions.model_validate(told)
         config = SnapshotConfig(parallel=2)
-        hosts = HostSelection(
+        hosts = MySqlHosts(
             config, lambda: source, TableFilter(TablesConfig(include=["*.*"])), lambda gtids: 0
         )
         self.gate = CountingGate(config, hosts)
@@ -273,7 +274,7 @@ class Many:
             password=self.password.__enter__()["password"],
         )
         config = SnapshotConfig(parallel=2)
-        hosts = HostSelection(
+        hosts = MySqlHosts(
             config, lambda: source, TableFilter(TablesConfig(include=["*.*"])), lambda gtids: 0
         )
         self.state = StateStore(folder / "state")

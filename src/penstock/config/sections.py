@@ -153,8 +153,8 @@ class SnapshotConfig(Section):
     """The same limit in bytes that the server sends."""
     load: LoadConfig = LoadConfig()
     hosts: list[str] = Field([])
-    """Replicas `host:port` of the source to read chunks from instead of the source. docs/operations.md lists
-    the requirements."""
+    """Replicas or standbys `host:port` of the source to read chunks from instead of the source.
+    docs/operations.md and docs/postgresql.md list the requirements."""
     pause_when_behind: Bytes = 1024**3
     """No chunk is started while more log than this waits to be applied."""
     window_bytes_max: Bytes = Field(512 * 1024**2, ge=1024**2)

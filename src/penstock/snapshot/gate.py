@@ -70,9 +70,9 @@ class Gate:
 
     # chunks -------------------------------------------------------------------------------------------------
 
-    def enter(self, *, at_source: bool = False) -> Permit | None:
+    def enter(self, *, at_source: bool = False, failed: Host | None = None) -> Permit | None:
         """A permit for one chunk, or None if no chunk may start now. The caller returns it with `leave`.
-        `at_source`: do not read from a replica."""
+        `at_source`: do not read from a replica. `failed`: read from another host, if there is one."""
         allowed = self._allowed()
         with self._lock:
             self._asked_at = self._clock()
@@ -82,7 +82,7 @@ class Gate:
             if full or self._waits is not None:
                 return None
             hosts = (self._servers.followed(),) if at_source else self._hosts()
-            host = min(hosts, key=lambda one: self._reading[one.address])
+            host = min(hosts, key=lambda one: (one == failed, self._reading[one.address]))
             self._reading[host.address] += 1
             return Permit(host)
 

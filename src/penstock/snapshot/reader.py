@@ -40,7 +40,7 @@ from penstock.snapshot.gate import Gate, Permit
 from penstock.snapshot.retries import Retries
 from penstock.snapshot.staged_folders import StagedFolders
 from penstock.snapshot.staging import Stager, Staging
-from penstock.sources.chunks import ViewChoice
+from penstock.sources.chunks import Host, ViewChoice
 from penstock.state import StateStore
 
 log = logging.getLogger(__name__)
@@ -384,7 +384,7 @@ class SnapshotReader:
         finally:
             self.gate.leave(permit)
         if failed is not None and not self._stopping.is_set():
-            self._read(*failed, self._enter(failed[0]))
+            self._read(*failed, self._enter(failed[0], permit.host))
 
     def _stager(self, permit: Permit, view: ViewChoice | None = None) -> Stager:
         return Stager(
@@ -439,14 +439,14 @@ class SnapshotReader:
                             str(found).splitlines()[0])  # fmt: skip
                 self.retries.failed(state.table, found)
                 backoff.wait(self._stopping)
-            permit = None
+            failed, permit = permit.host, None
             while permit is None and not self._stopping.wait(0.1):
-                permit = self._enter(state)
+                permit = self._enter(state, failed)
 
-    def _enter(self, state: TableState) -> Permit | None:
-        """Asks for a permit. A table that is read in one piece is read from the source, because a replica's
-        read view has no exact place in the log."""
-        return self.gate.enter(at_source=self._chunks.view(state) is not None)
+    def _enter(self, state: TableState, failed: Host | None = None) -> Permit | None:
+        """Asks for a permit, if possible for another host than the one that `failed`. A table that is read in
+        one piece is read from the source, because a replica's read view has no exact place in the log."""
+        return self.gate.enter(at_source=self._chunks.view(state) is not None, failed=failed)
 
     def _read_once(self, state: TableState, chunk: Chunk, permit: Permit) -> StagedChunk:
         """One attempt. Returns the permit in any case."""

@@ -41,6 +41,12 @@ class Finding:
         }
 
 
+def unusable_host(address: str, message: str) -> Finding:
+    """For one of `snapshot.hosts`."""
+    more = "Chunks are read from the other hosts. While there is none, the snapshot waits."
+    return Finding("warning", "snapshot_hosts", address, f"{message} {more}")
+
+
 PURGED = "backlog"
 """The check that fails if the source has deleted log that was not received yet."""
 

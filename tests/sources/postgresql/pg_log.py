@@ -36,6 +36,13 @@ def connected(server: PostgreSqlServer) -> psycopg.Connection[Any]:
     return connection
 
 
+def options_at(server: PostgreSqlServer) -> PostgreSqlOptions:
+    return PostgreSqlOptions(
+        type="postgresql", host=server.host, port=server.port, database=server.database, user=server.user,
+        password=Secret(server.password),
+    )  # fmt: skip
+
+
 def table_of(connection: psycopg.Connection[Any], table: TableId) -> PgTable:
     [found] = read_tables(connection, "all", names=[table])
     return found
@@ -78,11 +85,7 @@ class PgLog:
 
     def __init__(self, server: PostgreSqlServer, connection: psycopg.Connection[Any], name: str) -> None:
         self._server, self._connection, self._name = server, connection, name
-        options = PostgreSqlOptions(
-            type="postgresql", host=server.host, port=server.port, database=server.database,
-            user=server.user, password=Secret(server.password),
-        )  # fmt: skip
-        self.replication = Replication(options)
+        self.replication = Replication(options_at(server))
         slot = self.replication.create_slot(name)
         assert slot is not None
         self.start = slot.start

@@ -15,7 +15,7 @@ from penstock.sources.mysql.preflight_source import GTID_SQL, Source, account_sq
 from penstock.sources.mysql.snapshot import replicas, server_load
 from penstock.sources.mysql.snapshot.replicas import ReplicaFacts, SourceFacts
 from penstock.sources.mysql.snapshot.server_load import WatchedServers
-from penstock.sources.preflight import Finding
+from penstock.sources.preflight import Finding, unusable_host
 from penstock.sources.table_filter import TableFilter
 
 _WITHOUT = "Remove snapshot.hosts from the pipeline file to read from the source itself"
@@ -57,11 +57,11 @@ def _host(source: Source, onlooker: WatchedServers, address: str) -> Iterator[Fi
         replica = replicas.look_at_replica(onlooker, config)
         facts = replicas.look_at_source(onlooker, options_of(source.config), replica)
     except PenstockError as error:
-        yield _unusable(address, f"{error.message} {error.hint}".strip())
+        yield unusable_host(address, f"{error.message} {error.hint}".strip())
         return
     found = replicas.decide(replica, facts, captured)
     if isinstance(found, str):
-        yield _unusable(address, f"The server {address} of snapshot.hosts cannot be read from: {found}.")
+        yield unusable_host(address, f"The server {address} of snapshot.hosts cannot be read from: {found}.")
         return
     yield from _notes(address, replica, facts)
     order = onlooker.ask(config, "SHOW GLOBAL VARIABLES LIKE '%\\_preserve\\_commit\\_order'")
@@ -69,11 +69,6 @@ def _host(source: Source, onlooker: WatchedServers, address: str) -> Iterator[Fi
     if order and str(order[0][1]).upper() in ("OFF", "0"):
         sets = f" It has {order[0][0]} = OFF; watermarks are sets of GTIDs, so that order does not matter."
     yield Finding("ok", "snapshot_hosts", address, f"Chunks are read from {address}.{sets}")
-
-
-def _unusable(address: str, message: str) -> Finding:
-    more = "Chunks are read from the other hosts. While there is none, the snapshot waits."
-    return Finding("warning", "snapshot_hosts", address, f"{message} {more}")
 
 
 def _notes(address: str, replica: ReplicaFacts, source: SourceFacts) -> Iterator[Finding]:

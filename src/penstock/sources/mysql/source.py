@@ -23,7 +23,7 @@ from penstock.sources.mysql.generated_columns import MySqlComputation, computati
 from penstock.sources.mysql.omitted_columns import omitted_values
 from penstock.sources.mysql.options import MySqlOptions, options_of
 from penstock.sources.mysql.session import SourceSession
-from penstock.sources.mysql.snapshot.host_selection import HostSelection
+from penstock.sources.mysql.snapshot.host_selection import MySqlHosts
 from penstock.sources.mysql.snapshot.window import MySqlWindows
 from penstock.sources.mysql.statements import MySqlStatements
 from penstock.sources.mysql.verify.read_view import MySqlReadView, read_view
@@ -79,8 +79,8 @@ class MySqlSource:
     def touched(self, statement: Statement, tables: set[TableId]) -> set[TableId]:
         return self.catalog.touched(statement, tables)
 
-    def snapshot_hosts(self, captured: TableFilter, bytes_outside: Callable[[str], int]) -> HostSelection:
-        return HostSelection(self._config.snapshot, self._followed, captured, bytes_outside)
+    def snapshot_hosts(self, captured: TableFilter, bytes_outside: Callable[[str], int]) -> MySqlHosts:
+        return MySqlHosts(self._config.snapshot, self._followed, captured, bytes_outside)
 
     @contextmanager
     def read_view(self) -> Iterator[MySqlReadView]:

@@ -28,6 +28,7 @@ SESSION = {
 policy that hides rows is an error."""
 _PASSING = ("08", "40", "53", "55", "57", "58", "XX")
 """Classes of errors that pass: connection, conflict with recovery, resources, locks, shutdown, disk."""
+_CONFLICT = "40001"
 _INSUFFICIENT_PRIVILEGE = "42501"
 _GONE = ("42P01", "42703", "3F000")
 """No such table, column or schema."""
@@ -63,7 +64,7 @@ def explained(options: PostgreSqlOptions, table: TableId | None = None) -> Itera
 def explain(error: psycopg.Error, options: PostgreSqlOptions, table: TableId | None = None) -> PenstockError:
     text = str(error).strip()
     reason = text.splitlines()[0].rstrip(".") if text else type(error).__name__
-    where = f"{options.host}:{options.port}"
+    where = options.address
     known = refused(reason, error.sqlstate, where)
     if table is None or isinstance(known, TransientError):
         return known
@@ -99,6 +100,12 @@ def refused(reason: str, state: str | None, where: str) -> PenstockError:
         )
     if state is None:
         return SourceUnreachable(f"{where} does not answer: {reason}.")
+    if state == _CONFLICT:  # those that only read have no other conflicts
+        return TransientError(
+            f"{where}: {reason}.",
+            hint="At a standby, a longer `max_standby_streaming_delay` or `hot_standby_feedback = on` lets "
+            "reads end; `snapshot.chunk_rows` makes them shorter.",
+        )
     if state[:2] in _PASSING:
         return TransientError(f"{where}: {reason}.")
     return ConfigError(f"{where}: {reason}.")

@@ -9,7 +9,7 @@ from penstock.relaylog.first_transaction import first_transaction
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment_format import lsn_position
 from penstock.sources.log_start import LogStart
-from penstock.sources.postgresql.log_position import lsn_of
+from penstock.sources.postgresql.log_position import lsn_of, system_of
 from penstock.sources.postgresql.options import StartAtLsn
 from penstock.sources.source_places import NotReached, SourcePlace, purged
 
@@ -30,7 +30,7 @@ class PostgreSqlPlaces:
         return _behind(log, wanted.order[0])
 
     def find(self, log: RelayLog, wanted: SourcePlace) -> tuple[Offset, int]:
-        if wanted.server_uuid not in ("", log.source_uuid):
+        if wanted.server_uuid and system_of(wanted.server_uuid) != system_of(log.source_uuid):
             raise ConfigError(
                 f"{wanted} is a position of another server ({wanted.server_uuid}).",
                 hint="Remove what is stored of the client; it then begins at the destination's `start`.",

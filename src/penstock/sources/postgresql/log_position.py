@@ -28,6 +28,17 @@ class Moment(NamedTuple):
     next: int
 
 
+def server_name(system: str, timeline: int) -> str:
+    """A server in whose log positions are. After a promotion or a restore the same positions may hold other
+    transactions, on another timeline. So that is another server."""
+    return f"{system}/{timeline}"
+
+
+def system_of(server: str) -> str:
+    """The identifier of its cluster, which a promotion does not change."""
+    return server.partition("/")[0]
+
+
 def lsn_of(text: str) -> int:
     high, _, low = text.partition("/")
     return int(high, 16) << 32 | int(low, 16)

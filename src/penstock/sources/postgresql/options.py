@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
+from typing_extensions import Self
 
 from penstock.config import PipelineConfig, Secret
 from penstock.errors import ConfigError
@@ -56,6 +57,15 @@ class PostgreSqlOptions(SourceOptions):
     """Limit for opening a connection."""
     reconnect_max: Milliseconds = Field(30_000, ge=100)
     """Longest pause between attempts to reach the source."""
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def at(self, address: str) -> Self:
+        """Another server, which is reached like this one."""
+        host, _, port = address.rpartition(":")
+        return self.model_copy(update={"host": host, "port": int(port)})
 
     @property
     def named_after_pipeline(self) -> tuple[str, ...]:

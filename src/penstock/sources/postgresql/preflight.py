@@ -20,6 +20,7 @@ from penstock.sources.postgresql import slots
 from penstock.sources.postgresql.catalog import PgTable, read_tables
 from penstock.sources.postgresql.connection import connect, explain
 from penstock.sources.postgresql.options import PostgreSqlOptions, options_of, publication_of, slot_of
+from penstock.sources.postgresql.preflight_hosts import ensure_hosts
 from penstock.sources.postgresql.session import why_not_followed
 from penstock.sources.postgresql.sql import quote, quoted
 from penstock.sources.preflight import PURGED, Finding
@@ -41,7 +42,7 @@ class Server:
 
     @property
     def name(self) -> str:
-        return f"{self.options.host}:{self.options.port}"
+        return self.options.address
 
     @property
     def publication(self) -> str:
@@ -72,7 +73,7 @@ class PostgreSqlPreflight:
 
     def check(self, config: PipelineConfig) -> list[Finding]:
         options = options_of(config)
-        name = f"{options.host}:{options.port}"
+        name = options.address
         try:
             connection = connect(options)
         except PenstockError as error:
@@ -86,6 +87,10 @@ class PostgreSqlPreflight:
                 except psycopg.Error as error:
                     why = explain(error, options).message
                     findings.append(Finding("error", one.__name__, name, f"This could not be checked: {why}"))
+            try:
+                findings += ensure_hosts(config)
+            except PenstockError as error:
+                findings.append(Finding("warning", "snapshot_hosts", name, error.message))
         return findings
 
     def check_start(self) -> None:

@@ -18,12 +18,12 @@ from penstock.model.buckets import Buckets, BucketSum, KeyExtent, bucket_sums_of
 from penstock.model.chunk import Chunk
 from penstock.model.schema import TableSchema, TypeOptions
 from penstock.sources.postgresql.catalog import PgTable, read_tables
-from penstock.sources.postgresql.chunk_reader import ensure_durable, server_of
 from penstock.sources.postgresql.connection import connect, explained
 from penstock.sources.postgresql.log_position import moment
 from penstock.sources.postgresql.options import PostgreSqlOptions
 from penstock.sources.postgresql.reading import BEGIN, Received, copy, lock
 from penstock.sources.postgresql.sql import quote, rows_of
+from penstock.sources.postgresql.views import ensure_durable, server_of
 from penstock.sources.postgresql.window import PostgreSqlWindow
 
 _REWRITTEN = """

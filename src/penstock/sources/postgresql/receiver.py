@@ -28,7 +28,7 @@ from penstock.sources.postgresql import slots
 from penstock.sources.postgresql.catalog import read_tables
 from penstock.sources.postgresql.connection import connect, explained
 from penstock.sources.postgresql.followed_tables import FollowedTables, Look
-from penstock.sources.postgresql.log_position import Moment, moment
+from penstock.sources.postgresql.log_position import Moment, moment, server_name, system_of
 from penstock.sources.postgresql.options import PostgreSqlOptions, options_of, publication_of, slot_of
 from penstock.sources.postgresql.replication import Batch, Replication
 from penstock.sources.sessions import SessionReceiver
@@ -132,10 +132,10 @@ class Receiver(SessionReceiver):
         relay = RelayLog.open(self.place) if RelayLog.exists(self.folder) else None
         if relay is not None and not relay.segments():
             relay = None  # it was killed before it had written anything
-        if relay is not None and relay.source_uuid != system.id:
+        if relay is not None and system_of(relay.source_uuid) != system.id:
             raise LogDiverged(
                 f"{self.source.host} is the server {system.id}, and the relay log follows "
-                f"{relay.source_uuid}.",
+                f"{system_of(relay.source_uuid)}.",
                 hint=f"Correct `source.host`, or {START_OVER}",
                 server_uuid=system.id,
             )
@@ -159,7 +159,7 @@ class Receiver(SessionReceiver):
             offset=self.writer.end,
             segment_size=self.config.relay_log.segment_size,
             span_size=self.config.relay_log.span_size,
-            server_uuid=system.id,
+            server_uuid=server_name(system.id, system.timeline),
             executed=executed,
             position=start,
             spool=str(self.writer.spool.folder),

@@ -63,7 +63,7 @@ class Replication:
     what the operator must mend."""
 
     def __init__(self, options: PostgreSqlOptions) -> None:
-        self._where = f"{options.host}:{options.port}"
+        self._where = options.address
         self._connection = pq.PGconn.connect(_conninfo(options))
         if self._connection.status != pq.ConnStatus.OK:
             reason = _text(self._connection.error_message)

@@ -22,12 +22,12 @@ from penstock.relaylog.segment_format import lsn_position
 from penstock.sources.catalog import Reason
 from penstock.sources.chunks import ALL_ROWS
 from penstock.sources.postgresql.catalog import PgTable, read_tables
-from penstock.sources.postgresql.chunk_reader import require
 from penstock.sources.postgresql.connection import connect, explain, explained, is_gone
 from penstock.sources.postgresql.log_position import moment
 from penstock.sources.postgresql.options import PostgreSqlOptions
 from penstock.sources.postgresql.split import chunks, estimated
 from penstock.sources.postgresql.sql import LEXIS, key_literal, quoted
+from penstock.sources.postgresql.views import require
 from penstock.sources.table_filter import TableFilter
 
 T = TypeVar("T")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from penstock.cascades.comparison import Comparison
 from penstock.config import PipelineConfig
@@ -14,14 +12,12 @@ from penstock.model.offset import SourcePosition
 from penstock.model.schema import Column, TableId, TypeOptions
 from penstock.relaylog.full_statements import in_full
 from penstock.relaylog.reader import RelayLog, Statement
-from penstock.sources.chunks import ViewChoice
-from penstock.sources.hosts import UsableHosts
 from penstock.sources.logged_definitions import LoggedDefinitions
-from penstock.sources.postgresql.chunk_reader import PostgreSqlChunkReader, refuse_view
-from penstock.sources.postgresql.options import PostgreSqlOptions, options_of, publication_of
+from penstock.sources.postgresql.options import options_of, publication_of
 from penstock.sources.postgresql.preflight import PostgreSqlPreflight
 from penstock.sources.postgresql.read_view import PostgreSqlReadView, read_view
 from penstock.sources.postgresql.session import PostgreSqlSession
+from penstock.sources.postgresql.standbys import PostgreSqlHosts
 from penstock.sources.postgresql.window import PostgreSqlWindows
 from penstock.sources.row_images import LogImages
 from penstock.sources.supervisor import Supervisor
@@ -67,8 +63,8 @@ class PostgreSqlSource:
         said = LoggedDefinitions(TableFilter(self._config.tables), lambda whole: whole)
         return said.touched(statement, tables)
 
-    def snapshot_hosts(self, captured: TableFilter, bytes_outside: Callable[[str], int]) -> Server:
-        return Server(self._options, self._publication)
+    def snapshot_hosts(self, captured: TableFilter, bytes_outside: Callable[[str], int]) -> PostgreSqlHosts:
+        return PostgreSqlHosts(self._config.snapshot, self._options, self._publication)
 
     def read_view(self) -> AbstractContextManager[PostgreSqlReadView]:
         return read_view(self._options, self._publication)
@@ -92,33 +88,3 @@ class PostgreSqlComparisons:
 
     def is_case_sensitive(self, column: Column) -> bool:
         return True
-
-
-@dataclass(frozen=True)
-class Server:
-    """`sources.chunks.Host` and `sources.hosts.SnapshotHosts`: the server whose log is followed."""
-
-    options: PostgreSqlOptions
-    publication: str
-    is_replica: bool = False
-    is_needed: bool = False
-
-    @property
-    def address(self) -> str:
-        return f"{self.options.host}:{self.options.port}"
-
-    def open_reader(self, *, types: TypeOptions, view: ViewChoice | None = None) -> PostgreSqlChunkReader:
-        refuse_view(view)
-        return PostgreSqlChunkReader(self.options, self.publication, types)
-
-    def followed(self) -> Server:
-        return self
-
-    def look(self) -> UsableHosts:
-        return UsableHosts((self,))
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-    def hosts_to_json(self) -> list[dict[str, Any]]:
-        return []

@@ -10,12 +10,21 @@ nothing of the other direction: a commit record may be long before its transacti
 The record may not be durable yet. So a read counts only once the same session, on the same server, has seen
 the log flushed up to `high`: else a crash could lose the commits that it saw, and their positions would be
 used again.
+
+**On a hot standby** the opposite holds. Its snapshots do not name the transactions that run, so
+`pg_current_snapshot()` claims what it does not show. But it replays transactions one after the other, in the
+order of the log. So what is visible is a prefix of the log, and a position says what it has: everything up to
+where it had replayed before the view was opened was seen (`low_lsn`). What was seen, the primary had flushed
+before the standby got it. So it is before `high`, up to where the primary's log was durable after the view
+was opened.
+Both servers must have the same log, on the same timeline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from penstock._core import XidSet
 from penstock.model.chunk import Watermarks
@@ -26,14 +35,17 @@ from penstock.sources.windows import LogPlaces, LogState
 
 @dataclass(frozen=True)
 class PostgreSqlWindow:
-    """`sources.windows.Window`. `low`: a set of transactions as text. `high`: an LSN."""
+    """`sources.windows.Window`. `low`: a set of transactions as text. `high`: an LSN. `low_lsn`: the chunk
+    was read from a standby, which showed the log up to there; `low` is empty."""
 
     low: str
     high: int
+    low_lsn: int | None = None
 
     @property
     def watermarks(self) -> Watermarks:
-        return Watermarks.of({"low": self.low, "high": self.high})
+        fields: dict[str, Any] = {"low": self.low, "high": self.high}
+        return Watermarks.of(fields if self.low_lsn is None else {**fields, "low_lsn": self.low_lsn})
 
     @property
     def end(self) -> SourcePosition:
@@ -47,14 +59,18 @@ class PostgreSqlWindow:
         return at.position is not None and self.end.order <= at.position.order
 
     def shows(self, start: LogState) -> bool:
+        if self.low_lsn is not None:
+            return start.position is not None and start.position.order <= (self.low_lsn,)
         return isinstance(start.executed, XidSet) and start.executed.issubset(XidSet(self.low))
 
     def visible_to(self, log: LogPlaces) -> Offset:
+        if self.low_lsn is not None:
+            return log.offset_within(lsn_position(self.low_lsn))
         return log.window_start(self.low)
 
     @property
-    def seen(self) -> str:
-        return self.low
+    def seen(self) -> str | None:
+        return self.low if self.low_lsn is None else None
 
 
 class PostgreSqlWindows:
@@ -62,7 +78,7 @@ class PostgreSqlWindows:
 
     def of(self, watermarks: Watermarks) -> PostgreSqlWindow:
         fields = watermarks.to_json()
-        return PostgreSqlWindow(fields["low"], fields["high"])
+        return PostgreSqlWindow(fields["low"], fields["high"], fields.get("low_lsn"))
 
     def common(self, seen: Sequence[str]) -> str:
         first, *others = sorted(set(seen))

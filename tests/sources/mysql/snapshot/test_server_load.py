@@ -13,7 +13,7 @@ from penstock.config import SnapshotConfig, TablesConfig
 from penstock.sources.mysql.dialect import Dialect
 from penstock.sources.mysql.options import MySqlOptions
 from penstock.sources.mysql.snapshot import replicas
-from penstock.sources.mysql.snapshot.host_selection import HostSelection
+from penstock.sources.mysql.snapshot.host_selection import MySqlHosts
 from penstock.sources.mysql.snapshot.replicas import ReplicaFacts, ReplicaOf, SourceFacts, Usable, decide
 from penstock.sources.mysql.snapshot.server_load import Channel, too_busy, too_far
 from penstock.sources.table_filter import TableFilter
@@ -106,10 +106,10 @@ def test_a_server_that_the_source_replicates_from_or_one_far_behind_is_unfit() -
     assert isinstance(near, Usable)
 
 
-def selection(server: MySqlServer, **options: Any) -> HostSelection:
+def selection(server: MySqlServer, **options: Any) -> MySqlHosts:
     source = MySqlOptions(host=server.host, port=server.port, user=server.user, password=server.password)
     config = SnapshotConfig.model_validate(options)
-    return HostSelection(config, lambda: source, CAPTURED, lambda gtids: 0)
+    return MySqlHosts(config, lambda: source, CAPTURED, lambda gtids: 0)
 
 
 def test_what_cannot_be_told_counts_as_too_much(mysql_factory: Callable[..., MySqlServer]) -> None:
