@@ -43,8 +43,8 @@ def options_at(server: PostgreSqlServer) -> PostgreSqlOptions:
     )  # fmt: skip
 
 
-def table_of(connection: psycopg.Connection[Any], table: TableId) -> PgTable:
-    [found] = read_tables(connection, "all", names=[table])
+def table_of(connection: psycopg.Connection[Any], table: TableId, publication: str = "all") -> PgTable:
+    [found] = read_tables(connection, publication, names=[table])
     return found
 
 

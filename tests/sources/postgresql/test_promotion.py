@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from tests.sources.postgresql.pg_log import connected
+from tests.sources.postgresql.pg_log import connected, options_at, table_of
 from tests.sources.postgresql.receiving import Receiving, changes_of, receive
 
-from penstock.model.schema import TableId
+from penstock.model.chunk import Chunk
+from penstock.model.offset import LogRange
+from penstock.model.schema import DEFAULT_TYPES, TableId
+from penstock.serve.batches import Place
+from penstock.serve.source_places import of_place, to_place
+from penstock.sources.chunks import ReadResult
+from penstock.sources.postgresql.chunk_reader import PostgreSqlChunkReader
 from penstock.testing.servers.postgresql import PostgreSqlServer
 
 pytestmark = pytest.mark.slow
@@ -47,11 +55,28 @@ def test_the_log_goes_on_after_a_promotion(own_server: PostgreSqlServer, tmp_pat
             receiving.wait_until_streaming()
             connection.execute("INSERT INTO t VALUES (1)")
             receiving.wait_until_received(connection)
+            before, end = _read(own_server), receiving.log().end
+            place = of_place(receiving.log(), Place(end))
         own_server.stop()
         with _promote(own_server) as connection:
             connection.execute("INSERT INTO t VALUES (2)")
             receiving.wait_until_received(connection)
             assert [row["id"] for row in changes_of(receiving, connection, TABLE)] == [1, 2]
+        log, after = receiving.log(), _read(own_server)
+    # A chunk that was read before may have shown what the promotion has lost.
+    assert log.server_uuid_at(end) == before.server_uuid != after.server_uuid == log.server_uuid_at(log.end)
+    found = to_place(log, replace(place, relay_log="another")).offset
+    assert end <= found < log.end, "subscribers find their place from before it"
+    assert not log.tables(LogRange(end, found), exact=True)
+
+
+def _read(server: PostgreSqlServer) -> ReadResult:
+    with connected(server) as connection:
+        schema = table_of(connection, TABLE, "penstock_p").schema
+    with closing(PostgreSqlChunkReader(options_at(server), "penstock_p", DEFAULT_TYPES)) as reader:
+        read = reader.read(schema, Chunk(TABLE, 0, None, None))
+        assert sum(batch.num_rows for batch in read) > 0
+        return read.result
 
 
 def test_a_primary_that_lacks_what_the_log_has_is_refused(

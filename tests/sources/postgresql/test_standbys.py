@@ -263,7 +263,8 @@ def test_views_are_known_while_others_write(
 
 @pytest.mark.slow
 def test_the_trial_finds_a_position_wrong_on_a_primary(primary: PostgreSqlServer) -> None:
-    assert Trial(primary, views=lambda sql, _: ViewsByLsn(sql)).run(4000, seconds=120).unseen > 0
+    trial = Trial(primary, views=lambda sql, _: ViewsByLsn(sql))
+    assert trial.run(100_000, seconds=200, until_unseen=True).unseen > 0
 
 
 @pytest.mark.slow

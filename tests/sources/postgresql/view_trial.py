@@ -86,6 +86,7 @@ class Verdict:
     unclaimed: int = 0
     beyond: int = 0
     told_apart: int = 0
+    example: str = ""
 
     @property
     def wrong(self) -> int:
@@ -103,8 +104,8 @@ class Trial:
     views: Callable[[psycopg.Connection[Any], Trial], ChunkViews] | None = None
     found: Verdict = field(default_factory=Verdict)
 
-    def run(self, reads: int, seconds: float) -> Verdict:
-        """`seconds`: a limit."""
+    def run(self, reads: int, seconds: float, *, until_unseen: bool = False) -> Verdict:
+        """`seconds`: a limit. `until_unseen`: ends after the first such read is found."""
         limit = time.monotonic() + seconds
         with connected(self.primary) as sql, self._writing(sql):
             slot = "SELECT pg_create_logical_replication_slot('trial', 'pgoutput')"
@@ -113,6 +114,8 @@ class Trial:
             try:
                 commits: dict[int, int] = {}
                 while self.found.reads < reads and time.monotonic() < limit:
+                    if until_unseen and self.found.unseen:
+                        break
                     batch = self._round(first, min(ROUND_READS, reads - self.found.reads), limit)
                     time.sleep(0.1)  # later transactions, which the reads must not claim
                     commits = {**dict(list(commits.items())[-5 * LATER :]), **_commits(sql)}
@@ -168,7 +171,10 @@ class Trial:
             low, position = XidSet(one.window.low), one.window.low_lsn
             claimed = {id for id in near if (str(id) in low if position is None else commits[id] <= position)}
             self.found.reads += 1
-            self.found.unseen += not claimed <= shown
+            if lost := claimed - shown:
+                self.found.unseen += 1
+                ends = {id: commits[id] for id in sorted(lost)[:9]}
+                self.found.example = f"{one.window} {one.lowest} {one.shown[:1]} {one.shown[-1:]} {ends}"
             self.found.unclaimed += position is None and not shown.intersection(near) <= claimed
             self.found.beyond += any(commits.get(id, NOWHERE) > one.window.high for id in shown)
             self.found.told_apart += bool(set(near) - shown)
@@ -230,11 +236,13 @@ def _prepare(server: PostgreSqlServer, ended: threading.Event) -> None:
 
 
 def _commits(sql: psycopg.Connection[Any]) -> dict[int, int]:
-    """The transactions that have committed since the last call, with the ends of their commits in the log, as
-    the server's own decoder says."""
+    """The transactions with rows that have committed since the last call, with the ends of their commits in
+    the log, as the server's own decoder says. Version 14 sends transactions without rows, too."""
     query = (
-        "SELECT xid::text::bigint, lsn::text FROM pg_logical_slot_get_binary_changes('trial', NULL, NULL, "
-        "'proto_version', '1', 'publication_names', 'all') WHERE get_byte(data, 0) = ascii('C')"
+        "SELECT xid::text::bigint, max(lsn)::text "
+        "FROM pg_logical_slot_get_binary_changes('trial', NULL, NULL, 'proto_version', '1', "
+        "'publication_names', 'all') GROUP BY xid "
+        "HAVING bool_or(get_byte(data, 0) = ascii('I')) ORDER BY max(lsn)"
     )
     return {xid: lsn_of(lsn) for xid, lsn in sql.execute(query.encode())}
 
