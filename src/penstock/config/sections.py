@@ -33,6 +33,23 @@ def check_addresses(addresses: list[str]) -> None:
             raise ValueError(f"{address!r} is not an address; write it as host:port")
 
 
+def spread_hosts(value: Any, port: int) -> Any:
+    """The fields of a source with a list in `host`: the first is `host` and `port`, the others are
+    `failover`. `port`: the default. Other values are returned as they are."""
+    if not isinstance(value, dict) or not isinstance(value.get("host"), list):
+        return value
+    port = value.get("port", port)
+    addresses = [str(item) if ":" in str(item) else f"{item}:{port}" for item in value["host"]]
+    if not addresses:
+        raise ValueError("`host` names no server")
+    host, _, first_port = addresses[0].rpartition(":")
+    return {**value, "host": host, "port": first_port, "failover": addresses[1:]}
+
+
+HOST_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+"""JSON Schema of an option that is a host or a list of them."""
+
+
 def check_place(place: str | None) -> str | None:
     """Raises `ValueError` for a URL that cannot be that of a store. A directory passes."""
     if place is not None and "://" in place:

@@ -88,7 +88,18 @@ def describe_receiver(folder: Path) -> str:
         return f"{report['state']}{message}"
     if not lease.is_held(folder):
         return "killed"
-    return f"{report.get('state')} (process {report.get('pid')}){silence(report)}{message}{_archive(report)}"
+    kept = f"{_slot(report)}{_archive(report)}"
+    return f"{report.get('state')} (process {report.get('pid')}){silence(report)}{message}{kept}"
+
+
+def _slot(report: dict[str, Any]) -> str:
+    """How much of its log the source keeps for the receiver, and how long it may go on until that is lost."""
+    slot = report.get("slot")
+    if not isinstance(slot, dict) or slot.get("kept_bytes") is None:
+        return ""
+    left = slot.get("source_log_seconds_left")
+    until = "" if left is None else f", lost in {left / 3600:.1f} h if the receiver stops"
+    return f"; slot {slot.get('wal_status')}, keeps {size_text(int(slot['kept_bytes']))}{until}"
 
 
 def _archive(report: dict[str, Any]) -> str:

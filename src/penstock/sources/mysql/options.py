@@ -9,14 +9,12 @@ from pydantic import Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
 from penstock.config import PipelineConfig, Secret
-from penstock.config.sections import check_addresses
+from penstock.config.sections import HOST_SCHEMA, check_addresses, spread_hosts
 from penstock.errors import ConfigError, LoginRefused, TransientError
 from penstock.model.section import TableName
 from penstock.model.units import Milliseconds
 from penstock.sources.kind import SourceOptions
 from penstock.sources.log_start import LogStart
-
-_HOST_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 
 
 class StartAt(LogStart):
@@ -53,7 +51,7 @@ class MySqlOptions(SourceOptions):
 
     type: Literal["mysql"] = "mysql"
     """Kind of source: MySQL or MariaDB."""
-    host: Annotated[str, WithJsonSchema(_HOST_SCHEMA)] = "127.0.0.1"
+    host: Annotated[str, WithJsonSchema(HOST_SCHEMA)] = "127.0.0.1"
     """Name or address of the server. A list `[host:port, …]` names several servers of one topology: the
     first is preferred, the others are `failover`."""
     port: int = Field(3306, ge=1, le=65535)
@@ -105,14 +103,7 @@ class MySqlOptions(SourceOptions):
     @model_validator(mode="before")
     @classmethod
     def _from_hosts(cls, value: Any) -> Any:
-        if not isinstance(value, dict) or not isinstance(value.get("host"), list):
-            return value
-        port = value.get("port", 3306)
-        addresses = [str(item) if ":" in str(item) else f"{item}:{port}" for item in value["host"]]
-        if not addresses:
-            raise ValueError("`host` names no server")
-        host, _, first_port = addresses[0].rpartition(":")
-        return {**value, "host": host, "port": first_port, "failover": addresses[1:]}
+        return spread_hosts(value, 3306)
 
     @property
     def begins_at_end(self) -> bool:

@@ -3,8 +3,9 @@
 No table is locked: only rows of `pg_catalog` are read, and not the view `pg_publication_tables`, which opens
 tables. So an ALTER TABLE that takes long does not make anybody wait who asks here.
 
-A table's definition has the columns that the publication has: those of its column list, and no generated
-ones. Its key is the replica identity: the primary key, or the index that REPLICA IDENTITY USING INDEX names.
+A table's definition has the columns that the publication has: those of its column list; without one, all but
+generated ones, or also the stored ones of these (version 18). Its key is the replica identity: the primary
+key, or the index that REPLICA IDENTITY USING INDEX names.
 """
 
 from __future__ import annotations
@@ -28,12 +29,16 @@ _SENT: dict[str, Any] = {
 """What types of extensions are, by the functions that send them. A type's number differs between servers."""
 _PUBLISHES_COLUMNS = 150_000
 """The version from which on publications have schemas, column lists and row filters."""
+_PUBLISHES_GENERATED = 180_000
+"""The version from which on publications may have stored generated columns."""
+_STORED = "s"
+"""Of generated columns (`attgenerated`) and of publications that have them (`pubgencols`)."""
 
 _TABLES = """
 SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relreplident::text,
        nullif(c.relfilenode, 0)::int8, p.puballtables, {published},
        c.relkind = 'r' OR p.pubviaroot, c.relnatts,
-       concat_ws(':', p.oid, p.xmin, r.oid, r.xmin{membership})
+       concat_ws(':', p.oid, p.xmin, r.oid, r.xmin{membership}), {generated}
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_publication p ON p.pubname = %(publication)s
 {joins}
@@ -103,7 +108,7 @@ class PgColumn:
     domain that of its base, of an enum text: a number, or what it is made of (`["range", 23]`). `labels`: of
     the enums in it, in the order of their creation. `missing`: the value of rows that were written before
     the column was added, as the server prints it, if it `has_missing`.
-    `said`: the fields of `model.schema.Column`."""
+    `said`: the fields of `model.schema.Column`. `generated`: `attgenerated`."""
 
     number: int
     name: str
@@ -115,6 +120,7 @@ class PgColumn:
     has_missing: bool
     missing: str | None
     said: dict[str, Any]
+    generated: str = ""
 
     @property
     def column(self) -> Column:
@@ -197,7 +203,11 @@ def read_tables(
         wanted = "(n.nspname || '.' || c.relname) = ANY(%(names)s)"
         parameters["names"] = [f"{one.database}.{one.table}" for one in names]
     published, joins, membership = of_version
-    query = _TABLES.format(published=published, joins=joins, membership=membership, wanted=wanted)
+    has_generated = connection.info.server_version >= _PUBLISHES_GENERATED
+    query = _TABLES.format(
+        published=published, joins=joins, membership=membership, wanted=wanted,
+        generated="p.pubgencols::text" if has_generated else "'n'",
+    )  # fmt: skip
     rows = connection.execute(query, parameters).fetchall()
     found = [row[0] for row in rows]
     columns, keys = _columns(connection, found), _keys(connection, found)
@@ -207,10 +217,12 @@ def read_tables(
             leaves.setdefault(root, []).append((leaf, file))
     tables = []
     for number, schema, name, kind, persistence, identity, file, all_, listed, *rest in rows:
-        listed_columns, where, whole, last, membership = rest
-        of_table = columns.get(number, [])
-        if listed_columns is not None:
-            of_table = [one for one in of_table if one.number in listed_columns]
+        listed_columns, where, whole, last, membership, stored = rest
+        of_table = [
+            one
+            for one in columns.get(number, [])
+            if _is_sent(one, listed_columns, has_stored=stored == _STORED)
+        ]
         is_published = bool((all_ or listed) and whole)
         of_key, of_root = tuple(keys.get(number, ())), tuple(leaves.get(number, ()))
         tables.append(
@@ -220,6 +232,14 @@ def read_tables(
             )
         )  # fmt: skip
     return [one for one in tables if names is None or one.table in set(names)]
+
+
+def _is_sent(column: PgColumn, listed: Collection[int] | None, *, has_stored: bool) -> bool:
+    """Whether the log has a column. `listed`: a publication's column list. `has_stored`: without one, the
+    publication has stored generated columns."""
+    if listed is not None:
+        return column.number in listed
+    return not column.generated or (has_stored and column.generated == _STORED)
 
 
 def _keys(connection: psycopg.Connection[Any], numbers: list[int]) -> dict[int, list[str]]:
@@ -234,11 +254,10 @@ def _columns(connection: psycopg.Connection[Any], numbers: list[int]) -> dict[in
     types = _Types(connection, {row[3] for row in rows})
     found: dict[int, list[PgColumn]] = {}
     for number, place, name, kind, modifier, not_null, shown, changed, generated, missing, has in rows:
-        if generated:
-            continue
         base, of_domain, labels = types.of(kind)
         text = pg_column(name, base, modifier if modifier != -1 else of_domain, not not_null, shown)
-        column = PgColumn(place, name, kind, modifier, changed, base, labels, has, missing, json.loads(text))
+        said = json.loads(text)
+        column = PgColumn(place, name, kind, modifier, changed, base, labels, has, missing, said, generated)
         found.setdefault(number, []).append(column)
     return found
 

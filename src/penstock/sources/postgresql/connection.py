@@ -35,9 +35,11 @@ _GONE = ("42P01", "42703", "3F000")
 
 
 def fields(options: PostgreSqlOptions) -> dict[str, Any]:
-    """What libpq needs to connect."""
+    """What libpq needs to connect. Of several servers, it takes the first one that is a primary."""
+    hosts, ports = zip(*(address.rpartition(":")[::2] for address in options.addresses), strict=True)
     return {
-        "host": options.host, "port": options.port, "dbname": options.database, "user": options.user,
+        "host": ",".join(hosts), "port": ",".join(ports), "dbname": options.database, "user": options.user,
+        "target_session_attrs": "primary" if options.failover else "any",
         "password": options.password.reveal(), "sslmode": options.tls, "sslrootcert": options.tls_ca,
         "connect_timeout": max(2, options.connect_timeout // 1000), "client_encoding": "UTF8",
         "application_name": "penstock", "keepalives_idle": 30, "tcp_user_timeout": 60_000,

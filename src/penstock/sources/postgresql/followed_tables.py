@@ -59,8 +59,6 @@ class FollowedTables:
         """The number of the look that a table is from."""
         self._number = 0
         self._stored = True
-        self.timeline = 0
-        """That of the server's log, which another one continues when a standby becomes the primary."""
 
     def begin(self, database: psycopg.Connection[Any]) -> None:
         """Takes the tables of a new log, before it has anything. `database`: in a transaction that shows what
@@ -71,9 +69,8 @@ class FollowedTables:
 
     def load(self) -> None:
         try:
-            said = json.loads(self._path.read_text())
-            self._tables = {one["number"]: PgTable.from_json(one) for one in said["tables"]}
-            self.timeline = int(said["timeline"])
+            said = json.loads(self._path.read_text())["tables"]
+            self._tables = {one["number"]: PgTable.from_json(one) for one in said}
         except FileNotFoundError:
             raise RelayLogCorrupt(
                 f"{self._path} is missing. Without it, changes of definitions since then are not noticed.",
@@ -84,15 +81,10 @@ class FollowedTables:
                 f"{self._path} is damaged: {type(error).__name__}.", hint=f"To go on, {START_OVER}"
             ) from None
 
-    def follow_timeline(self, timeline: int) -> None:
-        self._stored &= timeline == self.timeline
-        self.timeline = timeline
-
     def store(self) -> None:
         """To be called when all that was said is durable in the log."""
         if not self._stored:
-            tables = [one.to_json() for one in self._tables.values()]
-            text = json.dumps({"timeline": self.timeline, "tables": tables})
+            text = json.dumps({"tables": [one.to_json() for one in self._tables.values()]})
             replace_file(self._path, text.encode(), durable=True)
             self._stored = True
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema, model_validator
 from typing_extensions import Self
 
 from penstock.config import PipelineConfig, Secret
+from penstock.config.sections import HOST_SCHEMA, check_addresses, spread_hosts
 from penstock.errors import ConfigError
 from penstock.model.units import Milliseconds
 from penstock.sources.kind import SourceOptions
@@ -35,10 +36,14 @@ class PostgreSqlOptions(SourceOptions):
 
     type: Literal["postgresql"]
     """Name of the source."""
-    host: str = "127.0.0.1"
-    """Name or address of the server itself. A connection pooler in front of it cannot send the log."""
+    host: Annotated[str, WithJsonSchema(HOST_SCHEMA)] = "127.0.0.1"
+    """Name or address of the server itself. A connection pooler in front of it cannot send the log. A list
+    `[host:port, …]` names a primary and its standbys: the one that is the primary is followed."""
     port: int = Field(5432, ge=1, le=65535)
     """TCP port of the server."""
+    failover: list[str] = Field([])
+    """More servers `host:port`, one of which becomes the primary when this one is gone. A list in `host`
+    means the same."""
     database: str
     """The database that is followed. Its schemas are the databases of tables: `tables: [public.*]`."""
     user: str
@@ -58,14 +63,30 @@ class PostgreSqlOptions(SourceOptions):
     reconnect_max: Milliseconds = Field(30_000, ge=100)
     """Longest pause between attempts to reach the source."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_hosts(cls, value: Any) -> Any:
+        return spread_hosts(value, 5432)
+
+    @model_validator(mode="after")
+    def _addresses(self) -> Self:
+        check_addresses(self.failover)
+        return self
+
+    @property
+    def addresses(self) -> list[str]:
+        """`host:port` of each server."""
+        return [f"{self.host}:{self.port}", *self.failover]
+
     @property
     def address(self) -> str:
-        return f"{self.host}:{self.port}"
+        """All of them, for people."""
+        return ", ".join(self.addresses)
 
     def at(self, address: str) -> Self:
-        """Another server, which is reached like this one."""
+        """Another server alone, which is reached like this one."""
         host, _, port = address.rpartition(":")
-        return self.model_copy(update={"host": host, "port": int(port)})
+        return self.model_copy(update={"host": host, "port": int(port), "failover": []})
 
     @property
     def named_after_pipeline(self) -> tuple[str, ...]:

@@ -7,62 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import psycopg
 
 from penstock.config import PipelineConfig
-from penstock.errors import START_OVER, PenstockError
+from penstock.errors import PenstockError
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.postgresql import slots
-from penstock.sources.postgresql.catalog import PgTable, read_tables
+from penstock.sources.postgresql.catalog import PgTable
 from penstock.sources.postgresql.connection import connect, explain
-from penstock.sources.postgresql.options import PostgreSqlOptions, options_of, publication_of, slot_of
+from penstock.sources.postgresql.options import options_of, publication_of, slot_of
 from penstock.sources.postgresql.preflight_hosts import ensure_hosts
+from penstock.sources.postgresql.preflight_server import Server
+from penstock.sources.postgresql.preflight_slot import failover, slot
 from penstock.sources.postgresql.session import why_not_followed
 from penstock.sources.postgresql.sql import quote, quoted
-from penstock.sources.preflight import PURGED, Finding
-from penstock.sources.table_filter import TableFilter
+from penstock.sources.preflight import Finding
 
 OLDEST = 140_000
 """The oldest version that is followed."""
-_KEPT_MIN_MB = 10_240
-"""With a smaller limit of the log that slots keep, a short stop can cost a full snapshot."""
-
-
-@dataclass
-class Server:
-    """What is looked at."""
-
-    config: PipelineConfig
-    options: PostgreSqlOptions
-    connection: psycopg.Connection[Any]
-
-    @property
-    def name(self) -> str:
-        return self.options.address
-
-    @property
-    def publication(self) -> str:
-        return publication_of(self.config)
-
-    @property
-    def slot(self) -> str:
-        return slot_of(self.config)
-
-    def row(self, query: str, *values: Any) -> tuple[Any, ...] | None:
-        return self.connection.execute(query.encode(), values or None).fetchone()
-
-    def setting(self, name: str) -> str:
-        row = self.row("SELECT pg_catalog.current_setting(%s, true)", name)
-        return "" if row is None or row[0] is None else str(row[0])
-
-    @cached_property
-    def captured(self) -> list[PgTable]:
-        chosen = TableFilter(self.config.tables)
-        return [one for one in read_tables(self.connection, self.publication) if one.table in chosen]
 
 
 class PostgreSqlPreflight:
@@ -144,50 +107,6 @@ def role(server: Server) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def slot(server: Server) -> Iterator[Finding]:
-    query = "SELECT wal_status, active_pid FROM pg_catalog.pg_replication_slots WHERE slot_name = %s"
-    known = server.row(query, server.slot)
-    folder = server.config.relay_log_path
-    begun = RelayLog.exists(folder) and bool(RelayLog.open(folder).segments())
-    if begun and (known is None or known[0] == "lost"):
-        yield Finding(
-            "error", PURGED, server.slot,
-            f"The server keeps its log no more for the slot {server.slot}, which is "
-            f"{'gone' if known is None else 'lost'}. To go on, {START_OVER}",
-        )  # fmt: skip
-    if known is None and not begun:
-        row = server.row(
-            "SELECT pg_catalog.current_setting('max_replication_slots')::int - count(*) "
-            "FROM pg_catalog.pg_replication_slots"
-        )
-        if row is not None and row[0] <= 0:
-            yield Finding(
-                "error", "slots", server.name,
-                "All replication slots are in use. The new number takes effect with a restart.",
-                "ALTER SYSTEM SET max_replication_slots = …;",
-            )  # fmt: skip
-    yield from _kept(server)
-
-
-def _kept(server: Server) -> Iterator[Finding]:
-    row = server.row("SELECT setting::int8 FROM pg_catalog.pg_settings WHERE name = 'max_slot_wal_keep_size'")
-    limit = -1 if row is None else int(row[0])
-    if limit < 0:
-        yield Finding(
-            "warning", "retention", server.name,
-            "If the receiver is stopped for long, the server keeps its log until its disk is full. A limit "
-            "ends that: beyond it the slot is lost, and tables are read again.",
-            "ALTER SYSTEM SET max_slot_wal_keep_size = '100GB'; SELECT pg_reload_conf();",
-        )  # fmt: skip
-    elif limit < _KEPT_MIN_MB:
-        yield Finding(
-            "warning", "retention", server.name,
-            f"The server keeps at most {limit} MB of its log for a stopped receiver. Beyond that the slot is "
-            "lost, and all tables are read again.",
-            f"ALTER SYSTEM SET max_slot_wal_keep_size = '{_KEPT_MIN_MB // 1024}GB'; SELECT pg_reload_conf();",
-        )  # fmt: skip
-
-
 def publication(server: Server) -> Iterator[Finding]:
     query = (
         "SELECT pubinsert AND pubupdate AND pubdelete AND pubtruncate FROM pg_catalog.pg_publication "
@@ -249,5 +168,5 @@ def _unchangeable(table: PgTable, verb: str) -> Finding:
 
 
 CHECKS: tuple[Callable[[Server], Iterator[Finding]], ...] = (
-    connection, wal_level, role, publication, slot, tables,
+    connection, wal_level, role, publication, slot, failover, tables,
 )  # fmt: skip

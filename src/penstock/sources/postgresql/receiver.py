@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,16 +22,17 @@ import psycopg
 
 from penstock._core import DecodeError, Framer, PgTranslator, XidSet
 from penstock.config import PipelineConfig
-from penstock.errors import START_OVER, LogDiverged, RelayLogCorrupt, TransientError
+from penstock.errors import RelayLogCorrupt, TransientError
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment_format import PGOUTPUT, lsn_position
 from penstock.sources.postgresql import slots
 from penstock.sources.postgresql.catalog import read_tables
 from penstock.sources.postgresql.connection import connect, explained
 from penstock.sources.postgresql.followed_tables import FollowedTables, Look
-from penstock.sources.postgresql.log_position import Moment, moment, server_name, system_of
+from penstock.sources.postgresql.log_position import Moment, moment, server_name
 from penstock.sources.postgresql.options import PostgreSqlOptions, options_of, publication_of, slot_of
 from penstock.sources.postgresql.replication import Batch, Replication
+from penstock.sources.postgresql.slot_watch import SlotWatch
 from penstock.sources.sessions import SessionReceiver
 from penstock.sources.stop_signals import Stopping, ensure_end
 
@@ -56,9 +58,7 @@ def receive(config: PipelineConfig, stopping: Stopping) -> None:
     """Writes the relay log until it is asked to stop. Raises errors that it cannot retry."""
     ensure_end(stopping)
     source = options_of(config)
-    log.info(
-        "receiving %s of %s:%d into %s", source.database, source.host, source.port, config.relay_log_path
-    )
+    log.info("receiving %s of %s into %s", source.database, source.address, config.relay_log_path)
     Receiver(config, source, stopping).run()
 
 
@@ -99,31 +99,32 @@ class Receiver(SessionReceiver):
     segment_format = PGOUTPUT
 
     def __init__(self, config: PipelineConfig, source: PostgreSqlOptions, stopping: Stopping) -> None:
-        address = {"host": source.host, "port": source.port}
-        super().__init__(config, stopping, reconnect_max_ms=source.reconnect_max, address=address)
+        super().__init__(
+            config, stopping, reconnect_max_ms=source.reconnect_max, address=_address(source.addresses[0])
+        )
         self.source = source
         self.slot, self.publication = slot_of(config), publication_of(config)
         self.tables = FollowedTables(self.folder, self.publication)
+        self.slot_watch = SlotWatch(self.slot)
         self._binary = True
 
     def _trouble(self, error: Exception, *, progressed: bool) -> TransientError:
         if isinstance(error, DecodeError):
             raise RelayLogCorrupt(
-                f"What {self.source.host} sends cannot be read at {lsn_position(error.offset)}: "
+                f"What {self.source.address} sends cannot be read at {lsn_position(error.offset)}: "
                 f"{error.reason}.",
                 offset=error.offset,
             ) from error
         return super()._trouble(error, progressed=progressed)
 
     def _session(self) -> None:
-        with explained(self.source), connect(self.source) as database:
-            stream = Replication(self.source)
-            try:
+        with closing(Replication(self.source)) as stream:
+            followed = self.source.at(stream.address)  # both connections are to the same server
+            with explained(followed), connect(followed) as database:
                 session = self._begin(stream, database)
+                self.status.facts["source"] = _address(stream.address)
                 self.status.enter("streaming")
                 self._stream(session)
-            finally:
-                stream.close()
 
     def _begin(self, stream: Replication, database: psycopg.Connection[Any]) -> _Session:
         """Continues the log where it ends, or begins it."""
@@ -132,16 +133,8 @@ class Receiver(SessionReceiver):
         relay = RelayLog.open(self.place) if RelayLog.exists(self.folder) else None
         if relay is not None and not relay.segments():
             relay = None  # it was killed before it had written anything
-        if relay is not None and system_of(relay.source_uuid) != system.id:
-            raise LogDiverged(
-                f"{self.source.host} is the server {system.id}, and the relay log follows "
-                f"{system_of(relay.source_uuid)}.",
-                hint=f"Correct `source.host`, or {START_OVER}",
-                server_uuid=system.id,
-            )
         slots.check_publication(database, self.source, self.publication)
         if relay is None:
-            self.tables.timeline = system.timeline
             start, executed = slots.begin(
                 stream, database, self.source, self.slot, self.tables, stopping=lambda: bool(self.stopping)
             )
@@ -149,10 +142,9 @@ class Receiver(SessionReceiver):
         else:
             (start,) = relay.position_at(relay.end).order
             executed = str(relay.executed_at(relay.end))
+            slots.check_continues(stream, system, relay.source_uuid, start)
             slots.check_kept(database, self.slot, start)
             self.tables.load()
-            slots.check_timeline(stream, system, self.tables.timeline, start)
-            self.tables.follow_timeline(system.timeline)
         now = moment(database)
         translator = PgTranslator(start, now.next)
         framer = Framer(
@@ -236,6 +228,7 @@ class Receiver(SessionReceiver):
                 self._put(session, session.translator.say(texts, time.time_ns() // 1000))
         if look is None and now >= session.look_at:
             session.look = self.tables.look(session.database)
+            self.status.facts["slot"] = self.slot_watch.look(session.database)
             took = time.monotonic() - now
             session.look_at = now + max(LOOK_S, LOOK_SHARE * took)
         ended = session.ended
@@ -291,3 +284,8 @@ class Receiver(SessionReceiver):
             **self.upkeep.report(),
         }
         self.status.write()
+
+
+def _address(text: str) -> dict[str, Any]:
+    host, _, port = text.rpartition(":")
+    return {"host": host, "port": int(port)}

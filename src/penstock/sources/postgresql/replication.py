@@ -28,7 +28,6 @@ _DATA = struct.Struct("!cQQq")
 _KEEPALIVE = struct.Struct("!cQqB")
 _STATUS = struct.Struct("!cQQQqB")
 _OBJECT_IN_USE, _UNDEFINED_OBJECT, _DUPLICATE_OBJECT = "55006", "42704", "42710"
-_IN_USE = "another connection reads it"
 
 
 class System(NamedTuple):
@@ -63,13 +62,14 @@ class Replication:
     what the operator must mend."""
 
     def __init__(self, options: PostgreSqlOptions) -> None:
-        self._where = options.address
         self._connection = pq.PGconn.connect(_conninfo(options))
         if self._connection.status != pq.ConnStatus.OK:
             reason = _text(self._connection.error_message)
             self._connection.finish()
-            raise refused(reason, None, self._where)
+            raise refused(reason, None, options.address)
         self._socket = self._connection.socket
+        self.address = f"{_text(self._connection.host)}:{_text(self._connection.port)}"
+        """Of the server that answers."""
 
     def close(self) -> None:
         self._connection.finish()
@@ -80,6 +80,8 @@ class Replication:
 
     def switched_at(self, timeline: int, now: int) -> int | None:
         """Where the log of a timeline ends that the timeline `now` goes on from. None: it does not."""
+        if now < timeline:
+            return None  # the first one has no history
         [(_, history)] = self._rows(f"TIMELINE_HISTORY {now}".encode())
         for line in history.splitlines():
             parts = line.split()
@@ -112,7 +114,7 @@ class Replication:
                 waiting()
         result = connection.get_result()
         if result is None:
-            raise TransientError(f"{self._where} gives no answer.")
+            raise TransientError(f"{self.address} gives no answer.")
         while connection.get_result() is not None:
             pass
         return result
@@ -128,7 +130,10 @@ class Replication:
         if result.status == pq.ExecStatus.COPY_BOTH:
             return
         if _state(result) == _OBJECT_IN_USE:
-            raise TransientError(f"The replication slot {slot} of {self._where} is in use: {_IN_USE}.")
+            raise TransientError(
+                f"The replication slot {slot} of {self.address} is in use: {_text(result.error_message)}. Is "
+                "there another receiver?"
+            )
         raise self._failed(result, f"the log cannot be read by the slot {slot}")
 
     def take(self, seconds: float, bytes_max: int) -> Batch:
@@ -163,7 +168,7 @@ class Replication:
             _, end, _, asked = _KEEPALIVE.unpack_from(data)
             batch.end, batch.asked = max(batch.end, end), batch.asked or bool(asked)
         else:
-            raise SourceError(f"{self._where} sends something else than its log.")
+            raise SourceError(f"{self.address} sends something else than its log.")
 
     def _wait(self, seconds: float) -> bool:
         return bool(select.select([self._socket], [], [], max(0.0, seconds))[0])
@@ -173,7 +178,7 @@ class Replication:
         if length == -1:
             result = self._connection.get_result()
             reason = _text(result.error_message) if result is not None else "it has closed the connection"
-        return TransientError(f"{self._where} sends its log no more: {reason}.")
+        return TransientError(f"{self.address} sends its log no more: {reason}.")
 
     def _rows(self, command: bytes) -> list[tuple[str, ...]]:
         result = self._connection.exec_(command)
@@ -185,9 +190,9 @@ class Replication:
     def _failed(self, result: pq.abc.PGresult, what: str) -> Exception:
         reason = _text(result.error_message)
         if self._connection.status != pq.ConnStatus.OK:
-            return TransientError(f"{self._where}: {what}: {reason}.")
+            return TransientError(f"{self.address}: {what}: {reason}.")
         return ConfigError(
-            f"{self._where}: {what}: {reason}.", hint="`penstock doctor FILE` says what is missing."
+            f"{self.address}: {what}: {reason}.", hint="`penstock doctor FILE` says what is missing."
         )
 
 

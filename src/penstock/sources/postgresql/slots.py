@@ -16,24 +16,19 @@ from penstock.errors import START_OVER, ConfigError, LogDiverged, LogPurged, Sou
 from penstock.relaylog.segment_format import lsn_position
 from penstock.sources.postgresql.connection import connect, explained
 from penstock.sources.postgresql.followed_tables import FollowedTables
-from penstock.sources.postgresql.log_position import lsn_of, moment, seen_by
+from penstock.sources.postgresql.log_position import moment, seen_by
 from penstock.sources.postgresql.options import PostgreSqlOptions, options_of, slot_of
 from penstock.sources.postgresql.replication import Replication, System
+from penstock.sources.postgresql.slot_state import FAILOVER, SlotState, slot_state
 
 log = logging.getLogger(__name__)
 
-_FAILOVER = 170_000
-"""The version from which on slots are copied to standbys."""
 _WAITING = """
 SELECT pid, usename, extract(epoch FROM now() - xact_start)::int FROM pg_catalog.pg_stat_activity
 WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 3
 """
 _WAITING_S = 10.0
 """How often it is said what the creation of a slot waits for."""
-_SLOT = """
-SELECT plugin, database, confirmed_flush_lsn::text, wal_status, active_pid
-FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
-"""
 
 
 def check_publication(database: psycopg.Connection[Any], source: PostgreSqlOptions, name: str) -> None:
@@ -63,13 +58,13 @@ def begin(
     committed before the slot's start. If there is such a slot already, the log begins where that one is, and
     everything that is visible now counts as executed: that is at least what was executed there.
     """
-    known = database.execute(_SLOT, (slot,)).fetchone()
-    if known is not None and known[3] == "lost":  # it is of no use to anybody
+    known = slot_state(database, slot)
+    if known is not None and known.is_lost:  # it is of no use to anybody
         database.execute("SELECT pg_catalog.pg_drop_replication_slot(%s)", (slot,))
         known = None
     if known is None:
         is_primary = database.execute("SELECT NOT pg_catalog.pg_is_in_recovery()").fetchone() == (True,)
-        failover = database.info.server_version >= _FAILOVER and is_primary
+        failover = database.info.server_version >= FAILOVER and is_primary
         created = stream.create_slot(slot, failover=failover, waiting=_Waiting(source, slot, stopping))
         if created is not None:
             with database.transaction():
@@ -80,25 +75,27 @@ def begin(
                 assert row is not None
                 tables.begin(database)
             return created.start, str(seen_by(row[0]))
-        known = database.execute(_SLOT, (slot,)).fetchone()
+        known = slot_state(database, slot)
     tables.begin(database)
-    if known is None or known[2] is None:
+    if known is None or known.confirmed is None:
         raise SourceUnreachable(f"The replication slot {slot} was removed while it was looked at.")
-    _check(slot, known, source.database)
-    return lsn_of(known[2]), str(moment(database).seen)
+    _check(known, source.database)
+    return known.confirmed, str(moment(database).seen)
 
 
 def check_kept(database: psycopg.Connection[Any], slot: str, end: int) -> None:
     """Raises `LogPurged` unless the server keeps everything behind `end` for the slot."""
-    known = database.execute(_SLOT, (slot,)).fetchone()
-    if known is not None and known[2] is not None and known[3] != "lost" and lsn_of(known[2]) <= end:
+    known = slot_state(database, slot)
+    if known is not None and not known.is_lost and (known.confirmed or 0) <= end:
         return
     if known is None:
-        why = "is gone"
-    elif known[2] is None or known[3] == "lost":
-        why = "is invalid: the server needed the space (`max_slot_wal_keep_size`)"
+        why = "is gone: somebody dropped it, or this server became the primary without a copy of it"
+        if database.info.server_version < FAILOVER:
+            why += " (standbys have copies from version 17 on)"
+    elif known.is_lost:
+        why = f"is invalid: {known.why_lost()}"
     else:
-        why = f"was advanced to {known[2]}"
+        why = f"was advanced to {known.fields['confirmed_flush_lsn']}: somebody else has read by it"
     raise LogPurged(
         f"The server's log behind {lsn_position(end)} is not kept for us any more: the replication slot "
         f"{slot} {why}.",
@@ -110,11 +107,11 @@ def drop(config: PipelineConfig) -> str | None:
     """See `SourceKind.drop_slot`."""
     options, name = options_of(config), slot_of(config)
     with closing(connect(options)) as database, explained(options):
-        known = database.execute(_SLOT, (name,)).fetchone()
+        known = slot_state(database, name)
         if known is None:
             return None
-        _check(name, known, options.database)
-        if known[4] is not None:
+        _check(known, options.database)
+        if known.pid is not None:
             raise ConfigError(
                 f"The replication slot {name} is in use.", hint="Stop the pipeline first, with its receiver."
             )
@@ -122,12 +119,27 @@ def drop(config: PipelineConfig) -> str | None:
     return name
 
 
-def check_timeline(stream: Replication, system: System, known: int, end: int) -> None:
-    """Raises `LogDiverged` if the server does not have all that the relay log has: a standby became the
-    primary before it had received that. `known`: the timeline of the relay log's end."""
-    reached = system.flushed
-    if system.timeline != known:
-        reached = min(reached, stream.switched_at(known, system.timeline) or 0)
+def check_continues(stream: Replication, system: System, known: str, end: int) -> None:
+    """Raises `LogDiverged` if the server's log does not go on from the end of the relay log: it is another
+    server, or a standby that became the primary before it had received all that the relay log has. `known`:
+    the log that the relay log is of (`server_name`)."""
+    id, _, timeline = known.partition("/")
+    if id != system.id:
+        raise LogDiverged(
+            f"{stream.address} is the server {system.id}, and the relay log follows {id}.",
+            hint=f"Correct `source.host`, or {START_OVER}",
+            server_uuid=system.id,
+        )
+    reached, before = system.flushed, int(timeline)
+    if system.timeline < before:
+        raise LogDiverged(
+            f"{stream.address} is still on timeline {system.timeline} of the server's log. The relay log "
+            f"follows timeline {before}, of the server that became the primary.",
+            hint="Stop the former primary, or make it a standby; or correct `source.host`.",
+            server_uuid=system.id,
+        )
+    if system.timeline != before:
+        reached = min(reached, stream.switched_at(before, system.timeline) or 0)
     if end > reached:
         raise LogDiverged(
             f"The relay log has the server's log up to {lsn_position(end)}. The server that answers has "
@@ -139,11 +151,11 @@ def check_timeline(stream: Replication, system: System, known: int, end: int) ->
         )
 
 
-def _check(slot: str, known: tuple[Any, ...], database: str) -> None:
-    plugin, of_database = known[:2]
+def _check(slot: SlotState, database: str) -> None:
+    name, plugin, of_database = (slot.fields[field] for field in ("slot_name", "plugin", "database"))
     if plugin != "pgoutput" or of_database != database:
         raise ConfigError(
-            f"There is a replication slot {slot} of another kind: of {plugin}, in {of_database}.",
+            f"There is a replication slot {name} of another kind: of {plugin}, in {of_database}.",
             hint="`source.slot` names another one.",
         )
 

@@ -36,7 +36,8 @@ class PostgreSqlStandby(PostgreSqlServer):
         """From its next start on."""
         (self.folder / "data" / "standby.signal").touch()
         self._settings["primary_conninfo"] = (
-            f"host={primary.host} port={primary.port} user={primary.user} password={primary.password}"
+            f"host={primary.host} port={primary.port} user={primary.user} password={primary.password} "
+            f"dbname={primary.database}"
         )
 
 
