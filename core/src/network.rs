@@ -1,4 +1,4 @@
-//! MariaDB's INET4, INET6 and UUID: fixed bytes in the log, text in SELECT.
+//! MariaDB's INET4, INET6 and UUID: fixed bytes in the log, text in SELECT. UUIDs of other sources, too.
 
 use std::io::Write;
 
@@ -21,6 +21,12 @@ impl Network {
 
     /// As SELECT prints it. Zero bytes at the end may be missing.
     pub fn write_text(self, value: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
+        if let (Self::Uuid, Some((&AS_IT_IS, plain))) = (self, value.split_last()) {
+            if let Ok(plain) = plain.try_into() {
+                write_uuid(plain, out);
+                return Ok(());
+            }
+        }
         if value.len() > self.size() {
             return Err(ValueError::new(format!("{} bytes; {} are possible", value.len(), self.size())));
         }
@@ -29,13 +35,14 @@ impl Network {
         match self {
             Self::Inet4 => write_inet4(&bytes[..4], out),
             Self::Inet6 => write_inet6(&bytes, out),
-            Self::Uuid => write_uuid(&bytes, out),
+            Self::Uuid => write_uuid(&plain_uuid(bytes), out),
         }
         Ok(())
     }
 
-    /// The bytes of a UUID as they are stored and logged: see `write_uuid`.
-    pub fn stored_uuid(plain: [u8; 16]) -> [u8; 16] {
+    /// Appends the bytes of a UUID in a row image: those that MariaDB stores. Other databases have UUIDs that
+    /// MariaDB would print as another one. They are followed by a byte more.
+    pub fn append_uuid(plain: [u8; 16], out: &mut Vec<u8>) {
         let mut stored = plain;
         // The version and the variant, where they are in the text.
         if (0x01..0x60).contains(&plain[6]) && plain[8] & 0x80 != 0 {
@@ -45,9 +52,15 @@ impl Network {
             stored[10..12].copy_from_slice(&plain[4..6]);
             stored[12..].copy_from_slice(&plain[..4]);
         }
-        stored
+        out.extend_from_slice(&stored);
+        if plain_uuid(stored) != plain {
+            out.push(AS_IT_IS);
+        }
     }
 }
+
+/// The byte behind a UUID that MariaDB could not store.
+const AS_IT_IS: u8 = 1;
 
 fn write_inet4(bytes: &[u8], out: &mut Vec<u8>) {
     for (index, byte) in bytes.iter().enumerate() {
@@ -88,11 +101,11 @@ fn write_inet6(bytes: &[u8; 16], out: &mut Vec<u8>) {
     }
 }
 
-/// The log has the bytes as they are stored. UUIDs of versions 1 to 5 are stored with their five parts in
+/// The log has the bytes as MariaDB stores them. UUIDs of versions 1 to 5 are stored with their five parts in
 /// reverse order, so that they sort by time.
-fn write_uuid(bytes: &[u8; 16], out: &mut Vec<u8>) {
+fn plain_uuid(bytes: [u8; 16]) -> [u8; 16] {
     let reversed = bytes[6] & 0x80 != 0 && (0x01..0x60).contains(&bytes[8]);
-    let mut plain = *bytes;
+    let mut plain = bytes;
     if reversed {
         plain[..4].copy_from_slice(&bytes[12..]);
         plain[4..6].copy_from_slice(&bytes[10..12]);
@@ -100,6 +113,10 @@ fn write_uuid(bytes: &[u8; 16], out: &mut Vec<u8>) {
         plain[8..10].copy_from_slice(&bytes[6..8]);
         plain[10..].copy_from_slice(&bytes[..6]);
     }
+    plain
+}
+
+pub fn write_uuid(plain: &[u8; 16], out: &mut Vec<u8>) {
     for (index, byte) in plain.iter().enumerate() {
         let _ = write!(out, "{}{byte:02x}", if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" });
     }
@@ -116,13 +133,27 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
+    fn with(mut plain: [u8; 16], version: u8, variant: u8) -> [u8; 16] {
+        (plain[6], plain[8]) = (version | plain[6] & 15, variant);
+        plain
+    }
+
     proptest! {
         #[test]
-        fn a_uuid_that_the_server_prints_is_printed_again(stored: [u8; 16]) {
-            let printed = text_of(&stored);
-            let digits: String = printed.chars().filter(|char| *char != '-').collect();
-            let plain = u128::from_str_radix(&digits, 16).unwrap().to_be_bytes();
-            prop_assert_eq!(text_of(&Network::stored_uuid(plain)), printed);
+        fn every_uuid_is_printed_as_it_is(plain: [u8; 16], version in 0..=15u8, variant: u8) {
+            for plain in [plain, with(plain, version << 4, variant)] {
+                let (mut image, mut printed) = (Vec::new(), Vec::new());
+                Network::append_uuid(plain, &mut image);
+                write_uuid(&plain, &mut printed);
+                prop_assert_eq!(text_of(&image).into_bytes(), printed);
+            }
+        }
+
+        #[test]
+        fn a_uuid_that_mariadb_prints_is_printed_again(stored: [u8; 16]) {
+            let mut image = Vec::new();
+            Network::append_uuid(plain_uuid(stored), &mut image);
+            prop_assert_eq!(text_of(&image), text_of(&stored));
         }
     }
 }

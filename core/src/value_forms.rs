@@ -66,7 +66,7 @@ pub fn append_network(network: Network, text: &str, out: &mut Vec<u8>) -> Option
         Network::Uuid => {
             let digits = text.bytes().filter(|byte| *byte != b'-').collect::<Vec<_>>();
             let plain = u128::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?.to_be_bytes();
-            out.extend_from_slice(&Network::stored_uuid(plain));
+            Network::append_uuid(plain, out);
         }
     }
     Some(())

@@ -12,7 +12,7 @@ use super::{geometric, nested, search_text};
 use crate::cursor::Cursor;
 use crate::digits::{write_i64, write_padded, write_u64};
 use crate::error::ValueError;
-use crate::network::Network;
+use crate::network::write_uuid;
 use crate::place::lsn_text;
 use crate::temporal::{Date, DateTime, Time};
 
@@ -56,10 +56,7 @@ pub fn write(kind: &PgType, bytes: &[u8], out: &mut Vec<u8>) -> Written {
             offset(i32_of(zone, "a time zone")?, out);
         }
         PgType::Interval => interval(bytes, out)?,
-        PgType::Uuid => {
-            let stored = Network::stored_uuid(fixed(bytes, "a uuid")?);
-            Network::Uuid.write_text(&stored, out)?;
-        }
+        PgType::Uuid => write_uuid(&fixed(bytes, "a uuid")?, out),
         PgType::Inet => inet(bytes, out)?,
         PgType::Mac => {
             if !matches!(bytes.len(), 6 | 8) {

@@ -64,7 +64,10 @@ fn binary(kind: &PgType, column: &ColumnType, bytes: &[u8], out: &mut Vec<u8>) -
         (P::Time, C::Time { fsp }) => append_time(time_of(bytes)?, *fsp, out),
         (P::Uuid, C::Network(Network::Uuid)) => {
             let plain = bytes.try_into().map_err(|_| wrong("a uuid"))?;
-            prefixed(&Network::stored_uuid(plain), out)?;
+            written(out, |out| {
+                Network::append_uuid(plain, out);
+                Ok(())
+            })?;
         }
         (P::Bytea, C::Binary { .. }) | (P::Json, C::Json) | (P::Text, C::Text { .. }) => {
             prefixed(bytes, out)?

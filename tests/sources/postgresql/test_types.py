@@ -97,6 +97,11 @@ TEXTS: dict[str, list[str]] = {
     "polygon": ["'((1,2),(3,4),(5,6))'"],
     "line": ["'{1,-1,0.5}'"],
     "circle": ["'<(1,2),3.25>'"],
+    "uuid": [
+        "'a97da629-b098-b75c-294d-ffdc3e463904'",
+        "'00000000-0000-1000-8000-000000000000'",
+        "md5('2')::uuid",
+    ],
     "jsonpath": ["'$.a[*] ? (@ > 1)'"],
     "pg_lsn": ["'0/0'", "'FFFFFFFF/FFFFFFFF'"],
     "interval": ["'-1 year -2 mons +3 days -04:05:06.789'", "'178000000 years'", "'-1 mon 1 day -1 sec'"],
