@@ -14,23 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pymysql
 import yaml
-from tests.chaos.ground import DURABLE, Ground
+from tests.chaos.ground import Ground
 from tests.chaos.leaks import Footprint
-from tests.chaos.operations import Definitions, Signals
+from tests.chaos.mysql import MySqlSource
+from tests.chaos.operations import Signals
+from tests.chaos.postgresql import PostgreSqlSource
 from tests.chaos.schedule import Fault, Schedule
 from tests.chaos.service import Service
 from tests.chaos.watch import Watch
-from tests.scenarios.topology import replicate
 
 from penstock.testing import workload
 from penstock.testing.preload import Preloaded
 from penstock.testing.proxy import Proxy
 from penstock.testing.scenario import SHORT_LIVED
-from penstock.testing.servers import DatabaseServer, MySqlServer
 from penstock.testing.small_disk import SmallDisk
-from penstock.testing.writer import MOVED, Writer
 
 MARK = "PENSTOCK_CHAOS"
 """A variable in the environment of all processes of a seed: its folder."""
@@ -47,7 +45,6 @@ class Case:
         self.schedule, self.ground = schedule, ground
         self.dice = random.Random(f"case {schedule.seed}")
         self.folder = ground.folder / f"seed-{schedule.seed}-{os.getpid()}"
-        self.database = f"chaos_{schedule.seed}"
         self.namespace = "first"
         self.notes: list[str] = []
         self.skipped: list[str] = []
@@ -78,18 +75,12 @@ class Case:
     def _open(self) -> None:
         self.began = time.monotonic()
         schedule, enter = self.schedule, self._stack.enter_context
-        self.servers: list[DatabaseServer] = []
-        self.replica: DatabaseServer | None = None
-        if schedule.needs("failover"):
-            self.server: DatabaseServer = enter(MySqlServer({**DURABLE, "server_id": 1}))
-            self.replica = enter(MySqlServer({**DURABLE, "server_id": 2, "read_only": "ON"}))
-            replicate(self.server, self.replica)
-        else:
-            self.server = self.ground.server
-            self._stack.callback(self._drop_database)
-        self.shop = workload.Shop.of_rows(schedule.settings.rows, self.database)
-        self._load()
-        self.proxy = enter(Proxy(self.server.host, self.server.port)) if schedule.needs("net-") else None
+        self.source = self._source()
+        self._stack.callback(self.source.close)
+        self.shop = workload.Shop.of_rows(schedule.settings.rows, self.source.namespace)
+        self.source.load(self.shop)
+        server = self.source.server
+        self.proxy = enter(Proxy(server.host, server.port)) if schedule.needs("net-") else None
         self.state, self.relay = self.folder / "state", self.folder / "relay"
         self.lake = self.folder / "lake"
         self.disks: dict[str, SmallDisk] = {}
@@ -101,23 +92,17 @@ class Case:
         self.service = Service(self.folder / "pipeline.yaml", environment=self._environment())
         self._stack.callback(self.service.close)
         defaults = schedule.settings.sink != "parquet"
-        self.definitions = Definitions(self.server, self.database, self.dice, defaults=defaults)
+        self.definitions = self.source.definitions(self.dice, defaults=defaults)
         self.signals = Signals(
-            self.folder / "pipeline.yaml", self.database, schedule.settings.sink, self.dice
+            self.folder / "pipeline.yaml", self.source.namespace, schedule.settings.sink, self.dice
         )
-        self.writer = Writer(
-            self.server, self.shop, rate=schedule.settings.rate, threads=2, seed=schedule.seed, patient=True,
-            large_every_s=schedule.settings.large_every_s, large_rows=800,
-        )  # fmt: skip
         self._ledger = itertools.count(1)
 
-    def _load(self) -> None:
-        self.server.execute(f"DROP DATABASE IF EXISTS {self.database}")
-        workload.load(self.server, self.shop, batch_rows=1000)
-        self.server.execute(
-            f"CREATE TABLE {self.database}.{LEDGER} (id INT PRIMARY KEY, v VARCHAR(20))",
-            f"INSERT INTO {self.database}.{LEDGER} VALUES (0, 'first')",
-        )
+    def _source(self) -> MySqlSource | PostgreSqlSource:
+        if self.schedule.source == "postgresql":
+            return PostgreSqlSource(self.dice)
+        shared = None if self.schedule.needs("failover") else self.ground.server
+        return MySqlSource(f"chaos_{self.schedule.seed}", shared)
 
     def _small_disk(self, place: str) -> None:
         if place not in self.disks:
@@ -149,8 +134,8 @@ class Case:
         sections["relay_log"] |= {"path": str(self.relay)}
         document = {
             "name": "chaos",
-            "source": self._source(),
-            "tables": [f"{self.database}.*"],
+            "source": self.source.section((self.proxy or self.source.server).port),
+            "tables": [self.source.pattern],
             "state": str(self.state),
             "spark": {"master": "local[2]", "driver_memory": "500m", "conf": SHORT_LIVED},
             **sections,
@@ -160,49 +145,24 @@ class Case:
         path.write_text(yaml.safe_dump(document, sort_keys=False), "utf-8")
         return path
 
-    def _source(self) -> dict[str, Any]:
-        port = self.proxy.port if self.proxy is not None else self.server.port
-        source: dict[str, Any] = {"host": "127.0.0.1", "port": port}
-        if self.replica is not None:
-            source = {"host": [f"127.0.0.1:{port}", f"127.0.0.1:{self.replica.port}"]}
-        account = {"user": self.server.user, "password": self.server.password}
-        return {**source, **account, "heartbeat": "1s", "connect_timeout": "5s", "reconnect_max": "2s"}
-
     # what goes on -------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def under_way(self) -> Iterator[None]:
         """The pipeline runs and applications write."""
-        with self.writer:
+        with self.source.writer(self.shop, self.schedule):
             self.service.__enter__()
             yield
 
     def write_ledger(self, count: int = 20) -> None:
         """Rows with numbers one after the other, each its own transaction: a gap or a double shows."""
-        with self.writer.server.connect() as connection, connection.cursor() as cursor:
-            for number in itertools.islice(self._ledger, count):
-                cursor.execute(f"INSERT INTO {self.database}.{LEDGER} VALUES ({number}, 'row {number}')")
-
-    def tables(self) -> list[str]:
-        sql = "SELECT table_name FROM information_schema.tables WHERE table_schema = %s ORDER BY 1"
-        return [str(row[0]) for row in self.writer.server.query(sql, (self.database,))]
-
-    def highest_keys(self) -> dict[str, int]:
-        """By table: no row of now or earlier has a greater key. What the table holds would not tell: rows go
-        again."""
-        highest = self.writer.highest
-        return {
-            "orders": highest, "items": highest, "products": highest, "customers": MOVED + highest
-        }  # fmt: skip
+        numbers = itertools.islice(self._ledger, count)
+        self.source.insert(LEDGER, [(number, f"row {number}") for number in numbers])
 
     def faults(self) -> Iterator[Fault]:
         yield from self.schedule.faults
 
     # its end ------------------------------------------------------------------------------------------------
-
-    def _drop_database(self) -> None:
-        with contextlib.suppress(pymysql.err.Error):
-            self.ground.server.execute(f"DROP DATABASE IF EXISTS {self.database}")
 
     def processes(self) -> list[psutil.Process]:
         """All that carry the seed's mark, whoever started them."""

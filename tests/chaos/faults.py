@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import psycopg
 import pymysql
 from tests.chaos.case import Case
+from tests.chaos.mysql import MySqlSource
 from tests.chaos.schedule import Fault
-from tests.scenarios.topology import promote
 
 from penstock.relaylog.status import read_status
-from penstock.testing.servers import MySqlServer
-from penstock.testing.servers.base import _copy_sparse
 
 FIND_SECONDS = 20.0
 """A victim may just be being started."""
@@ -49,9 +48,9 @@ def between(fault: Fault, low: float, high: float) -> float:
 
 def kill(case: Case, fault: Fault, victim: str) -> None:
     if victim == "server":
-        case.server.kill9()
+        case.source.server.kill9()
         time.sleep(between(fault, 0.1, 3))
-        case.server.start()
+        case.source.server.start()
     elif victim == "compact":
         kill_compact(case, fault)
     else:
@@ -82,7 +81,7 @@ def stop(case: Case, fault: Fault, victim: str) -> None:
 
 def _victim(case: Case, victim: str) -> psutil.Process | None:
     if victim == "server":
-        return psutil.Process(case.server.pid)
+        return psutil.Process(case.source.server.pid)
     deadline = time.monotonic() + FIND_SECONDS
     while time.monotonic() < deadline:
         if found := case.service.victims(victim):
@@ -181,31 +180,18 @@ def purge(case: Case, fault: Fault, _: str) -> None:
     service.hold(stop=fault.count % 2 == 0)
     end_run(case)
     case.write_ledger()
-    case.server.execute("FLUSH BINARY LOGS")
-    case.write_ledger()
-    file, _at = case.server.position()
-    case.server.execute("FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
-    case.server.execute(f"PURGE BINARY LOGS TO '{case.server.position()[0]}'")
-    case.note(f"purged all before {case.server.position()[0]}, {file} with it")
+    case.note(case.source.purge(case.write_ledger))
     begin_anew(case, told_as(case, "LogPurged"))
 
 
 def restore(case: Case, fault: Fault, _: str) -> None:
     """The source gets an older copy of its data, and goes on from there under its own name."""
-    server = case.server
-    assert isinstance(server, MySqlServer)
     copy = case.folder / "backup"
-    server.stop()
-    shutil.copytree(server.datadir, copy, copy_function=_copy_sparse)
-    server.start()
+    case.source.copy_to(copy)
     case.write_ledger()
     if not case.watch.until(lambda: received(case), FIND_SECONDS * 3, look_seconds=0.1):
         case.note("what is lost was not received before")
-    server.kill9()
-    shutil.rmtree(server.datadir)
-    shutil.copytree(copy, server.datadir, copy_function=_copy_sparse)
-    shutil.rmtree(copy)
-    server.start()
+    case.source.restore(copy)
     if fault.count > 2:
         case.write_ledger(60)
     case.note("the source is an older copy of itself")
@@ -213,10 +199,9 @@ def restore(case: Case, fault: Fault, _: str) -> None:
 
 
 def received(case: Case) -> bool:
-    with contextlib.suppress(pymysql.err.Error, KeyError, TypeError):
-        goal = case.server.position()
-        at = read_status(case.relay).get("position") or {"file": "", "position": 0}
-        return (at["file"], at["position"]) >= goal
+    with contextlib.suppress(pymysql.err.Error, psycopg.Error, KeyError, TypeError):
+        goal: Any = case.source.end()
+        return case.source.has_received(read_status(case.relay), goal)
     return False
 
 
@@ -257,16 +242,9 @@ def end_run(case: Case) -> None:
 
 
 def failover(case: Case, fault: Fault, _: str) -> None:
-    primary, replica = case.server, case.replica
-    assert replica is not None
-    holder = primary.connect()
-    with holder.cursor() as cursor:
-        cursor.execute("FLUSH TABLES WITH READ LOCK")
-    if not case.watch.until(lambda: replica.gtid_executed() == primary.gtid_executed(), 60):
+    assert isinstance(case.source, MySqlSource)
+    if not case.source.fail_over(case.watch.until):
         raise Found("the replica did not catch up: the test's own ground is not firm")
-    primary.kill9()
-    promote(replica)
-    case.server = case.writer.server = case.definitions.server = replica
     case.note("the replica is the primary")
 
 

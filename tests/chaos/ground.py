@@ -8,6 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.chaos.mysql import DURABLE
+
 from penstock.config import SparkConfig
 from penstock.sinks.lake.delta.options import DeltaOptions
 from penstock.sinks.lake.iceberg.options import IcebergOptions
@@ -16,14 +18,6 @@ from penstock.testing.servers import MySqlServer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-DURABLE = {
-    "innodb_flush_log_at_trx_commit": 1,
-    "sync_binlog": 1,
-    "innodb_doublewrite": "ON",
-    "log_slave_updates": "ON",
-}
-"""A server that is killed must have what it has confirmed."""
 
 
 class Ground:

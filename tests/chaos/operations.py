@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.runtime.pipeline import Pipeline
-from penstock.testing.servers import MySqlClient
+
+if TYPE_CHECKING:
+    from tests.chaos.mysql import MySqlSource
 
 LOCK_SECONDS = 20
 
@@ -19,8 +21,8 @@ class Definitions:
     `defaults`: new columns may have one. A change log shows it in later changes only (docs/delivery.md), so
     its last state is not the table then."""
 
-    def __init__(self, server: MySqlClient, database: str, dice: random.Random, *, defaults: bool) -> None:
-        self.server, self._database, self._dice, self._defaults = server, database, dice, defaults
+    def __init__(self, source: MySqlSource, dice: random.Random, *, defaults: bool) -> None:
+        self._source, self._dice, self._defaults = source, dice, defaults
         self._added: list[str] = []
         self._made = 0
         self._width = 60
@@ -30,8 +32,8 @@ class Definitions:
         statements = self._dice.choice(
             (self._add_column, self._add_column, self._drop_column, self._widen, self._other_table)
         )()
-        with self.server.connect() as connection, connection.cursor() as cursor:
-            cursor.execute(f"USE {self._database}")
+        with self._source.server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(f"USE {self._source.namespace}")
             cursor.execute(f"SET lock_wait_timeout = {LOCK_SECONDS}")
             for statement in statements:
                 cursor.execute(statement)

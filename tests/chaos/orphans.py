@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SEGMENT = re.compile(r"^(\d{20}-\d{6})\.(binlog|index)$")
-_RELAY = {"relay.json", "lease", "receiver.json", "receiver.log", "consumers", "prepared"}
+_SEGMENT = re.compile(r"^(\d{20}-\d{6})\.(binlog|pgoutput|index)$")
+_RELAY = {"relay.json", "lease", "receiver.json", "receiver.log", "consumers", "prepared", "tables.json"}
 _STATE = {"state.sqlite", "state.sqlite-wal", "state.sqlite-shm", "lock", "spark.lock", "logs", "tmp",
           "spark", "spark-warehouse", "chunks", "cascades", "relay", "compact", "warehouse", "secrets",
           "ended.json", "index", "staging"}  # fmt: skip

@@ -10,16 +10,18 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import psutil
+import psycopg
 import pymysql
 from tests.chaos import judge, orphans
 from tests.chaos.case import LEDGER, Case
 from tests.chaos.faults import Found, strike
 from tests.chaos.ground import Ground
 from tests.chaos.leaks import footprint, grown
-from tests.chaos.schedule import CUTS_WRITERS, ENDS_A_RUN, Fault, Schedule
+from tests.chaos.schedule import CUTS_WRITERS, ENDS_A_RUN, MYSQL, Fault, Schedule
 
 from penstock.errors import PenstockError
 from penstock.testing import preload, small_disk
+from penstock.testing.servers import MySqlServer
 
 MOMENT_SECONDS = 25.0
 """A moment that has not come by then is taken as it is, and the note says so."""
@@ -30,6 +32,8 @@ BEGIN_SECONDS = 150.0
 """For a pipeline to begin to work, on a machine that is busy."""
 STOP_SECONDS = 45.0
 CALM_SECONDS = 90.0
+REFUSED = (pymysql.err.Error, psycopg.Error)
+"""What a client of a source gets that is killed or busy."""
 
 
 @dataclass
@@ -38,6 +42,7 @@ class Verdict:
     lead: str
     sink: str
     faults: list[str]
+    source: str = MYSQL
     found: list[str] = field(default_factory=list)
     skipped: str = ""
     seconds: float = 0.0
@@ -49,7 +54,7 @@ class Verdict:
 
 def verdict_of(schedule: Schedule) -> Verdict:
     faults = [str(fault) for fault in schedule.faults]
-    return Verdict(schedule.seed, schedule.lead, schedule.settings.sink, faults)
+    return Verdict(schedule.seed, schedule.lead, schedule.settings.sink, faults, schedule.source)
 
 
 def missing(schedule: Schedule) -> str:
@@ -95,7 +100,7 @@ def _play(case: Case, found: list[str]) -> None:
             finally:
                 _remember_calm(case)
             case.service.ensure_alive()
-            with contextlib.suppress(pymysql.err.Error):
+            with contextlib.suppress(*REFUSED):
                 case.write_ledger(5)
         _run_on(case)
     case.write_ledger(10)
@@ -146,7 +151,7 @@ def _operate(case: Case, what: str) -> None:
             case.note(case.signals.park())
             case.watch.reach("planned", 2, 5)
             case.note(case.signals.unpark())
-    except (pymysql.err.Error, PenstockError) as error:
+    except (*REFUSED, PenstockError) as error:
         case.note(f"{what}: {error}")
 
 
@@ -159,7 +164,7 @@ def _remember_calm(case: Case) -> None:
     """The footprint of a pipeline that has worked for a while; of the newest driver. And the highest keys of
     the first time: only these can have been read from the tables, and not from the log."""
     if case.watch.applied() and not case.read_to:
-        case.read_to = case.highest_keys()
+        case.read_to = case.source.highest
     worked = case.service.latest.get("since_start", {}).get("epochs", 0)  # by this very process
     if worked > 5 and case.service.alive:
         case.footprint = footprint(case.service)
@@ -169,7 +174,7 @@ def _run_on(case: Case) -> None:
     """After the last fault the stream goes on, with a change of a definition more."""
     goal = case.watch.applied() + 3
     case.watch.until(lambda: case.watch.applied() >= goal, CALM_SECONDS)
-    case.read_to = case.read_to or case.highest_keys()
+    case.read_to = case.read_to or case.source.highest
     for what in ("ddl", "signal"):
         if case.dice.random() < 0.5:
             _operate(case, what)
@@ -180,11 +185,11 @@ def _drain(case: Case) -> None:
     """Returns when all that is committed has arrived; it takes as long as there is progress."""
     case.preloaded.refuse(0)
     case.service.release()
-    place, seconds = case.writer.server.position(), 0.0
+    seconds = 0.0
     while True:
         before = _progress(case)
         try:
-            case.service.drained(*place, seconds=STILL_SECONDS, restart=True)
+            case.source.drain(case.service, seconds=STILL_SECONDS)
             if not case.watch.until(lambda: not case.watch.reads_parts(), STILL_SECONDS, look_seconds=0.1):
                 raise Found("stuck: a part of a table that a signal asked for is not read")
             return
@@ -209,8 +214,8 @@ def _evidence(case: Case) -> str:
     for name in ("receiver.json", "receiver.log"):
         with contextlib.suppress(OSError):
             lines.append(f"{name}: {(case.relay / name).read_text(errors='replace')[-2500:]}")
-    with contextlib.suppress(pymysql.err.Error):
-        lines += [f"connection: {row}" for row in case.writer.server.query("SHOW FULL PROCESSLIST")]
+    with contextlib.suppress(*REFUSED):
+        lines += [f"connection: {row}" for row in case.source.activity()]
     return "".join(f"\n{line}" for line in [*lines, *_stacks(case)])
 
 
@@ -293,15 +298,17 @@ def _takes_the_source(fault: Fault) -> bool:
 
 def _judge_targets(case: Case) -> list[str]:
     found: list[str] = []
-    sink, server = case.schedule.settings.sink, case.writer.server
-    for table in case.tables():
+    sink, source = case.schedule.settings.sink, case.source
+    for table in source.tables():
         path = case.lake / case.namespace / table
-        name = f"{case.database}.{table}"
+        name = f"{source.namespace}.{table}"
         try:
             frame = judge.target(case.ground.spark, sink, path)
             if sink != "parquet":
-                found.append(judge.rows_differ(server, name, frame))
+                found.append(source.rows_differ(table, frame))
                 continue
+            server = source.server
+            assert isinstance(server, MySqlServer)  # change logs of other sources are not played
             found += judge.log_differs(server, name, frame, read_to=case.read_to.get(table))
             if table == LEDGER:
                 found += judge.ledger_differs(_numbers(frame), judge.ids_of(server, name))

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.schedule import KINDS
+from tests.chaos.schedule import KINDS, MYSQL
 
 DOCS = Path(__file__).parents[2] / "docs" / "chaos.md"
 CASES = Path(__file__).with_name("cases.json")
 PLAYED = Path(__file__).with_name("played.jsonl")
 """A line for each seed that was played: its last verdict, without the notes."""
 BEGIN, END = "<!-- table: python -m tests.chaos.results -->", "<!-- end of the table -->"
-KEPT = ("seed", "lead", "sink", "faults", "skipped", "found", "seconds")
+KEPT = ("source", "seed", "lead", "sink", "faults", "skipped", "found", "seconds")
 
 Verdict = Mapping[str, Any]
 
@@ -81,14 +81,13 @@ def _by_lead(verdicts: Iterable[Verdict]) -> dict[str, int]:
 
 
 def load(paths: Iterable[Path]) -> list[Verdict]:
-    return [
-        json.loads(line) for path in paths if path.exists() for line in path.read_text("utf-8").splitlines()
-    ]
+    lines = [line for path in paths if path.exists() for line in path.read_text("utf-8").splitlines()]
+    return [{"source": MYSQL, **json.loads(line)} for line in lines]
 
 
 def keep(verdicts: Iterable[Verdict], played: Path = PLAYED) -> None:
     """Adds them to the seeds that were played. Of a seed that was played again the newest verdict counts."""
-    seeds = {verdict["seed"]: verdict for verdict in [*load([played]), *verdicts]}
+    seeds = {(verdict["source"], verdict["seed"]): verdict for verdict in [*load([played]), *verdicts]}
     lines = [json.dumps({name: seeds[seed][name] for name in KEPT}) + "\n" for seed in sorted(seeds)]
     played.write_text("".join(lines), "utf-8")
 

@@ -23,7 +23,7 @@ from typing import Any
 from tests.chaos import results
 from tests.chaos.case import MARK, end_processes
 from tests.chaos.play import verdict_of
-from tests.chaos.schedule import KINDS, chosen, schedule
+from tests.chaos.schedule import KINDS, MYSQL, SOURCES, chosen, schedule
 
 SEED_SECONDS_MAX = 700.0
 """Then a seed hangs: all it has started is ended, and that is what was found."""
@@ -34,16 +34,17 @@ SHOWN_MAX = 400
 def main() -> int:
     arguments = _arguments()
     if arguments.show is not None:
-        print(schedule(arguments.show).describe())
+        print(schedule(arguments.show, arguments.source).describe())
         return 0
-    seeds = chosen(numbers(arguments.seeds), arguments.kinds.replace(",", " ").split())
+    kinds = arguments.kinds.replace(",", " ").split()
+    seeds = chosen(numbers(arguments.seeds), kinds, arguments.source)
     if not seeds:
         print("No seed of these has such a kind. Kinds: " + ", ".join(KINDS))
         return 2
     deadline = time.monotonic() + arguments.minutes * 60 if arguments.minutes else float("inf")
     with tempfile.TemporaryDirectory(prefix="penstock-chaos-") as name:
         folder = (arguments.folder or Path(name)).resolve()
-        verdicts = run(seeds, folder, arguments.workers, deadline, arguments.results)
+        verdicts = run(seeds, arguments.source, folder, arguments.workers, deadline, arguments.results)
     print()
     print(results.table(verdicts))
     found = [one for one in verdicts if one["found"]]
@@ -62,7 +63,7 @@ def numbers(text: str) -> list[int]:
 
 
 def run(
-    seeds: Sequence[int], folder: Path, workers: int, deadline: float, kept: Path
+    seeds: Sequence[int], source: str, folder: Path, workers: int, deadline: float, kept: Path
 ) -> list[dict[str, Any]]:
     """The verdicts, in the order in which they came."""
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -78,7 +79,7 @@ def run(
             print(line(verdict), flush=True)
 
     def work(number: int) -> None:
-        with _Worker(folder / f"worker-{number}") as worker:
+        with _Worker(folder / f"worker-{number}", source) as worker:
             while time.monotonic() < deadline:
                 try:
                     seed = waiting.get_nowait()
@@ -96,7 +97,8 @@ def run(
 
 def line(verdict: dict[str, Any]) -> str:
     outcome = "FOUND" if verdict["found"] else "skipped" if verdict["skipped"] else "ok"
-    text = f"seed {verdict['seed']:<6} {outcome:<8} {verdict['seconds']:6.1f} s  {verdict['sink']:<8}"
+    text = f"{verdict['source']} seed {verdict['seed']:<6} {outcome:<8} {verdict['seconds']:6.1f} s  "
+    text += f"{verdict['sink']:<8}"
     text += " ".join(verdict["faults"]) + (f" ({verdict['skipped']})" if verdict["skipped"] else "")
     for found in verdict["found"][:4]:
         text += "\n    " + found.replace("\n", "\n    ")[:SHOWN_MAX]
@@ -108,8 +110,8 @@ def line(verdict: dict[str, Any]) -> str:
 class _Worker:
     """A process that plays seeds; another one after a seed that hangs."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, source: str) -> None:
+        self._folder, self._source = folder, source
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
 
@@ -123,7 +125,7 @@ class _Worker:
     def play(self, seed: int) -> dict[str, Any]:
         process = self._ready()
         assert process.stdin is not None
-        process.stdin.write(f"{seed}\n")
+        process.stdin.write(f"{self._source} {seed}\n")
         process.stdin.flush()
         try:
             answer = self._answers.get(timeout=SEED_SECONDS_MAX)
@@ -135,7 +137,7 @@ class _Worker:
             return dict(json.loads(answer))
         said = self._log()
         self._end()
-        verdict = verdict_of(schedule(seed))
+        verdict = verdict_of(schedule(seed, self._source))
         verdict.found = [f"the seed hangs, or its worker has died: {said[-3000:]}"]
         verdict.seconds = SEED_SECONDS_MAX
         return verdict.to_json()
@@ -188,6 +190,7 @@ def _arguments() -> argparse.Namespace:
         prog="python -m tests.chaos.run", description=f"See {MARK} in docs/chaos.md."
     )
     parser.add_argument("--seeds", default="1-10", help="such as 17, 1-1000 or 3,5,20-30")
+    parser.add_argument("--source", choices=SOURCES, default=MYSQL, help="the database that is followed")
     parser.add_argument(
         "--kinds", default="", help="only seeds with a fault of these kinds: " + ", ".join(KINDS)
     )

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+MYSQL, POSTGRESQL = "mysql", "postgresql"
+SOURCES = (MYSQL, POSTGRESQL)
+ONLY_MYSQL = ("failover",)
 VICTIMS = ("receiver", "driver", "jvm", "worker", "server")
 PLACES = ("state", "relay", "target")
 
@@ -127,6 +130,7 @@ class Schedule:
     lead: str
     settings: Settings
     faults: tuple[Fault, ...] = field(default_factory=tuple)
+    source: str = MYSQL
 
     @property
     def kinds(self) -> list[str]:
@@ -142,11 +146,12 @@ class Schedule:
     def from_json(cls, document: dict[str, Any]) -> Schedule:
         """A schedule that was kept: it stays what it was when kinds or chances change."""
         faults = tuple(Fault(**fault) for fault in document["faults"])
-        return cls(document["seed"], document["lead"], Settings(**document["settings"]), faults)
+        source = document.get("source", MYSQL)
+        return cls(document["seed"], document["lead"], Settings(**document["settings"]), faults, source)
 
     def describe(self) -> str:
         """For people: what `--show` prints."""
-        lines = [f"seed {self.seed}: {self.lead}"]
+        lines = [f"seed {self.seed}: {self.lead}", f"  source: {self.source}"]
         lines += [f"  {name}: {value}" for name, value in asdict(self.settings).items()]
         for number, fault in enumerate(self.faults, 1):
             moment = MOMENTS[fault.moment]
@@ -154,15 +159,17 @@ class Schedule:
         return "\n".join(lines)
 
 
-def schedule(seed: int) -> Schedule:
-    dice = random.Random(f"chaos {seed}")
-    lead = dice.choice(list(KINDS))
+def schedule(seed: int, source: str = MYSQL) -> Schedule:
+    dice = random.Random(f"chaos {seed}" if source == MYSQL else f"chaos {source} {seed}")
+    lead = dice.choice([kind for kind in KINDS if source == MYSQL or kind not in ONLY_MYSQL])
     settings = _settings(dice, lead)
+    if source != MYSQL and settings.sink == "parquet":
+        settings = replace(settings, sink="delta")
     faults = [_fault(dice, kind, settings) for kind in _kinds(dice, lead)]
-    return Schedule(seed, lead, settings, tuple(faults))
+    return Schedule(seed, lead, settings, tuple(faults), source)
 
 
-def chosen(seeds: Iterable[int], kinds: Iterable[str] = ()) -> list[int]:
+def chosen(seeds: Iterable[int], kinds: Iterable[str] = (), source: str = MYSQL) -> list[int]:
     """Those of the seeds that have a fault of one of these kinds; `kill` means all that begin with it."""
     wanted = tuple(kinds)
     if not wanted:
@@ -171,7 +178,9 @@ def chosen(seeds: Iterable[int], kinds: Iterable[str] = ()) -> list[int]:
         seed
         for seed in seeds
         if any(
-            kind == name or kind.startswith(f"{name}-") for kind in schedule(seed).kinds for name in wanted
+            kind == name or kind.startswith(f"{name}-")
+            for kind in schedule(seed, source).kinds
+            for name in wanted
         )
     ]
 

@@ -1,5 +1,6 @@
-"""`python -m tests.chaos.worker FOLDER`: plays the seeds that come on stdin, one a line; each verdict is a
-JSON line on stdout. A process of its own, so that a seed that hangs can be ended with all it has started."""
+"""`python -m tests.chaos.worker FOLDER`: plays the seeds that come on stdin, a source and a seed a line; each
+verdict is a JSON line on stdout. A process of its own, so that a seed that hangs can be ended with all it has
+started."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def main() -> None:
 
     with Ground(Path(sys.argv[1])) as ground:
         for line in sys.stdin:
-            verdict = play(schedule(int(line)), ground)
+            source, seed = line.split()
+            verdict = play(schedule(int(seed), source), ground)
             answers.write(json.dumps(verdict.to_json()) + "\n")
             answers.flush()
 

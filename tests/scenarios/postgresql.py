@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import json
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,7 @@ from penstock.testing.scenario import DRAIN_SECONDS_MAX, SHORT_LIVED
 from penstock.testing.servers.postgresql import PostgreSqlServer
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 LOGICAL = {"wal_level": "logical", "max_wal_senders": "20", "max_replication_slots": "20"}
 
@@ -33,6 +35,12 @@ def connected(server: PostgreSqlServer, database: str | None = None) -> psycopg.
         host=server.host, port=server.port, dbname=database or server.database, user=server.user,
         password=server.password, autocommit=True, options="-c datestyle=ISO -c timezone=UTC",
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SourceColumn:
+    name: str
+    type: str
 
 
 class PgScenario:
@@ -97,37 +105,62 @@ class PgScenario:
             lambda place: lsn_of(place) >= goal, str(goal), seconds=DRAIN_SECONDS_MAX, restart=restart
         )
 
-    def source_rows(self, table: str) -> tuple[list[str], Counter[tuple[str | None, ...]]]:
-        """The columns, and the rows as the server prints them; moments without the name of their zone."""
-        found = self.sql.execute(
-            "SELECT attname, atttypid::regtype::text FROM pg_attribute WHERE attrelid = %s::regclass "
-            "AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum",
-            (f'"{self.name}"."{table}"',),
-        ).fetchall()
-        names = [name for name, _ in found]
-        forms = {
-            "timestamp with time zone": "({} AT TIME ZONE 'UTC')::text",
-            "time without time zone": "to_char({}, 'HH24:MI:SS.US')",  # targets have all digits
-            "character": "CASE WHEN {0} IS NOT NULL THEN format('%s', {0}) END",  # with its spaces
-        }
-        columns = [SQL(forms.get(kind, "{}::text")).format(Identifier(name)) for name, kind in found]
-        shown = SQL(", ").join(columns)
-        query = SQL("SELECT {} FROM {}.{}").format(shown, Identifier(self.name), Identifier(table))
-        return names, Counter(tuple(row) for row in self.sql.execute(query))
-
     def assert_equal(self, *tables: str) -> None:
         for table in tables:
-            names, wanted = self.source_rows(table)
+            columns, wanted = source_rows(self.sql, self.name, table)
             self.spark.sql(f"REFRESH TABLE lake.`{self.name}`.`{table}`")
-            frame = self.spark.sql(f"SELECT * FROM lake.`{self.name}`.`{table}`")
-            rows = frame.select(*[f"`{name}`" for name in names]).toLocalIterator()
-            found = Counter(tuple(map(shown, row)) for row in rows)
+            found = compared(self.spark.sql(f"SELECT * FROM lake.`{self.name}`.`{table}`"), columns)
             missing, extra = wanted - found, found - wanted
             assert not missing and not extra, (table, list(missing)[:5], list(extra)[:5])
 
 
+_FORMS = {
+    "timestamp with time zone": "({} AT TIME ZONE 'UTC')::text",
+    "time without time zone": "to_char({}, 'HH24:MI:SS.US')",  # targets have all digits
+    "character": "CASE WHEN {0} IS NOT NULL THEN format('%s', {0}) END",  # with its spaces
+    "real": "{}::float8::text",
+    "text[]": "to_json({})::text",
+}
+"""How values are asked for whose target has another form than `::text`; moments are without the name of
+their zone."""
+_FLOATS = ("real", "double precision")
+
+
+def source_rows(
+    sql: psycopg.Connection[Any], schema: str, table: str
+) -> tuple[list[SourceColumn], Counter[tuple[str | None, ...]]]:
+    """The columns of a table, and its rows as the server prints them."""
+    sql.execute("SET intervalstyle = iso_8601; SET datestyle = ISO; SET timezone = UTC")
+    found = sql.execute(
+        "SELECT attname, atttypid::regtype::text FROM pg_attribute WHERE attrelid = %s::regclass "
+        "AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum",
+        (f'"{schema}"."{table}"',),
+    ).fetchall()
+    columns = [SourceColumn(name, type) for name, type in found]
+    asked = SQL(", ").join(
+        SQL(_FORMS.get(one.type, "{}::text")).format(Identifier(one.name)) for one in columns
+    )
+    query = SQL("SELECT {} FROM {}.{}").format(asked, Identifier(schema), Identifier(table))
+    return columns, Counter(_same_form(columns, row) for row in sql.execute(query))
+
+
+def compared(frame: DataFrame, columns: list[SourceColumn]) -> Counter[tuple[str | None, ...]]:
+    """The rows of a target in the form of `source_rows`."""
+    rows = frame.select(*[f"`{one.name}`" for one in columns]).toLocalIterator()
+    return Counter(_same_form(columns, tuple(map(shown, row))) for row in rows)
+
+
+def _same_form(columns: list[SourceColumn], row: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    """Floats and JSON of arrays may be written in more than one way."""
+    return tuple(
+        text if text is None else repr(float(text)) if one.type in _FLOATS
+        else json.dumps(json.loads(text)) if one.type == "text[]" else text
+        for one, text in zip(columns, row, strict=True)
+    )  # fmt: skip
+
+
 def shown(value: Any) -> str | None:
-    """A value as the server prints it. Values of floats and arrays are not compared so."""
+    """A value as the server prints it. Values of arrays are not compared so."""
     match value:
         case None:
             return None

@@ -11,14 +11,19 @@ import struct
 import subprocess
 import tarfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
+
+import psutil
 
 from penstock.artifacts.maven import fetch
 from penstock.testing import artifacts
 from penstock.testing.servers.process import PrivateServer, ServerFailed
 
 _SSL_REQUEST = struct.pack("!II", 8, 80877103)
+_NOTICED_S = 5.0
+"""How long processes of a server may live on after its first one was killed."""
 _STARTUP = struct.pack("!II", 21, 196608) + b"user\0nobody\0\0"
 
 
@@ -111,6 +116,17 @@ class PostgreSqlServer(PrivateServer):
         request = {"do": "signal", "signal": signal.SIGINT, "timeout_s": 60}
         if self._request(request)["code"] is None:
             self.kill9()
+
+    def kill9(self) -> None:
+        """Returns when the server's processes have noticed it and ended, too. Before, it does not start."""
+        with suppress(psutil.NoSuchProcess):
+            children = psutil.Process(self.pid).children(recursive=True)
+            super().kill9()
+            _, alive = psutil.wait_procs(children, timeout=_NOTICED_S)
+            for process in alive:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            psutil.wait_procs(alive, timeout=_NOTICED_S)
 
     def ready(self) -> bool:
         try:

@@ -1,0 +1,198 @@
+"""A PostgreSQL server as the source of a seed: its shop, what operators do to it, and its own judge."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.chaos.schedule import Schedule
+from tests.scenarios.postgresql import compared, source_rows
+
+from penstock.testing import postgresql_shop
+from penstock.testing.postgresql_shop import PostgreSqlWriter, connected, connected_when_ready
+from penstock.testing.servers.base import _copy_sparse
+from penstock.testing.servers.postgresql import PostgreSqlServer
+from penstock.testing.workload import Shop
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SCHEMA = "public"
+SLOT = "penstock_chaos"
+LOSES_COMMITS = {"synchronous_commit": "off", "wal_writer_delay": "10s"}
+"""A server that loses what it has confirmed, when it is killed; it never tells a reader of its log of it."""
+LOCK_TIMEOUT = "20s"
+
+
+class PostgreSqlSource:
+    """`dice`: decides whether commits wait for the disk."""
+
+    namespace = SCHEMA
+    pattern = f"{SCHEMA}.*"
+
+    highest: dict[str, int] = {}  # noqa: RUF012 (only change logs are judged by it)
+
+    def __init__(self, dice: random.Random) -> None:
+        settings = {**postgresql_shop.SETTINGS, **(LOSES_COMMITS if dice.random() < 0.5 else {})}
+        self.server = PostgreSqlServer(settings=settings)
+
+    def close(self) -> None:
+        self.server.close()
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        with connected_when_ready(self.server) as sql:
+            cursor = sql.execute(statement.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def load(self, shop: Shop) -> None:
+        postgresql_shop.load(self.server, shop)
+        self.query("CREATE TABLE ledger (id int PRIMARY KEY, v varchar(20))")
+        self.query("INSERT INTO ledger VALUES (0, 'first')")
+
+    def section(self, port: int) -> dict[str, Any]:
+        return {
+            "type": "postgresql", "host": self.server.host, "port": port, "user": self.server.user,
+            "password": self.server.password, "database": self.server.database,
+            "publication": postgresql_shop.PUBLICATION, "slot": SLOT,
+            "connect_timeout": "5s", "reconnect_max": "2s",
+        }  # fmt: skip
+
+    def definitions(self, dice: random.Random, *, defaults: bool) -> PostgreSqlDefinitions:
+        return PostgreSqlDefinitions(self, dice)
+
+    def writer(self, shop: Shop, schedule: Schedule) -> AbstractContextManager[Any]:
+        return PostgreSqlWriter(self.server, shop, rate=schedule.settings.rate, seed=schedule.seed)
+
+    def insert(self, table: str, rows: list[tuple[int, str]]) -> None:
+        """Each row in a transaction of its own."""
+        with connected(self.server) as sql:
+            for number, text in rows:
+                sql.execute(f"INSERT INTO {table} VALUES ({number}, '{text}')".encode())
+
+    def tables(self) -> list[str]:
+        found = self.query("SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace "
+                           "AND relkind = 'r' ORDER BY 1")  # fmt: skip
+        return [str(name) for (name,) in found]
+
+    def end(self) -> int:
+        """Where the log ends, with a commit there: only that tells the receiver."""
+        self.query("SELECT pg_logical_emit_message(true, 'chaos', '')")
+        return int(self.query("SELECT pg_current_wal_insert_lsn() - '0/0'")[0][0])
+
+    def drain(self, service: Any, *, seconds: float) -> None:
+        goal = self.end()
+        # Commits need not wait for the disk, but the log is sent from there.
+        self.query("SET synchronous_commit = on; SELECT pg_logical_emit_message(true, 'chaos', '')")
+        reached = partial(postgresql_shop.has_reached, goal=goal)
+        service.drained_to(reached, f"LSN {goal:X}", seconds=seconds, restart=True)
+
+    def has_received(self, status: dict[str, Any], goal: int) -> bool:
+        return int((status.get("position") or {}).get("position") or 0) >= goal
+
+    def activity(self) -> list[str]:
+        columns = "pid, backend_type, state, wait_event_type, wait_event, left(query, 200)"
+        return [str(row) for row in self.query(f"SELECT {columns} FROM pg_stat_activity")]
+
+    # its end ------------------------------------------------------------------------------------------------
+
+    def purge(self, write: Callable[[], None]) -> str:
+        """`write`: changes rows. What an operator does who wants the disk back."""
+        self.query("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
+        write()
+        return "dropped the slot"
+
+    def copy_to(self, folder: Path) -> None:
+        self.server.stop()
+        shutil.copytree(self.server.folder / "data", folder, copy_function=_copy_sparse)
+        self.server.start()
+
+    def restore(self, folder: Path) -> None:
+        self.server.kill9()
+        data = self.server.folder / "data"
+        shutil.rmtree(data)
+        shutil.move(folder, data)
+        data.chmod(0o700)
+        self.server.start()
+
+    # the judge ----------------------------------------------------------------------------------------------
+
+    def rows_differ(self, table: str, frame: DataFrame) -> str:
+        with connected_when_ready(self.server) as sql:
+            columns, wanted = source_rows(sql, SCHEMA, table)
+        if lacking := [column.name for column in columns if column.name not in frame.columns]:
+            return f"{table}: the target lacks the columns {lacking}"
+        found = compared(frame, columns)
+        missing, more = sorted(map(str, wanted - found)), sorted(map(str, found - wanted))
+        if not missing and not more:
+            return ""
+        return (
+            f"{table}: {len(missing)} rows of the source are missing, such as {missing[:3]}; "
+            f"{len(more)} are there that it lacks, such as {more[:3]}"
+        )
+
+
+class PostgreSqlDefinitions:
+    """As `operations.Definitions`, with changes that leave no trace in PostgreSQL's log."""
+
+    def __init__(self, source: PostgreSqlSource, dice: random.Random) -> None:
+        self._source, self._dice = source, dice
+        self._added: list[str] = []
+        self._made, self._width, self._other = 0, 60, ""
+        self._wide = False
+
+    def change(self) -> str:
+        statements = self._dice.choice(
+            (self._add, self._add, self._drop, self._widen, self._rewrite, self._move, self._beside)
+        )()
+        with connected(self._source.server) as sql:
+            sql.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}'".encode())
+            for statement in statements:
+                sql.execute(statement.encode())
+        return "; ".join(statements)
+
+    def _add(self) -> list[str]:
+        self._made += 1
+        self._added.append(f"added_{self._made}")
+        kind = self._dice.choice(
+            ("int DEFAULT 7", "varchar(20) DEFAULT 'new'", "numeric(9,2)", "timestamptz DEFAULT now()",
+             "float8 DEFAULT random()")
+        )  # fmt: skip
+        return [f"ALTER TABLE customers ADD COLUMN {self._added[-1]} {kind}"]
+
+    def _drop(self) -> list[str]:
+        return [f"ALTER TABLE customers DROP COLUMN {self._added.pop()}"] if self._added else self._add()
+
+    def _widen(self) -> list[str]:
+        self._width += 10
+        return [f"ALTER TABLE items ALTER comment TYPE varchar({self._width})"]
+
+    def _rewrite(self) -> list[str]:
+        """All rows get other values, and none is in the log."""
+        return ["ALTER TABLE products ALTER stock TYPE int USING stock + 1"]
+
+    def _move(self) -> list[str]:
+        """All rows have other places, and the values that they had."""
+        return [f"VACUUM FULL {self._dice.choice(('customers', 'products'))}"]
+
+    def _beside(self) -> list[str]:
+        self._made += 1
+        name, old = f"other_{self._made}", self._other
+        if old and self._dice.random() < 0.6:
+            rows = f"INSERT INTO {old} SELECT id + 100, 'again' FROM {old} WHERE id < 100"
+            change = self._dice.choice(
+                (f"TRUNCATE {old}", f"ALTER TABLE {old} RENAME TO {name}", f"DROP TABLE {old}")
+            )
+            self._other = name if "RENAME" in change else "" if "DROP" in change else old
+            return [f"DELETE FROM {old} WHERE id > 100", rows, change]
+        self._other = name
+        return [
+            f"CREATE TABLE {name} (id int PRIMARY KEY, v varchar(40))",
+            f"INSERT INTO {name} VALUES (1, 'one'), (2, 'two'), (3, 'three')",
+            f"UPDATE {name} SET v = 'zwei' WHERE id = 2",
+            f"DELETE FROM {name} WHERE id = 1",
+        ]
