@@ -101,3 +101,69 @@ def test_a_primary_that_lacks_what_the_log_has_is_refused(
         done = receive(receiving)
     assert done.returncode != 0 and "Traceback" not in done.stderr
     assert "became the primary without the rest" in done.stderr
+
+
+def _restored(server: PostgreSqlServer, copy: Path) -> None:
+    """The server is killed, and has the files of the copy."""
+    server.kill9()
+    shutil.rmtree(server.folder / "data")
+    shutil.copytree(copy, server.folder / "data")
+    server.start()
+
+
+def test_an_older_copy_of_the_server_is_refused_though_it_has_written_more(
+    own_server: PostgreSqlServer, tmp_path: Path
+) -> None:
+    receiving = Receiving(own_server, tmp_path, "p")
+    with receiving.started(), connected(own_server) as connection:
+        receiving.wait_until_streaming()
+        connection.execute("INSERT INTO t VALUES (1)")
+        receiving.wait_until_received(connection)
+    own_server.stop()
+    shutil.copytree(own_server.folder / "data", tmp_path / "copy")
+    own_server.start()
+    with receiving.started(), connected(own_server) as connection:
+        connection.execute("INSERT INTO t VALUES (2)")
+        receiving.wait_until_received(connection)
+    (end,) = receiving.log().position_at(receiving.log().end).order
+    for lost, other in (
+        ("It has transaction", "INSERT INTO t VALUES (3)"),
+        ("It does not have transaction", "CREATE TABLE u (id int)"),
+    ):
+        _restored(own_server, tmp_path / "copy")
+        with connected(own_server) as connection:
+            connection.execute(other.encode())
+            connection.execute("CREATE TABLE filler (id int)")
+            connection.execute("INSERT INTO filler SELECT generate_series(1, 50000)")
+            connection.execute("INSERT INTO t VALUES (4)")
+            [(now,)] = connection.execute("SELECT pg_current_wal_flush_lsn() - '0/0'").fetchall()
+            assert now > end  # positions alone show nothing
+            done = receive(receiving)
+        assert done.returncode != 0 and "Traceback" not in done.stderr
+        assert lost in done.stderr and "put back to an older copy" in done.stderr, done.stderr
+
+
+def test_what_a_server_sends_again_after_a_crash_is_in_the_log_once(
+    own_server: PostgreSqlServer, tmp_path: Path
+) -> None:
+    receiving = Receiving(own_server, tmp_path, "p")
+    with connected(own_server) as connection:
+        connection.execute("CHECKPOINT")
+    for first in (1, 10, 20):
+        with receiving.started(), connected(own_server) as connection:
+            receiving.wait_until_streaming()
+            for id in range(first, first + 5):
+                connection.execute(f"INSERT INTO t VALUES ({id})")
+            receiving.wait_until_received(connection)
+        own_server.kill9()
+        own_server.start()
+        with connected(own_server) as connection:  # the slot has forgotten what it had confirmed
+            (end,) = receiving.log().position_at(receiving.log().end).order
+            [(kept,)] = connection.execute(
+                "SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots"
+            ).fetchall()
+            assert kept < end
+    with receiving.started(), connected(own_server) as connection:
+        receiving.wait_until_received(connection)
+        found = [row["id"] for row in changes_of(receiving, connection, TABLE)]
+    assert found == [*range(1, 6), *range(10, 15), *range(20, 25)]

@@ -32,6 +32,7 @@ from penstock.sources.postgresql.followed_tables import FollowedTables, Look
 from penstock.sources.postgresql.log_position import Moment, moment, server_name
 from penstock.sources.postgresql.options import PostgreSqlOptions, options_of, publication_of, slot_of
 from penstock.sources.postgresql.replication import Batch, Replication
+from penstock.sources.postgresql.resent import Resent
 from penstock.sources.postgresql.slot_watch import SlotWatch
 from penstock.sources.sessions import SessionReceiver
 from penstock.sources.stop_signals import Stopping, ensure_end
@@ -73,6 +74,8 @@ class _Session:
     binary: bool
     reached: int
     """The end of what was put into the log."""
+    resent: Resent | None = None
+    """While the server may still send what the log has."""
     sent: int = 0
     """Up to where the server says that it has sent everything."""
     flushing: int = 0
@@ -134,6 +137,7 @@ class Receiver(SessionReceiver):
         if relay is not None and not relay.segments():
             relay = None  # it was killed before it had written anything
         slots.check_publication(database, self.source, self.publication)
+        resent: Resent | None = None
         if relay is None:
             start, executed = slots.begin(
                 stream, database, self.source, self.slot, self.tables, stopping=lambda: bool(self.stopping)
@@ -143,7 +147,8 @@ class Receiver(SessionReceiver):
             (start,) = relay.position_at(relay.end).order
             executed = str(relay.executed_at(relay.end))
             slots.check_continues(stream, system, relay.source_uuid, start)
-            slots.check_kept(database, self.slot, start)
+            confirmed = slots.check_kept(database, self.slot, start)
+            resent = Resent(relay, start, confirmed)
             self.tables.load()
         now = moment(database)
         translator = PgTranslator(start, now.next)
@@ -159,8 +164,9 @@ class Receiver(SessionReceiver):
             segment_format=PGOUTPUT,
         )
         binary = self._binary and self._reads_binary(database)
-        stream.start(self.slot, self.publication, start, binary=binary)
-        session = _Session(stream, database, translator, framer, binary, start)
+        first = start if resent is None else resent.start
+        stream.start(self.slot, self.publication, first, binary=binary)
+        session = _Session(stream, database, translator, framer, binary, start, resent)
         session.look = self.tables.look(database)
         self._put(session, translator.moved(start))
         self._commit(session)
@@ -191,6 +197,9 @@ class Receiver(SessionReceiver):
 
     def _take(self, session: _Session, batch: Batch) -> None:
         translator = session.translator
+        if session.resent is not None:
+            batch.messages = session.resent.new(batch.messages, batch.end)
+            session.resent = None if session.resent.done else session.resent
         if batch.messages:
             self._describe(session, batch)
             records = translator.translate(batch.messages)

@@ -83,11 +83,12 @@ def begin(
     return known.confirmed, str(moment(database).seen)
 
 
-def check_kept(database: psycopg.Connection[Any], slot: str, end: int) -> None:
-    """Raises `LogPurged` unless the server keeps everything behind `end` for the slot."""
+def check_kept(database: psycopg.Connection[Any], slot: str, end: int) -> int:
+    """Returns what the slot has confirmed. Raises `LogPurged` unless the server keeps everything behind `end`
+    for it."""
     known = slot_state(database, slot)
     if known is not None and not known.is_lost and (known.confirmed or 0) <= end:
-        return
+        return known.confirmed or 0
     if known is None:
         why = "is gone: somebody dropped it, or this server became the primary without a copy of it"
         if database.info.server_version < FAILOVER:
