@@ -60,8 +60,9 @@ class Drift:
 
 def _unexplained(table: TableId) -> TableError:
     return TableError(
-        f"Table {table} has other columns at the source than the log says, and no statement of the log "
-        "explains that: it may have been altered with `sql_log_bin = 0`.",
+        f"Table {table} has other columns at the source than the log says, or its rows were moved while they "
+        "were read, and no statement of the log explains that: it may have been altered with "
+        "`sql_log_bin = 0`, or by VACUUM FULL without a key.",
         hint="It is read again with the columns that it has now. If it stays parked: "
         f"`penstock resnapshot FILE {argument(table)}`.",
         table=str(table),

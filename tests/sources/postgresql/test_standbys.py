@@ -209,6 +209,13 @@ def test_hosts_are_judged(primary: PostgreSqlServer, standby: PostgreSqlStandby,
     hosts = PostgreSqlHosts(config, source, "all")
     usable = hosts.look().hosts
     assert [(one.address, one.is_replica) for one in usable] == [(address, True), (source.address, False)]
+    both = source.model_copy(update={"failover": [address]})
+    named = PostgreSqlHosts(config, both, "all").look().hosts
+    assert [(one.address, one.is_replica) for one in named] == [(address, True), (source.address, False)]
+    for host in named:
+        with closing(host.open_reader(types=DEFAULT_TYPES)) as reader, connected(primary) as sql:
+            schema = table_of(sql, TABLE).schema
+            assert sum(batch.num_rows for batch in reader.read(schema, WHOLE)) == 50000
     standby.stop()
     hosts.close()
     assert [one.address for one in hosts.look().hosts] == [source.address]

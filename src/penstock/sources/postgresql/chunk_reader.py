@@ -100,7 +100,7 @@ class PostgreSqlChunkRead:
             try:
                 lock(connection, table)
                 self._views.opened()
-                now = current(connection, self._publication, self._schema)
+                now = current(connection, self._publication, self._schema, self._chunk)
                 yield from copy(connection, now, self._chunk, self._types, received)
             finally:
                 if connection.info.transaction_status != psycopg.pq.TransactionStatus.UNKNOWN:

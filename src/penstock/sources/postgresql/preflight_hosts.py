@@ -19,7 +19,7 @@ CONFLICT_MS_MIN = 10_000
 
 def ensure_hosts(config: PipelineConfig) -> Iterator[Finding]:
     source = options_of(config)
-    addresses = [one for one in config.snapshot.hosts if one != source.address]
+    addresses = [one for one in config.snapshot.hosts if source.addresses != [one]]
     if not addresses or config.snapshot.mode == "never":
         return
     primary = look_at(source)
@@ -29,7 +29,8 @@ def ensure_hosts(config: PipelineConfig) -> Iterator[Finding]:
         except PenstockError as error:
             yield unusable_host(address, f"{error.message} {error.hint}".strip())
             continue
-        if why := why_unfit(host, primary, config.snapshot.window_bytes_max):
+        of_source = address in source.addresses
+        if why := why_unfit(host, primary, config.snapshot.window_bytes_max, of_source=of_source):
             yield unusable_host(
                 address, f"The server {address} of snapshot.hosts cannot be read from: {why}."
             )

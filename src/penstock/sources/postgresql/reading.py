@@ -19,7 +19,7 @@ from penstock.model.chunk import Chunk
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.printable import argument
 from penstock.sources.postgresql.catalog import TEXT, PgTable, read_tables
-from penstock.sources.postgresql.sql import quoted, select_rows
+from penstock.sources.postgresql.sql import files_of, quoted, select_rows
 
 FEED_BYTES = 256 * 1024
 """Bytes of rows that are decoded at once."""
@@ -42,13 +42,23 @@ def lock(connection: psycopg.Connection[Any], table: TableId) -> None:
     connection.execute(f"LOCK TABLE {quoted(table)} IN ACCESS SHARE MODE".encode())
 
 
-def current(connection: psycopg.Connection[Any], publication: str, schema: TableSchema) -> PgTable:
-    """The locked table. Raises `ChunkOutdated` if it has other columns than the schema."""
+def current(
+    connection: psycopg.Connection[Any], publication: str, schema: TableSchema, chunk: Chunk
+) -> PgTable:
+    """The locked table. Raises `ChunkOutdated` if it has other columns than the schema, or if the chunk is of
+    places in other files than it has now."""
     found = read_tables(connection, publication, names=[schema.table])
     now = found[0] if found else None
     if now is None or (now.schema.columns, now.key) != (schema.columns, schema.key):
         raise ChunkOutdated(
             f"{schema.table} changed while a chunk of it was read: it has another definition.",
+            table=str(schema.table),
+        )
+    bound = chunk.lower or chunk.upper
+    if not now.key and bound is not None and bound[1] != files_of(now):
+        raise ChunkOutdated(
+            f"{schema.table} has no key, and its rows were written to other files since its chunks were "
+            "found (VACUUM FULL, CLUSTER).",
             table=str(schema.table),
         )
     return now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -35,6 +36,12 @@ def text(value: str) -> str:
 def rows_of(table: PgTable) -> str:
     """The table in a FROM clause. Tables that inherit from it are tables of their own; partitions are not."""
     return quoted(table.table) if table.kind == "p" else f"ONLY {quoted(table.table)}"
+
+
+def files_of(table: PgTable) -> str:
+    """The files that have the table's rows, as a short text."""
+    files = table.leaves or ((table.number, table.file),)
+    return hashlib.sha256(repr(sorted(files)).encode()).hexdigest()[:16]
 
 
 def key_literal(column: Column, value: Any) -> str:
@@ -73,7 +80,10 @@ def select_rows(table: PgTable, chunk: Chunk) -> str:
     columns = ", ".join(
         quote(one.name) if one.reads_binary else f"{quote(one.name)}::text" for one in table.columns
     )
-    parts = [range_condition(table.key, chunk.lower, chunk.upper), chunk.condition, table.row_filter or ""]
+    key, lower, upper = table.key, chunk.lower, chunk.upper
+    if not key:  # the bounds have the place first (`split.py`)
+        key, lower, upper = ("ctid",), lower and lower[:1], upper and upper[:1]
+    parts = [range_condition(key, lower, upper), chunk.condition, table.row_filter or ""]
     parts.append(key_condition(table.schema, chunk.keys) if chunk.keys else "")
     where = " AND ".join(f"({part})" for part in parts if part)
     return f"SELECT {columns} FROM {rows_of(table)}" + (f" WHERE {where}" if where else "")

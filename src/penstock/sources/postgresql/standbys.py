@@ -3,7 +3,7 @@
 A standby is fit if it replays the log of the server that is followed: of the same cluster, on the same
 timeline. Each chunk makes sure of that again (`views.py`). And it must not lag so far that its chunks could
 not be corrected by what the log has had since. A server that is no standby may be a copy of the primary that
-went its own way, so only the primary's own address is taken for the primary.
+went its own way, so only an address that `source` names is taken for the primary.
 """
 
 from __future__ import annotations
@@ -62,16 +62,20 @@ def look_at(options: PostgreSqlOptions) -> ServerFacts:
     return ServerFacts(name, is_standby, end, paused, conflict_ms, feedback)
 
 
-def why_unfit(host: ServerFacts, primary: ServerFacts, window_bytes_max: int) -> str:
-    """Why chunks cannot be read from a host; empty if they can. Pure."""
+def why_unfit(
+    host: ServerFacts, primary: ServerFacts, window_bytes_max: int, *, of_source: bool = False
+) -> str:
+    """Why chunks cannot be read from a host; empty if they can. Pure. `of_source`: `source` names it, too."""
     if primary.is_standby:
         return "the server that is followed is a standby itself"
     if system_of(host.name) != system_of(primary.name):
         return f"it is a server of another cluster ({host.name}, not {primary.name})"
-    if not host.is_standby:
+    if not (host.is_standby or of_source):
         return "it is no standby; `snapshot.hosts` names the primary as `source` does"
     if host.name != primary.name:
         return f"it has the log of another timeline ({host.name}, not {primary.name})"
+    if not host.is_standby:
+        return ""
     lag = primary.end - host.end
     if lag > window_bytes_max * LAG_SHARE_MAX:
         why = ", and its replay is paused" if host.paused else ""
@@ -111,9 +115,9 @@ class PostgreSqlHosts(HostSelection[PostgreSqlHost]):
         return PostgreSqlHost(self._source, self._publication)
 
     def _judge(self, followed: PostgreSqlHost, address: str) -> PostgreSqlHost | str:
-        if address == followed.address:
+        options, own = self._source.at(address), self._source.addresses
+        if own == [address]:
             return followed
-        options = self._source.at(address)
         host, primary = look_at(options), look_at(self._source)
-        why = why_unfit(host, primary, self._config.window_bytes_max)
-        return why or PostgreSqlHost(options, self._publication, self._source)
+        why = why_unfit(host, primary, self._config.window_bytes_max, of_source=address in own)
+        return why or PostgreSqlHost(options, self._publication, self._source if host.is_standby else None)
