@@ -7,9 +7,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.serve.conftest import Shop
+from tests.serve.serving import serving
+from tests.serve.test_postgresql import options, wait_for_slot
+from tests.sources.postgresql.pg_log import connected
+
+from penstock.testing.servers.postgresql import PostgreSqlServer
 
 pytestmark = pytest.mark.slow
 
@@ -48,19 +54,46 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def read(packages: Path, address: str, destination: str) -> list[Any]:
+    """Kind and values of three changes: the values after, or before a deletion."""
+    host, _, port = address.rpartition(":")
+    environment = {
+        **os.environ, "PYTHONPATH": str(packages), "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"
+    }  # fmt: skip
+    command = [sys.executable, "-c", PROGRAM, host, port, destination]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 def test_its_loop_gets_each_change_once(shop: Shop, packages: Path) -> None:
     shop.execute(
         "INSERT INTO orders VALUES (1, 'a')",
         "UPDATE orders SET note = 'b'",
         "DELETE FROM orders WHERE id = 1",
     )
-    host, _, port = shop.address.rpartition(":")
-    environment = {
-        **os.environ, "PYTHONPATH": str(packages), "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python"
-    }  # fmt: skip
-    command = [sys.executable, "-c", PROGRAM, host, port, shop.destination]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == [
+    assert read(packages, shop.address, shop.destination) == [
         [1, {"id": "1", "note": "a"}], [2, {"id": "1", "note": "b"}], [3, {"id": "1", "note": "b"}],
     ]  # fmt: skip
+
+
+def test_its_loop_gets_the_changes_of_postgresql(packages: Path, tmp_path: Path) -> None:
+    with PostgreSqlServer(settings={"wal_level": "logical"}) as server, connected(server) as connection:
+        connection.execute(
+            "CREATE TABLE orders (id int PRIMARY KEY, note text, price numeric(9,2), tag uuid)"
+        )
+        connection.execute("CREATE PUBLICATION served FOR ALL TABLES")
+        ports = {"canal": "127.0.0.1:0", "grpc": "127.0.0.1:0"}
+        settings = options(server, "canal", tmp_path / "positions", listen=ports)
+        with serving(server, tmp_path, **settings) as made:
+            wait_for_slot(connection, "canal")
+            connection.execute(
+                "INSERT INTO orders VALUES (1, 'a', 1.5, 'a97da629-b098-b75c-294d-ffdc3e463904')"
+            )
+            connection.execute("UPDATE orders SET note = NULL")
+            connection.execute("DELETE FROM orders WHERE id = 1")
+            row = {"id": "1", "note": "a", "price": "1.50", "tag": "a97da629-b098-b75c-294d-ffdc3e463904"}
+            found = read(packages, made.listening["canal"], "shop")
+        assert found[:2] == [[1, row], [2, {**row, "note": ""}]]
+        assert found[2][0] == 3 and found[2][1]["id"] == "1"  # the log has only the key of what is deleted

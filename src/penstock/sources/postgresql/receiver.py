@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,7 +33,7 @@ from penstock.sources.postgresql.followed_tables import FollowedTables, Look
 from penstock.sources.postgresql.log_position import Moment, moment, server_name
 from penstock.sources.postgresql.options import PostgreSqlOptions, options_of, publication_of, slot_of
 from penstock.sources.postgresql.replication import Batch, Replication
-from penstock.sources.postgresql.resent import Resent
+from penstock.sources.postgresql.resent import Message, Resent
 from penstock.sources.postgresql.slot_watch import SlotWatch
 from penstock.sources.sessions import SessionReceiver
 from penstock.sources.stop_signals import Stopping, ensure_end
@@ -201,10 +202,11 @@ class Receiver(SessionReceiver):
             batch.messages = session.resent.new(batch.messages, batch.end)
             session.resent = None if session.resent.done else session.resent
         if batch.messages:
-            self._describe(session, batch)
-            records = translator.translate(batch.messages)
-            self._bytes += len(records)
-            self._put(session, records)
+            for messages in _of_one_definition(translator, batch.messages):
+                self._describe(session, messages)
+                records = translator.translate(messages)
+                self._bytes += len(records)
+                self._put(session, records)
             session.reached = max(session.reached, translator.end_lsn)
         session.sent = max(session.sent, batch.end)
         quiet = translator.is_idle and session.sent > session.reached
@@ -214,8 +216,8 @@ class Receiver(SessionReceiver):
         if translator.is_idle:
             self._between_transactions(session)
 
-    def _describe(self, session: _Session, batch: Batch) -> None:
-        unknown = session.translator.unknown(batch.messages)
+    def _describe(self, session: _Session, messages: Sequence[Message]) -> None:
+        unknown = session.translator.unknown(messages)
         if not unknown:
             return
         for message, one in self.tables.described(session.database, unknown):
@@ -298,3 +300,15 @@ class Receiver(SessionReceiver):
 def _address(text: str) -> dict[str, Any]:
     host, _, port = text.rpartition(":")
     return {"host": host, "port": int(port)}
+
+
+def _of_one_definition(translator: PgTranslator, messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    """Parts of messages, so that what describes a table stands at the beginning of one: the rows before it
+    are of an earlier definition."""
+    start = 0
+    if translator.unknown(messages):
+        for number, (_, message) in enumerate(messages):
+            if message[:1] == b"R" and number > start:
+                yield messages[start:number]
+                start = number
+    yield messages[start:] if start else messages
