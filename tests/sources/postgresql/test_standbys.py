@@ -260,8 +260,10 @@ def test_a_standby_is_fit_or_it_is_said_why_not() -> None:
 @pytest.mark.parametrize("reads", [500, pytest.param(20_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("on_standby", [False, True], ids=["primary", "standby"])
 def test_views_are_known_while_others_write(
-    primary: PostgreSqlServer, standby: PostgreSqlStandby, on_standby: bool, reads: int
+    primary: PostgreSqlServer, standby: PostgreSqlStandby, on_standby: bool, reads: int, version: int
 ) -> None:
+    if reads > 500 and version != 17:
+        pytest.skip("long trials are for one version")
     found = Trial(primary, standby if on_standby else None).run(reads, seconds=300)
     print(found)
     assert found.wrong == 0
