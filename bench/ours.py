@@ -49,6 +49,7 @@ DECODE_PASSES = 3
 DECODE_SAMPLE_MS = 1000
 """The program is one process and tells itself what it used. A sample every 50 ms would be a third runner on
 two cores that two threads want for themselves: they took 6 % more CPU time with it."""
+_RECEIVE_TIMEOUT_S = 300
 _MERGE_TIMEOUT_S = 3600
 
 
@@ -174,7 +175,12 @@ class Workplace:
     def receive(self, file: Path) -> measure.Measured:
         """Fills the relay log of a pipeline."""
         return measure.run(
-            measure.program("bench.programs.receive", file, self.log.end_file, self.log.end_position)
+            measure.program(
+                "bench.programs.receive",
+                file,
+                f"{self.log.end_file}:{self.log.end_position}",
+                _RECEIVE_TIMEOUT_S,
+            )
         )
 
     def receive_figure(self) -> Figure:

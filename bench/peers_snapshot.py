@@ -111,9 +111,9 @@ def spark_jdbc_command(server: MySqlServer, ids: int, partitions: int, fetch_siz
         f"jdbc:mysql://{server.host}:{server.port}/{workload.DATABASE}?useCursorFetch=false&sslMode=DISABLED"
     )
     return [
-        sys.executable, str(_FOLDER / "spark_jdbc.py"), str(java.fetch(java.JDBC_DRIVER)[0]), url,
-        workload.PEER_USER, workload.PEER_PASSWORD, workload.TABLE, "id", str(ids), str(partitions),
-        str(fetch_size),
+        sys.executable, str(_FOLDER / "spark_jdbc.py"), str(java.fetch(java.JDBC_DRIVER)[0]),
+        "com.mysql.cj.jdbc.Driver", url, workload.PEER_USER, workload.PEER_PASSWORD, workload.TABLE,
+        "id", str(ids), str(partitions), str(fetch_size),
     ]  # fmt: skip
 
 

@@ -47,14 +47,16 @@ class Results:
         return list(dict.fromkeys(outcome.task for outcome in self.outcomes))
 
     def reading(self) -> Figure | None:
-        """Receiving the log and then decoding it: what we need for what the peers' "read log" is. The sum
-        of two figures, as if the one began when the other has ended."""
-        receive = self.figure(ours.RECEIVE)
-        decode = self.figure(ours.decode_task("changelog", 1))
+        """Receiving the log and then decoding it: what we need for what the peers' "read log" is."""
+        return self.sum_of(ours.RECEIVE, ours.decode_task("changelog", 1), peers_log.READ_LOG)
+
+    def sum_of(self, receiving: str, decoding: str, task: str) -> Figure | None:
+        """The sum of two figures, as if the one began when the other has ended."""
+        receive, decode = self.figure(receiving), self.figure(decoding)
         if receive is None or decode is None:
             return None
         return Figure(
-            system="penstock (receive + decode)", version=receive.version, task=peers_log.READ_LOG,
+            system="penstock (receive + decode)", version=receive.version, task=task,
             changes=receive.changes, wall_s=receive.wall_s + decode.wall_s,
             cpu_s=receive.cpu_s + decode.cpu_s, rss_mb=receive.rss_mb + decode.rss_mb,
             cpu_process_s=receive.cpu_process_s + decode.cpu_process_s,

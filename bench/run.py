@@ -10,6 +10,7 @@
     make bench PARTS=serve                       the subscription server beside Canal's (about 5 minutes)
     make bench PARTS=table_size ROWS=100000000   small epochs on tables of 1 million rows and more
     make bench PARTS=live_reads                  reads of a table under updates (about 5 minutes)
+    make bench PARTS=postgres                    PostgreSQL as a source, beside others (about 20 minutes)
     make bench PARTS=scale                       much of everything (about 20 minutes)
     make bench PARTS=soak ARGS="--minutes 30"    a pipeline under load, with kills (about 40 minutes)
 
@@ -53,6 +54,7 @@ from bench.log import BenchLog
 from bench.measure import Figure, Outcome
 from bench.ours import ORDERS, Workplace
 from bench.place import scratch
+from bench.postgres import run as postgres_run
 from bench.scale import run as scale_run
 from bench.serve import run as serve_run
 from bench.soak import run as soak_run
@@ -74,10 +76,11 @@ SERVE = "serve"
 LOAD = "load"
 TABLE_SIZE = "table_size"
 LIVE_READS = "live_reads"
+POSTGRES = "postgres"
 SCALE = "scale"
 SOAK = "soak"
-LONG_PARTS = (BACKLOG, LAKE, CLUSTER, KAFKA, LOAD, SERVE, TABLE_SIZE, LIVE_READS, SCALE, SOAK)
-SPARK_PARTS = ("merge", STAGES, LATENCY, *(part for part in LONG_PARTS if part != SERVE))
+LONG_PARTS = (BACKLOG, LAKE, CLUSTER, KAFKA, LOAD, SERVE, TABLE_SIZE, LIVE_READS, POSTGRES, SCALE, SOAK)
+SPARK_PARTS = ("merge", STAGES, LATENCY, *(part for part in LONG_PARTS if part not in (SERVE, POSTGRES)))
 PARTS = (*LOG_PARTS, LATENCY, *LONG_PARTS)
 
 
@@ -130,6 +133,7 @@ def arguments() -> argparse.Namespace:
         )
     parser.add_argument("--docs", action="store_true", help="also put the figures into docs/performance.md")
     load_run.add_arguments(parser)
+    postgres_run.add_arguments(parser)
     scale_run.add_arguments(parser)
     soak_run.add_arguments(parser)
     options = parser.parse_args()
@@ -137,6 +141,7 @@ def arguments() -> argparse.Namespace:
     options.parts = chosen(parser, "part", options.parts, PARTS)
     options.workloads = chosen(parser, "workload", options.workloads, WORKLOADS)
     options.much_of = chosen(parser, "thing", options.much_of, scale_run.OF)
+    options.postgres_of = chosen(parser, "part of `postgres`", options.postgres_of, postgres_run.OF)
     options.load_of = chosen(parser, "part of `load`", options.load_of, load_run.OF)
     soak_run.check(parser, options)
     if not 0 < options.scale <= 3:
@@ -184,6 +189,9 @@ def run(options: argparse.Namespace, console: Console) -> int:
         run_table_size(options, console)
     if LIVE_READS in options.parts:
         run_live_reads(options, console)
+    if POSTGRES in options.parts:
+        console.print(f"postgres at scale {options.scale:g}: {', '.join(options.postgres_of)} …")
+        postgres_run.run(options, lambda text: console.print(text, markup=False), people())
     if SCALE in options.parts:
         console.print(f"much of {', '.join(options.much_of)} …")
         scale_run.run(options, lambda text: console.print(text, markup=False), people())

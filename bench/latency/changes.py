@@ -6,8 +6,11 @@ import threading
 import time
 from typing import Any
 
-from penstock.sources.mysql.connection import connect
+from penstock.sources.kind import SourceOptions
+from penstock.sources.mysql import connection as mysql
 from penstock.sources.mysql.options import MySqlOptions
+from penstock.sources.postgresql import connection as postgresql
+from penstock.sources.postgresql.options import PostgreSqlOptions
 
 TABLE = "bench.live"
 DEFINITION = (
@@ -24,11 +27,19 @@ INSERTS, UPDATES, DELETES = 2, 2, 1
 CHANGES_PER_S = TRANSACTIONS_PER_S * (INSERTS + UPDATES + DELETES)
 
 
+def connect(source: SourceOptions) -> Any:
+    """A connection that commits each statement."""
+    if isinstance(source, MySqlOptions):
+        return mysql.connect(source)
+    assert isinstance(source, PostgreSqlOptions)
+    return postgresql.connect(source)
+
+
 class Changes:
     """Writes from when it is made to `stop`, in a thread of its own. Each transaction has a time at which it
     is due; one that is late is sent at once, so that a slow moment is made up for."""
 
-    def __init__(self, source: MySqlOptions) -> None:
+    def __init__(self, source: SourceOptions) -> None:
         self.transactions = 0
         self.late_s_max = 0.0
         self.cpu_s = 0.0

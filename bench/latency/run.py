@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -54,7 +55,7 @@ LIMITS_S = {
 """What is promised."""
 CPU_OF_S3_MAX = 1.3
 """What is promised of the CPU time with a lake on S3, as a multiple of that with one on the disk."""
-_HEADINGS = ("system", "changes", "p50 s", "p90 s", "p99 s", "max s", "CPU-s per second", "MB", "others %")
+HEADINGS = ("system", "changes", "p50 s", "p90 s", "p99 s", "max s", "CPU-s per second", "MB", "others %")
 
 
 def measured(folder: Path, seconds: int, chosen: Sequence[str] = ()) -> Iterator[Outcome]:
@@ -77,7 +78,7 @@ def _pipeline(folder: Path, seconds: int) -> Figure:
             timeout_s=seconds + 1200, sample_ms=200,
         )  # fmt: skip
         target.compare(server, {TABLE.partition(".")[2]: TEXTS}, file)
-    return _figure(run, PIPELINE, __version__, epochs=run.report["epochs"], interval_ms=INTERVAL_MS)
+    return figure(run, PIPELINE, __version__, epochs=run.report["epochs"], interval_ms=INTERVAL_MS)
 
 
 def _pipeline_s3(folder: Path, seconds: int) -> Figure:
@@ -94,7 +95,7 @@ def _pipeline_s3(folder: Path, seconds: int) -> Figure:
         requests = store.requests()
         target.compare(server, {TABLE.partition(".")[2]: TEXTS}, file)
     per_epoch = sum(requests.values()) / run.report["epochs_applied"]
-    return _figure(
+    return figure(
         run, PIPELINE_S3, __version__, epochs=run.report["epochs"], interval_ms=INTERVAL_MS,
         requests=dict(requests), requests_per_epoch=round(per_epoch, 1),
         dollars_per_1000_epochs=round(1000 * dollars(requests) / run.report["epochs_applied"], 4),
@@ -109,7 +110,7 @@ def _reader(folder: Path, seconds: int) -> Figure:
             measure.program("bench.programs.latency_reader", pipeline_file(server, home), WARM_S, seconds),
             timeout_s=seconds + 600, sample_ms=200,
         )  # fmt: skip
-    return _figure(run, READER, __version__)
+    return figure(run, READER, __version__)
 
 
 def _debezium(seconds: int) -> Figure:
@@ -117,14 +118,15 @@ def _debezium(seconds: int) -> Figure:
     with MySqlServer({"binlog_row_metadata": "FULL"}) as server:
         prepare(server)
         place = [server.host, str(server.port), workload.PEER_USER, workload.PEER_PASSWORD]
+        source = json.dumps(_source(server))
         run = measure.run(
             measure.program(
-                "bench.programs.latency_debezium", *place, WARM_S, seconds, *command, *place,
+                "bench.programs.latency_debezium", source, WARM_S, seconds, *command, *place,
                 *TABLE.split("."),
             ),
             timeout_s=seconds + 600, sample_ms=200,
         )  # fmt: skip
-    return _figure(run, peers_log.DEBEZIUM, java.DEBEZIUM_VERSION)
+    return figure(run, peers_log.DEBEZIUM, java.DEBEZIUM_VERSION)
 
 
 def prepare(server: MySqlServer) -> None:
@@ -141,10 +143,7 @@ def pipeline_file(
 ) -> Path:
     document = {
         "name": "latency",
-        "source": {
-            "host": server.host, "port": server.port, "tls": "disabled",
-            "user": workload.PEER_USER, "password": workload.PEER_PASSWORD,
-        },
+        "source": _source(server),
         "tables": [TABLE],
         "sink": sink or {"type": "iceberg", "path": str(home / "warehouse")},
         "state": str(home / "state"),
@@ -156,11 +155,18 @@ def pipeline_file(
     return path
 
 
-def _figure(run: measure.Measured, system: str, version: str, **details: Any) -> Figure:
+def _source(server: MySqlServer) -> dict[str, Any]:
+    return {
+        "type": "mysql", "host": server.host, "port": server.port, "tls": "disabled",
+        "user": workload.PEER_USER, "password": workload.PEER_PASSWORD,
+    }  # fmt: skip
+
+
+def figure(run: measure.Measured, system: str, version: str, *, task: str = TASK, **details: Any) -> Figure:
     kept = ("p50_s", "p90_s", "p99_s", "max_s", "writer_cpu_s", "writer_late_s_max", "buckets")
     details |= {name: run.report[name] for name in kept}
-    figure = measure.figure(run, system=system, version=version, task=TASK, **details)
-    return replace(figure, cpu_s=figure.cpu_s - run.report["writer_cpu_s"])
+    whole = measure.figure(run, system=system, version=version, task=task, **details)
+    return replace(whole, cpu_s=whole.cpu_s - run.report["writer_cpu_s"])
 
 
 # what becomes of it ---------------------------------------------------------------------------------------
@@ -189,7 +195,7 @@ def check(results: report.Results) -> list[Goal]:
 
 
 def show(results: report.Results, console: Console) -> None:
-    report.show_section(report.Section(TASK, _HEADINGS, _rows(results)), console)
+    report.show_section(report.Section(TASK, HEADINGS, rows(results)), console)
     report.show_goals(check(results), console)
 
 
@@ -198,7 +204,7 @@ def write_docs(results: report.Results) -> None:
     PICTURE.write_text(picture(results))
     parts = [
         f"Measured on {report.machine()}.\n\n![How often which latency was seen]({PICTURE.name})",
-        report.markdown_table(_HEADINGS, _rows(results)),
+        report.markdown_table(HEADINGS, rows(results)),
     ]
     if (far := results.figure(TASK, PIPELINE_S3)) is not None:
         parts.append(
@@ -226,14 +232,14 @@ def picture(results: report.Results) -> str:
     return plots.histograms(charts)
 
 
-def _rows(results: report.Results) -> list[tuple[str, ...]]:
+def rows(results: report.Results) -> list[tuple[str, ...]]:
     return [_cells(outcome) for outcome in results.outcomes]
 
 
 def _cells(outcome: Outcome) -> tuple[str, ...]:
     system = f"{outcome.system} {outcome.version}".strip()
     if isinstance(outcome, NotRun):
-        return (system, "not run", *[""] * (len(_HEADINGS) - 2))
+        return (system, "not run", *[""] * (len(HEADINGS) - 2))
     return (
         system,
         f"{outcome.changes:,}",

@@ -1,6 +1,6 @@
 """Spark's JDBC source reads a table, twice; the second, warm reading counts. A third counts the rows.
 
-Arguments: driver-jar url user password table partition-column upper-bound partitions
+Arguments: driver-jar driver-class url user password table partition-column upper-bound partitions
 fetch-size.
 """
 
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 
 def main() -> None:
-    jar, url, user, password, table, column, upper, partitions, fetch_size = sys.argv[1:]
+    jar, driver, url, user, password, table, column, upper, partitions, fetch_size = sys.argv[1:]
     spark = (
         SparkSession.builder.master(f"local[{partitions}]")
         .config("spark.driver.extraClassPath", jar)
@@ -25,7 +25,7 @@ def main() -> None:
     )
     options = {
         "url": url, "dbtable": table, "user": user, "password": password,
-        "driver": "com.mysql.cj.jdbc.Driver", "partitionColumn": column, "lowerBound": "1",
+        "driver": driver, "partitionColumn": column, "lowerBound": "1",
         "upperBound": upper, "numPartitions": partitions,
         "fetchsize": fetch_size,
     }  # fmt: skip

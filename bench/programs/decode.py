@@ -92,6 +92,7 @@ class Work:
             layout=self._layout,
             bucket=bucket,
             seen=seen,
+            identity_images=self._layout == "changelog",
         )
 
     def _changelog(self, outlines: Outlines, table: str, split: Split, count_kinds: bool) -> None:

@@ -24,8 +24,12 @@ from typing import Any
 
 from penstock import config as configuration
 from penstock.config import PipelineConfig
+from penstock.model.offset import SourcePosition
+from penstock.relaylog import segment_format
+from penstock.sources import registry
 from penstock.sources.mysql.connection import connect
 from penstock.sources.mysql.options import options_of
+from penstock.sources.postgresql.log_position import lsn_of
 from penstock.testing.running import RunningPipeline
 
 TICKS = "bench.ticks"
@@ -135,21 +139,28 @@ def streams(status: dict[str, Any]) -> bool:
     return bool(status["snapshot"]["done"]) and int(status["since_start"]["epochs"]) >= _WARM_EPOCHS
 
 
-def source_position(config: PipelineConfig) -> tuple[str, int]:
-    connection = connect(options_of(config))
+def source_position(config: PipelineConfig) -> SourcePosition:
+    """The end of the source's log."""
+    source = registry.kind(config.source.type).open(config, foreign_keys=False)
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("SHOW MASTER STATUS")
-            file, position, *_ = cursor.fetchone()
-            return str(file), int(position)
+        position: SourcePosition = source.end_position()
+        return position
     finally:
-        connection.close()
+        source.close()
 
 
-def applied(place: tuple[str, int], status: dict[str, Any]) -> bool:
+def applied(place: SourcePosition, status: dict[str, Any]) -> bool:
     """The source's log up to `place` is at the targets."""
-    file, _, position = status["source_position"].rpartition(":")
-    return bool(file) and (file, int(position)) >= place and status["offset"] >= status["log_end"]
+    reached = position_of(status["source_position"])
+    return reached.order >= place.order and status["offset"] >= status["log_end"]
+
+
+def position_of(text: str) -> SourcePosition:
+    """A place of MySQL (`file:position`) or PostgreSQL (an LSN)."""
+    if "/" in text:
+        return segment_format.lsn_position(lsn_of(text))
+    file, _, number = text.rpartition(":")
+    return segment_format.position(file, int(number or 0))
 
 
 def of_table(status: dict[str, Any], table: str) -> dict[str, Any]:

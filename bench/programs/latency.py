@@ -27,8 +27,7 @@ from penstock.config import PipelineConfig
 from penstock.model.offset import LogRange
 from penstock.model.schema import TableId
 from penstock.relaylog.reader import RelayLog
-from penstock.sources.mysql.options import options_of
-from penstock.sources.mysql.session import SourceSession
+from penstock.sources import registry
 from penstock.testing.running import RunningPipeline
 
 _START_S_MAX = 180
@@ -43,7 +42,7 @@ def main() -> None:
     epochs = Epochs(config.state / "state.sqlite")
     with RunningPipeline(file) as pipeline:
         pipeline.wait_until(lambda status: status["snapshot"]["done"], "the snapshot", seconds=_START_S_MAX)
-        changes = Changes(options_of(config))
+        changes = Changes(config.source)
         watch(pipeline, epochs, warm_s)
         began, began_us, cpu_began = time.monotonic(), time.time_ns() // 1000, changes.cpu_s
         watch(pipeline, epochs, seconds)
@@ -77,9 +76,9 @@ def watch(pipeline: RunningPipeline, epochs: Epochs, seconds: float) -> None:
 
 def logged(config: PipelineConfig) -> tuple[list[tuple[int, int]], dict[str, int]]:
     """Of each change in the relay log commit time in µs and sequence; how many there are of each kind."""
-    session = SourceSession(options_of(config))
-    schema = session.read_table(TableId.parse(TABLE))
-    session.close()
+    source = registry.kind(config.source.type).open(config, foreign_keys=False)
+    schema = source.catalog.read_table(TableId.parse(TABLE))
+    source.close()
     assert schema is not None, f"the source has no table {TABLE}"
     log = RelayLog.open(config.relay_log_path)
     commits: list[tuple[int, int]] = []

@@ -1,5 +1,5 @@
-"""Debezium's embedded engine follows `bench.live`, which is changed all the time. Arguments: host port user
-password warm-s seconds command…, the command being that of the Java program, which adds a file's name.
+"""Debezium's embedded engine follows `bench.live`, which is changed all the time. Arguments: source warm-s
+seconds command…: the source's options as JSON, and the command of the Java program, which adds a file's name.
 
 The latency of a change is the time from its commit, as the source's own log tells it, to the moment at
 which the engine hands its record out. The program says `ready` when the first record has come, and ends with
@@ -17,10 +17,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from bench.latency.changes import TABLE, Changes
+from bench.latency.changes import TABLE, Changes, connect
 from bench.latency.summary import summary
-from penstock.sources.mysql.connection import connect
-from penstock.sources.mysql.options import MySqlOptions
+from penstock.sources import registry
+from penstock.sources.kind import SourceOptions
 
 END = -2
 _PROBE = -1000
@@ -32,8 +32,9 @@ _KINDS = {"c": "inserts", "u": "updates", "d": "deletes"}
 
 
 def main() -> None:
-    host, port, user, password, warm_s, seconds, *command = sys.argv[1:]
-    source = MySqlOptions(host=host, port=int(port), user=user, password=password, tls="disabled")
+    options, warm_s, seconds, *command = sys.argv[1:]
+    fields = json.loads(options)
+    source = registry.kind(fields["type"]).options.model_validate(fields)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "records")
         engine = subprocess.Popen([*command, str(out)], stdout=subprocess.PIPE, text=True)
@@ -66,7 +67,7 @@ def main() -> None:
     print(json.dumps(report), flush=True)
 
 
-def wait_until_ready(engine: subprocess.Popen[str], source: MySqlOptions) -> None:
+def wait_until_ready(engine: subprocess.Popen[str], source: SourceOptions) -> None:
     assert engine.stdout is not None
     said = engine.stdout
     ready = threading.Event()
@@ -86,7 +87,7 @@ def wait_until_ready(engine: subprocess.Popen[str], source: MySqlOptions) -> Non
     sys.exit(f"Error: the engine gave nothing within {_START_S_MAX} s")
 
 
-def write(source: MySqlOptions, number: int) -> None:
+def write(source: SourceOptions, number: int) -> None:
     connection = connect(source)
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO {TABLE} VALUES ({number}, 0, 0, 'mark')")

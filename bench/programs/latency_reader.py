@@ -21,7 +21,6 @@ from bench.programs.latency import KINDS, microseconds
 from penstock import config as configuration
 from penstock.changes import ChangeBatch, ChangeReader, follow
 from penstock.relaylog.reader import RelayLog
-from penstock.sources.mysql.options import options_of
 
 _LOOK_S = 0.01
 _START_S_MAX = 60
@@ -59,7 +58,7 @@ def main() -> None:
         arrivals = Arrivals()
         with ThreadPoolExecutor(1) as pool, follow(file, [TABLE], before_images=False) as reader:
             reading = pool.submit(arrivals.read, reader)
-            changes = Changes(options_of(config))
+            changes = Changes(config.source)
             time.sleep(warm_s)
             began, began_us, cpu_began = time.monotonic(), time.time_ns() // 1000, changes.cpu_s
             time.sleep(seconds)

@@ -1,5 +1,5 @@
-"""Runs `penstock receive FILE` until the relay log has reached a place. Arguments: pipeline-file binlog
-position.
+"""Runs `penstock receive FILE` until the relay log has reached a place. Arguments: pipeline-file place
+timeout-s. The place is `binlog:position`, or an LSN.
 
 Timed from the last look at which nothing was in the relay log yet (there is one every 2 ms, on a machine that
 is not busy) to the moment an index entry has committed the place, which is when readers see it: fsync
@@ -15,14 +15,13 @@ import time
 
 import psutil
 
+from bench.programs.lag import position_of
 from penstock import config as configuration
-from penstock.relaylog import segment_format
 from penstock.relaylog.reader import RelayLog
 from penstock.testing.memory import peak_bytes
 
 _FIRST_POLL_S = 0.002
 _POLL_S = 0.003
-_TIMEOUT_S = 300
 
 
 def cpu_s(process: psutil.Process) -> float:
@@ -31,23 +30,24 @@ def cpu_s(process: psutil.Process) -> float:
 
 
 def main() -> None:
-    file, binlog, position = sys.argv[1:]
-    goal = segment_format.position(binlog, int(position))
+    file, place, timeout = sys.argv[1:]
+    goal, timeout_s = position_of(place), float(timeout)
     folder = configuration.load(file).relay_log_path
+    suffix = "pgoutput" if "/" in place else "binlog"
     receiver = subprocess.Popen([sys.executable, "-m", "penstock", "receive", file])
     process = psutil.Process(receiver.pid)
-    deadline = time.monotonic() + _TIMEOUT_S
+    deadline = time.monotonic() + timeout_s
 
     def wait(interval_s: float) -> None:
         if receiver.poll() is not None:
             sys.exit(f"Error: the receiver ended with code {receiver.returncode}")
         if time.monotonic() > deadline:
             receiver.kill()
-            sys.exit(f"Error: the relay log has not reached {goal} after {_TIMEOUT_S} s")
+            sys.exit(f"Error: the relay log has not reached {goal} after {timeout_s:g} s")
         time.sleep(interval_s)  # polls for a file, then for an offset; both with a limit
 
     began, cpu_began = looked = time.monotonic(), cpu_s(process)
-    while not any(path.stat().st_size for path in folder.glob("*.binlog")):
+    while not any(path.stat().st_size for path in folder.glob(f"*.{suffix}")):
         began, cpu_began = looked
         wait(_FIRST_POLL_S)
         looked = time.monotonic(), cpu_s(process)
@@ -57,8 +57,11 @@ def main() -> None:
     while not log.reached(goal):
         wait(_POLL_S)
         log.refresh()
+    ended = time.monotonic()
     report = {
-        "wall_s": time.monotonic() - began,
+        "began": began,
+        "ended": ended,
+        "wall_s": ended - began,
         "cpu_s": cpu_s(process) - cpu_began,
         "rss_mb": peak_bytes(receiver.pid) / 1e6,
         "bytes": log.end - log.start,

@@ -30,10 +30,14 @@ public final class DebeziumLatency {
     }
 
     public static void main(String[] args) throws Exception {
-        DebeziumLatency reader = new DebeziumLatency(Path.of(args[6]));
+        run(properties(args), Path.of(args[6]));
+    }
+
+    static void run(Properties properties, Path file) throws Exception {
+        DebeziumLatency reader = new DebeziumLatency(file);
         DebeziumEngine<RecordChangeEvent<SourceRecord>> engine = DebeziumEngine
                 .create(ChangeEventFormat.of(Connect.class))
-                .using(properties(args))
+                .using(properties)
                 .using((success, message, error) -> {
                     System.err.println("Error: the engine ended: " + message + " " + error);
                     Runtime.getRuntime().halt(1);

@@ -23,13 +23,16 @@ public final class DebeziumReader {
     private static final String NAME = "bench";
 
     public static void main(String[] args) throws Exception {
-        String tail = "." + args[7];
         Path offsets = Files.createTempFile("debezium", ".offsets");
         writeOffset(offsets, args[4], args[5], args[8]);
+        run(properties(args, offsets), "." + args[7]);
+    }
+
+    static void run(Properties properties, String tail) throws Exception {
         Window window = new Window();
         DebeziumEngine<RecordChangeEvent<SourceRecord>> engine = DebeziumEngine
                 .create(ChangeEventFormat.of(Connect.class))
-                .using(properties(args, offsets))
+                .using(properties)
                 .using((success, message, error) -> {
                     System.err.println("Error: the engine ended: " + message + " " + error);
                     Runtime.getRuntime().halt(1);

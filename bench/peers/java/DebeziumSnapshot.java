@@ -17,10 +17,14 @@ public final class DebeziumSnapshot {
     private static final String NAME = "load";
 
     public static void main(String[] args) throws Exception {
+        run(properties(args));
+    }
+
+    static void run(Properties properties) throws Exception {
         Window window = new Window();
         DebeziumEngine<RecordChangeEvent<SourceRecord>> engine = DebeziumEngine
                 .create(ChangeEventFormat.of(Connect.class))
-                .using(properties(args))
+                .using(properties)
                 .using((success, message, error) -> {
                     System.err.println("Error: the engine ended: " + message + " " + error);
                     Runtime.getRuntime().halt(1);

@@ -21,12 +21,13 @@ final class Window {
     }
 
     String end() {
-        double wall = (System.nanoTime() - firstNanos) / 1e9;
+        long lastNanos = System.nanoTime();
+        double wall = (lastNanos - firstNanos) / 1e9;
         double cpu = (cpuNanos() - firstCpuNanos) / 1e9;
         return String.format(
                 java.util.Locale.ROOT,
-                "{\"changes\": %d, \"wall_s\": %.4f, \"cpu_s\": %.4f,"
+                "{\"changes\": %d, \"wall_s\": %.4f, \"cpu_s\": %.4f, \"began\": %.4f, \"ended\": %.4f,"
                         + " \"counts\": {\"inserts\": %d, \"updates\": %d, \"deletes\": %d}}",
-                inserts + updates + deletes, wall, cpu, inserts, updates, deletes);
+                inserts + updates + deletes, wall, cpu, firstNanos / 1e9, lastNanos / 1e9, inserts, updates, deletes);
     }
 }

@@ -378,7 +378,7 @@ class ChangeReader:
                 decoder = RangeDecoder(
                     text, *part.place, preamble=part.preamble,
                     positions=outlines.positions(schema.table, split),
-                    before_images=self._before_images, types=self._types,
+                    before_images=self._before_images, types=self._types, identity_images=True,
                 )  # fmt: skip
                 for batch in decoder:
                     if batch.num_rows:

@@ -1,0 +1,1 @@
+"""PostgreSQL as a source, beside others who read it: `make bench PARTS=postgres`."""
