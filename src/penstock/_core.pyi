@@ -148,13 +148,58 @@ class PgCopyDecoder:
     def rows(self) -> int: ...
     def finish(self) -> pa.RecordBatch | None: ...
 
+class PgBatch:
+    """Messages that came together over a replication connection. Its length is the number of those of the
+    log."""
+
+    def __len__(self) -> int: ...
+    @property
+    def messages(self) -> list[tuple[int, bytes]]:
+        """Those of the log, each with its position there."""
+
+    @property
+    def kinds(self) -> bytes:
+        """Their first bytes."""
+
+    def chosen(self, numbers: Sequence[int]) -> PgBatch:
+        """Only these of them."""
+
+    @property
+    def end(self) -> int:
+        """The server has sent everything up to there."""
+
+    @property
+    def asked(self) -> bool:
+        """The server wants an answer at once."""
+
+    @property
+    def others(self) -> list[tuple[int, bytes]]:
+        """Messages of the protocol that are not of the log: their kinds and contents."""
+
+class PgArrivals:
+    """Finds the messages in what is read from a replication connection. Raises `DecodeError`."""
+
+    def __init__(self) -> None: ...
+    def feed(self, data: bytes) -> None:
+        """`data`: as it was read. It may end within a message."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message has come as a whole."""
+
+    @property
+    def size(self) -> int:
+        """The bytes that have come."""
+
+    def take(self) -> PgBatch:
+        """What has come as a whole since the last time."""
+
 class PgTranslator:
-    """Makes records of the format `pgoutput` from the messages of a replication connection: pairs of a
-    position in the server's log and bytes. `end_lsn`: where the log ends. `near`: the whole id of a
-    transaction from about the same time. Raises `DecodeError`."""
+    """Makes records of the format `pgoutput` from the messages of a replication connection. `end_lsn`: where
+    the log ends. `near`: the whole id of a transaction from about the same time. Raises `DecodeError`."""
 
     def __init__(self, end_lsn: int, near: int) -> None: ...
-    def unknown(self, messages: Sequence[tuple[int, bytes]]) -> list[tuple[int, str, str, bytes]]:
+    def unknown(self, batch: PgBatch) -> list[tuple[int, str, str, bytes]]:
         """The messages that describe tables which are not known, or not so: relation, schema, table, and the
         message."""
 
@@ -166,7 +211,7 @@ class PgTranslator:
         """The records of a transaction that only says what has happened to tables. To be called between
         transactions."""
 
-    def translate(self, messages: Sequence[tuple[int, bytes]]) -> bytes:
+    def translate(self, batch: PgBatch) -> bytes:
         """Records for `Framer.feed`. Those of a transaction whose end has not come are kept until it comes,
         or until they are many."""
 

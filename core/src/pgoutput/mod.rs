@@ -1,6 +1,7 @@
 //! What PostgreSQL's output plugin `pgoutput` sends: messages, and rows in the form of rows in memory.
 
 mod array;
+pub mod arrivals;
 mod binary;
 pub mod copy;
 mod family;

@@ -1,4 +1,4 @@
-//! `PgTranslator`, `PgCopyDecoder`.
+//! `PgArrivals`, `PgBatch`, `PgTranslator`, `PgCopyDecoder`.
 
 use arrow_array::RecordBatch;
 use arrow_pyarrow::PyArrowType;
@@ -8,12 +8,15 @@ use pyo3::types::PyBytes;
 
 use super::schema::{parse_table, parse_types};
 use crate::error::DecodeError;
+use crate::pgoutput::arrivals::{Arrivals, Batch};
 use crate::pgoutput::copy::CopyDecoder;
 use crate::pgoutput::message::Message;
 use crate::pgoutput::translator::{Described, Said, Translator};
 use crate::pgoutput::types::{self, PgType};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<PgArrivals>()?;
+    module.add_class::<PgBatch>()?;
     module.add_class::<PgTranslator>()?;
     module.add_class::<PgCopyDecoder>()?;
     module.add_function(wrap_pyfunction!(pg_column, module)?)?;
@@ -50,10 +53,79 @@ fn pg_column(name: &str, kind: &str, modifier: i32, nullable: bool, shown: &str)
     Ok(types::column(name, &parse_kind(kind)?, modifier, nullable, shown).to_string())
 }
 
+#[pyclass(module = "penstock._core", frozen)]
+struct PgBatch(Batch);
+
+#[pymethods]
+impl PgBatch {
+    fn __len__(&self) -> usize {
+        self.0.count()
+    }
+
+    #[getter]
+    fn messages<'py>(&self, py: Python<'py>) -> Vec<(u64, Bound<'py, PyBytes>)> {
+        self.0.messages().map(|(lsn, bytes)| (lsn, PyBytes::new(py, bytes))).collect()
+    }
+
+    #[getter]
+    fn kinds<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let kinds: Vec<u8> =
+            self.0.messages().map(|(_, bytes)| bytes.first().copied().unwrap_or(0)).collect();
+        PyBytes::new(py, &kinds)
+    }
+
+    fn chosen(&self, numbers: Vec<usize>) -> Self {
+        Self(self.0.chosen(&numbers))
+    }
+
+    #[getter]
+    fn end(&self) -> u64 {
+        self.0.end
+    }
+
+    #[getter]
+    fn asked(&self) -> bool {
+        self.0.asked
+    }
+
+    #[getter]
+    fn others<'py>(&self, py: Python<'py>) -> Vec<(u8, Bound<'py, PyBytes>)> {
+        self.0.others.iter().map(|(kind, body)| (*kind, PyBytes::new(py, body))).collect()
+    }
+}
+
+#[pyclass(module = "penstock._core")]
+#[derive(Default)]
+struct PgArrivals(Arrivals);
+
+#[pymethods]
+impl PgArrivals {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    fn feed(&mut self, data: &[u8]) -> PyResult<()> {
+        Ok(self.0.feed(data)?)
+    }
+
+    #[getter]
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    #[getter]
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    fn take(&mut self) -> PgBatch {
+        PgBatch(self.0.take())
+    }
+}
+
 #[pyclass(module = "penstock._core")]
 pub struct PgTranslator(Translator);
-
-type Sent = (u64, PyBackedBytes);
 
 #[pymethods]
 impl PgTranslator {
@@ -63,8 +135,8 @@ impl PgTranslator {
     }
 
     /// The messages that describe tables which are not known: relation, schema, table, and the message.
-    fn unknown(&self, messages: Vec<Sent>) -> PyResult<Vec<Described>> {
-        Ok(self.0.unknown(messages.iter().map(|(lsn, bytes)| (*lsn, &**bytes)))?)
+    fn unknown(&self, batch: &PgBatch) -> PyResult<Vec<Described>> {
+        Ok(self.0.unknown(batch.0.messages())?)
     }
 
     /// `definition`: JSON with `key` and `columns`. `said`: what has happened to the table since the message
@@ -79,10 +151,9 @@ impl PgTranslator {
         PyBytes::new(py, &self.0.say(&said, commit_us))
     }
 
-    fn translate<'py>(&mut self, py: Python<'py>, messages: Vec<Sent>) -> PyResult<Bound<'py, PyBytes>> {
+    fn translate<'py>(&mut self, py: Python<'py>, batch: &PgBatch) -> PyResult<Bound<'py, PyBytes>> {
         let translator = &mut self.0;
-        let records =
-            py.detach(|| translator.translate(messages.iter().map(|(lsn, bytes)| (*lsn, &**bytes))))?;
+        let records = py.detach(|| translator.translate(batch.0.messages()))?;
         Ok(PyBytes::new(py, &records))
     }
 

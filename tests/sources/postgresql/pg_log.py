@@ -105,10 +105,10 @@ class PgLog:
         while reached < wanted or not translator.is_idle:
             assert time.monotonic() < deadline, f"the log ends at {reached}, and not at {wanted}"
             batch = self.replication.take(1.0, 1 << 20)
-            unknown = translator.unknown(batch.messages)
+            unknown = translator.unknown(batch)
             for message, one in tables.described(self._connection, unknown) if unknown else ():
                 translator.describe(message, one.definition)
-            pieces += framer.feed(translator.translate(batch.messages))
+            pieces += framer.feed(translator.translate(batch))
             reached = max(reached, batch.end, translator.end_lsn)
         data = b"".join(_bytes_of(piece) for piece in pieces)
         path.write_bytes(data)

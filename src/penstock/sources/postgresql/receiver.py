@@ -14,14 +14,14 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 
-from penstock._core import DecodeError, Framer, PgTranslator, XidSet
+from penstock._core import DecodeError, Framer, PgBatch, PgTranslator, XidSet
 from penstock.config import PipelineConfig
 from penstock.errors import RelayLogCorrupt, TransientError
 from penstock.relaylog.reader import RelayLog
@@ -32,8 +32,8 @@ from penstock.sources.postgresql.connection import connect, explained
 from penstock.sources.postgresql.followed_tables import FollowedTables, Look
 from penstock.sources.postgresql.log_position import Moment, moment, server_name
 from penstock.sources.postgresql.options import PostgreSqlOptions, options_of, publication_of, slot_of
-from penstock.sources.postgresql.replication import Batch, Replication
-from penstock.sources.postgresql.resent import Message, Resent
+from penstock.sources.postgresql.replication import Replication
+from penstock.sources.postgresql.resent import Resent
 from penstock.sources.postgresql.slot_watch import SlotWatch
 from penstock.sources.sessions import SessionReceiver
 from penstock.sources.stop_signals import Stopping, ensure_end
@@ -54,6 +54,10 @@ LOOK_SHARE = 100
 """That takes at most so small a part of the time: a hundredth, with very many tables."""
 CONFIRM_S = 5.0
 """The server is told at least so often how far the log is durable, or it ends the connection."""
+
+
+_DESCRIPTION = ord("R")
+"""The kind of a message that describes a table."""
 
 
 def receive(config: PipelineConfig, stopping: Stopping) -> None:
@@ -196,15 +200,15 @@ class Receiver(SessionReceiver):
         self._confirm(session, asked=True)
         self._report(session)
 
-    def _take(self, session: _Session, batch: Batch) -> None:
+    def _take(self, session: _Session, batch: PgBatch) -> None:
         translator = session.translator
         if session.resent is not None:
-            batch.messages = session.resent.new(batch.messages, batch.end)
+            batch = batch.chosen(session.resent.new(batch.messages, batch.end))
             session.resent = None if session.resent.done else session.resent
-        if batch.messages:
-            for messages in _of_one_definition(translator, batch.messages):
-                self._describe(session, messages)
-                records = translator.translate(messages)
+        if batch:
+            for part in _of_one_definition(translator, batch):
+                self._describe(session, part)
+                records = translator.translate(part)
                 self._bytes += len(records)
                 self._put(session, records)
             session.reached = max(session.reached, translator.end_lsn)
@@ -216,8 +220,8 @@ class Receiver(SessionReceiver):
         if translator.is_idle:
             self._between_transactions(session)
 
-    def _describe(self, session: _Session, messages: Sequence[Message]) -> None:
-        unknown = session.translator.unknown(messages)
+    def _describe(self, session: _Session, batch: PgBatch) -> None:
+        unknown = session.translator.unknown(batch)
         if not unknown:
             return
         for message, one in self.tables.described(session.database, unknown):
@@ -302,13 +306,13 @@ def _address(text: str) -> dict[str, Any]:
     return {"host": host, "port": int(port)}
 
 
-def _of_one_definition(translator: PgTranslator, messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """Parts of messages, so that what describes a table stands at the beginning of one: the rows before it
+def _of_one_definition(translator: PgTranslator, batch: PgBatch) -> Iterator[PgBatch]:
+    """Parts of a batch, so that what describes a table stands at the beginning of one: the rows before it
     are of an earlier definition."""
     start = 0
-    if translator.unknown(messages):
-        for number, (_, message) in enumerate(messages):
-            if message[:1] == b"R" and number > start:
-                yield messages[start:number]
+    if translator.unknown(batch):
+        for number, kind in enumerate(batch.kinds):
+            if kind == _DESCRIPTION and number > start:
+                yield batch.chosen(range(start, number))
                 start = number
-    yield messages[start:] if start else messages
+    yield batch.chosen(range(start, len(batch))) if start else batch

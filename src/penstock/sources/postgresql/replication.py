@@ -1,7 +1,7 @@
 """A replication connection: the messages of the server's log, and what is confirmed of them
 (https://www.postgresql.org/docs/current/protocol-replication.html).
 
-libpq does the login, TLS and the frames. One thread uses a connection.
+libpq does the login and TLS. One thread uses a connection.
 """
 
 from __future__ import annotations
@@ -10,22 +10,32 @@ import select
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from psycopg import pq
 
+from penstock._core import PgArrivals, PgBatch
 from penstock.errors import ConfigError, SourceError, TransientError
 from penstock.relaylog.segment_format import lsn_position
 from penstock.sources.postgresql.connection import fields, refused
 from penstock.sources.postgresql.log_position import lsn_of
+from penstock.sources.postgresql.log_stream import (
+    READ_BYTES,
+    LogStream,
+    ended,
+    refusal_of,
+    stream_of,
+    text_of,
+)
 from penstock.sources.postgresql.options import PostgreSqlOptions
 
 EPOCH_US = 946_684_800_000_000
 """Microseconds from 1970 to 2000, from where the server counts."""
-_DATA = struct.Struct("!cQQq")
-"""Kind, first and last position, time: what is before a message of the log."""
-_KEEPALIVE = struct.Struct("!cQqB")
+READS_IN_A_ROW, READ_PAUSE_S = 4, 0.002
+"""After so many reads that had not to wait, the server is busy. Then each waits so many seconds for more: to
+read one row costs as much as to read a hundred."""
+_BESIDE = (b"N", b"S", b"A", b"C", b"Z")
+"""Notices, settings, and what follows the end of the log."""
 _STATUS = struct.Struct("!cQQQqB")
 _OBJECT_IN_USE, _UNDEFINED_OBJECT, _DUPLICATE_OBJECT = "55006", "42704", "42710"
 
@@ -46,17 +56,6 @@ class Slot(NamedTuple):
     snapshot: str
 
 
-@dataclass
-class Batch:
-    """Messages that came together: for each, its position in the log and its bytes. `end`: the server has
-    sent everything up to there. `asked`: it wants an answer at once."""
-
-    messages: list[tuple[int, bytes]]
-    bytes: int = 0
-    end: int = 0
-    asked: bool = False
-
-
 class Replication:
     """Raises `TransientError` if the server does not answer or ends the connection, and `ConfigError` for
     what the operator must mend."""
@@ -64,11 +63,15 @@ class Replication:
     def __init__(self, options: PostgreSqlOptions) -> None:
         self._connection = pq.PGconn.connect(_conninfo(options))
         if self._connection.status != pq.ConnStatus.OK:
-            reason = _text(self._connection.error_message)
+            reason = text_of(self._connection.error_message)
             self._connection.finish()
             raise refused(reason, None, options.address)
         self._socket = self._connection.socket
-        self.address = f"{_text(self._connection.host)}:{_text(self._connection.port)}"
+        self._stream: LogStream | None = None
+        self._arrivals = PgArrivals()
+        self._in_a_row = 0
+        """Reads that had not to wait."""
+        self.address = f"{text_of(self._connection.host)}:{text_of(self._connection.port)}"
         """Of the server that answers."""
 
     def close(self) -> None:
@@ -99,10 +102,10 @@ class Replication:
         command = f"CREATE_REPLICATION_SLOT {name} LOGICAL pgoutput{options}"
         result = self._answer(command, waiting)
         if result.status == pq.ExecStatus.TUPLES_OK:
-            return Slot(lsn_of(_text(result.get_value(0, 1))), _text(result.get_value(0, 2)))
+            return Slot(lsn_of(text_of(result.get_value(0, 1))), text_of(result.get_value(0, 2)))
         if _state(result) == _DUPLICATE_OBJECT:
             return None
-        raise self._failed(result, f"the slot {name} cannot be created")
+        raise self._failed(text_of(result.error_message), f"the slot {name} cannot be created")
 
     def _answer(self, command: str, waiting: Callable[[], None]) -> pq.abc.PGresult:
         connection = self._connection
@@ -126,69 +129,62 @@ class Replication:
         if binary:
             options += ", binary 'true'"
         command = f"START_REPLICATION SLOT {slot} LOGICAL {lsn_position(lsn)} ({options})"
-        result = self._connection.exec_(command.encode())
-        if result.status == pq.ExecStatus.COPY_BOTH:
+        self._stream = stream_of(self._connection, self.address)
+        refusal = self._stream.start(command.encode())
+        if refusal is None:
             return
-        if _state(result) == _OBJECT_IN_USE:
+        if refusal.state == _OBJECT_IN_USE:
             raise TransientError(
-                f"The replication slot {slot} of {self.address} is in use: {_text(result.error_message)}. Is "
-                "there another receiver?"
+                f"The replication slot {slot} of {self.address} is in use: {refusal.reason}. Is there "
+                "another receiver?"
             )
-        raise self._failed(result, f"the log cannot be read by the slot {slot}")
+        raise self._failed(refusal.reason, f"the log cannot be read by the slot {slot}")
 
-    def take(self, seconds: float, bytes_max: int) -> Batch:
-        """What has come, after waiting at most `seconds` for the first of it."""
-        batch = Batch([])
-        connection, deadline = self._connection, time.monotonic() + seconds
-        while batch.bytes < bytes_max:
-            length, data = connection.get_copy_data(1)
-            if length > 0:
-                self._sort(bytes(data), batch)
-            elif length == 0:
-                if batch.messages or batch.end or not self._wait(deadline - time.monotonic()):
-                    break
-                connection.consume_input()
-            else:
-                raise self._ended(length)
+    def take(self, seconds: float, bytes_max: int) -> PgBatch:
+        """What has come, after waiting at most `seconds` for the first of it. After `start`."""
+        assert self._stream is not None
+        deadline = time.monotonic() + seconds
+        self._in_a_row = self._in_a_row + 1 if self._wait(0) else 0
+        if self._in_a_row > READS_IN_A_ROW:
+            time.sleep(READ_PAUSE_S)
+        while self._arrivals.is_empty or self._arrivals.size < bytes_max:
+            data = self._stream.read()
+            self._arrivals.feed(data)
+            if len(data) >= READ_BYTES:
+                self._in_a_row = 0  # there is more: no pause
+            elif not self._arrivals.is_empty or not self._wait(deadline - time.monotonic()):
+                break
+        batch = self._arrivals.take()
+        for kind, body in batch.others:
+            self._check(bytes([kind]), body)
         return batch
 
     def confirm(self, durable: int) -> None:
         """Says that everything up to a position is durable here. The server may remove it from its log."""
+        assert self._stream is not None
         now = time.time_ns() // 1000 - EPOCH_US
-        self._connection.put_copy_data(_STATUS.pack(b"r", durable, durable, durable, now, 0))
-        while self._connection.flush():
-            select.select([], [self._socket], [], 1.0)
+        self._stream.send(_STATUS.pack(b"r", durable, durable, durable, now, 0))
 
-    def _sort(self, data: bytes, batch: Batch) -> None:
-        if data[:1] == b"w":
-            _, start, _, _ = _DATA.unpack_from(data)
-            batch.messages.append((start, data[_DATA.size :]))
-            batch.bytes += len(data)
-        elif data[:1] == b"k":
-            _, end, _, asked = _KEEPALIVE.unpack_from(data)
-            batch.end, batch.asked = max(batch.end, end), batch.asked or bool(asked)
-        else:
+    def _check(self, kind: bytes, body: bytes) -> None:
+        """Raises the error that a message of the protocol is, if it is one."""
+        if kind == b"E":
+            raise ended(self.address, refusal_of(body).reason)
+        if kind == b"c":
+            raise ended(self.address, "it has closed the connection")
+        if kind not in _BESIDE:
             raise SourceError(f"{self.address} sends something else than its log.")
 
     def _wait(self, seconds: float) -> bool:
         return bool(select.select([self._socket], [], [], max(0.0, seconds))[0])
 
-    def _ended(self, length: int) -> TransientError:
-        reason = _text(self._connection.error_message)
-        if length == -1:
-            result = self._connection.get_result()
-            reason = _text(result.error_message) if result is not None else "it has closed the connection"
-        return TransientError(f"{self.address} sends its log no more: {reason}.")
-
     def _rows(self, command: bytes) -> list[tuple[str, ...]]:
         result = self._connection.exec_(command)
         if result.status != pq.ExecStatus.TUPLES_OK:
-            raise self._failed(result, f"{command.decode()} fails")
+            raise self._failed(text_of(result.error_message), f"{command.decode()} fails")
         columns = range(result.nfields)
-        return [tuple(_text(result.get_value(row, n)) for n in columns) for row in range(result.ntuples)]
+        return [tuple(text_of(result.get_value(row, n)) for n in columns) for row in range(result.ntuples)]
 
-    def _failed(self, result: pq.abc.PGresult, what: str) -> Exception:
-        reason = _text(result.error_message)
+    def _failed(self, reason: str, what: str) -> Exception:
         if self._connection.status != pq.ConnStatus.OK:
             return TransientError(f"{self.address}: {what}: {reason}.")
         return ConfigError(
@@ -207,8 +203,4 @@ def _quoted(text: str) -> str:
 
 
 def _state(result: pq.abc.PGresult) -> str:
-    return _text(result.error_field(pq.DiagnosticField.SQLSTATE) or b"")
-
-
-def _text(value: bytes | None) -> str:
-    return (value or b"").decode(errors="replace").strip().rstrip(".")
+    return text_of(result.error_field(pq.DiagnosticField.SQLSTATE) or b"")

@@ -91,16 +91,16 @@ class Resent:
         self.done = False
         """Whether everything from now on is new."""
 
-    def new(self, messages: Sequence[Message], sent: int) -> list[Message]:
-        """The messages that the log does not have, and those that describe tables. `sent`: up to where the
-        server says that it has sent everything. Raises `LogDiverged`."""
-        left: list[Message] = []
-        for message in messages:
+    def new(self, messages: Sequence[Message], sent: int) -> list[int]:
+        """The numbers of the messages that the log does not have, and of those that describe tables. `sent`:
+        up to where the server says that it has sent everything. Raises `LogDiverged`."""
+        left: list[int] = []
+        for number, message in enumerate(messages):
             if not self.done:
                 self._look(message[1])
             kind = message[1][:1]
             if self.done or not self._inside or kind in _DESCRIPTIONS:
-                left.append(message)
+                left.append(number)
             if kind == b"C":
                 self._inside = False
         if not self._inside and sent > self._end:
