@@ -21,6 +21,8 @@ READ_BYTES = 256 * 1024
 """Bytes that are read at once."""
 _FRAME = struct.Struct("!cI")
 """What is before a message: its kind, and its length without the kind."""
+_ANSWER_BYTES_MAX = 256 * 1024
+"""Bytes of a message with which a server answers a command: an error, a notice."""
 _SEND_WAIT_S = 1.0
 """Seconds between two looks at a socket that takes nothing."""
 
@@ -70,6 +72,8 @@ class PlainStream:
             came += self.read()
             while len(came) >= _FRAME.size:
                 kind, length = _FRAME.unpack_from(came)
+                if not _FRAME.size <= length + 1 <= _ANSWER_BYTES_MAX:
+                    raise ended(self._where, f"its answer is none of this protocol ({length} bytes)")
                 body, rest = came[_FRAME.size : length + 1], came[length + 1 :]
                 if len(came) <= length:
                     break
