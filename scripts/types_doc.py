@@ -125,10 +125,13 @@ such byte arrives as `\\xNN`.
 
 CHOICES = {
     "zero_dates": "zero and partial dates: NULL; the column as text; the table is parked",
+    "extreme_dates": "infinite dates, and those before the year 1 or after 9999: the table is parked; NULL; "
+    "all dates of the column as text",
     "bigint_unsigned": "BIGINT UNSIGNED: DECIMAL(20,0); BIGINT, where larger values park the table; text",
     "decimal": "DECIMAL: exact with its scale (text above 38 digits); text; the nearest DOUBLE",
     "numeric_scale": "NUMERIC of topics: text; DECIMAL(38, scale), where other numbers park the table",
-    "not_numbers": "NaN and infinities, with `numeric_scale`: the table is parked; NULL",
+    "not_numbers": "NaN and infinities in DECIMAL columns: the table is parked; NULL; all numbers of the "
+    "column as text",
     "time": "TIME: text, or microseconds in a BIGINT",
     "binary": "BINARY, VARBINARY, BLOB: bytes; base64 in one line; upper-case hexadecimal digits",
     "arrays": "arrays: a JSON document; a list, where an array of several dimensions parks the table",

@@ -24,8 +24,8 @@ pub fn described_column(name: String, column: &MapColumn) -> Value {
             .collect()
     };
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-    let kind = match column.wire {
-        WireType::Null => "binary",
+    let kind = match column.wire.usual() {
+        WireType::Null | WireType::Open(_) => "binary",
         WireType::Int { width, unsigned } => {
             set("unsigned", json!(unsigned));
             match width {

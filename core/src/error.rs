@@ -42,6 +42,8 @@ pub enum Lacks {
     Generated,
     /// The names of a table's columns.
     Names,
+    /// Columns of a row whose key has changed.
+    Moved,
 }
 
 impl Lacks {
@@ -50,6 +52,7 @@ impl Lacks {
             Self::Columns => "columns",
             Self::Generated => "generated",
             Self::Names => "names",
+            Self::Moved => "moved",
         }
     }
 }
@@ -84,6 +87,14 @@ impl DecodeError {
     pub fn of_names(table: impl Into<String>, reason: impl Into<String>, offset: u64) -> Self {
         let mut error = Self::of_table(table, reason, offset);
         error.0.lacks = Some(Lacks::Names);
+        error
+    }
+
+    /// The error for a row that lacks columns, and whose key has changed.
+    #[cold]
+    pub fn of_moved(table: impl Into<String>, reason: impl Into<String>, offset: u64) -> Self {
+        let mut error = Self::of_table(table, reason, offset);
+        error.0.lacks = Some(Lacks::Moved);
         error
     }
 

@@ -63,7 +63,23 @@ impl Fold {
         Ok(())
     }
 
-    /// Returns one row per key, in batches of limited size. It is empty afterwards.
+    /// Takes rows that are older than all others of their keys, as a batch of layout `latest`. They count
+    /// only for keys that are known.
+    pub fn complete(&mut self, batch: RecordBatch) -> Result<()> {
+        let mut keys = BatchKeys::new(&self.table, &batch)?;
+        for row in 0..batch.num_rows() {
+            let key = keys.key(row).map_err(|error| self.refuse(error.to_string()))?;
+            if let Some(places) = self.rows.get_mut(&key) {
+                places.push(Place { batch: self.batches.len(), row, sequence: i64::MIN });
+            }
+        }
+        self.batches.push(batch);
+        Ok(())
+    }
+
+    /// Returns one row per key, in batches of limited size. It is empty afterwards. Updates of a row that is
+    /// deleted before them in the log come from a row that has moved there, and is gone since: the deletion
+    /// counts.
     pub fn finish(&mut self) -> Result<Vec<RecordBatch>> {
         let Some(first) = self.batches.first() else { return Ok(Vec::new()) };
         let schema = first.schema();
@@ -71,6 +87,11 @@ impl Fold {
         keys.sort_unstable_by_key(|places| (places[0].batch, places[0].row));
         let batches = std::mem::take(&mut self.batches);
         let sources: Vec<Source<'_>> = batches.iter().map(Source::of).collect();
+        for places in &mut keys {
+            let whole = places.iter().position(|place| sources[place.batch].present(place.row).is_none());
+            let gone = whole.filter(|place| sources[places[*place].batch].is_deleted(places[*place].row));
+            places.drain(..gone.unwrap_or(0));
+        }
         let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
         let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
         let limit = (BATCH_BYTES * rows.max(1) / bytes.max(1)).clamp(1, BATCH_ROWS);
@@ -144,9 +165,13 @@ impl<'a> Source<'a> {
         }
     }
 
+    fn is_deleted(&self, row: usize) -> bool {
+        self.deleted.is_some_and(|deleted| deleted.is_valid(row) && deleted.value(row))
+    }
+
     /// `_penstock_present`; None: the row has every column.
     fn present(&self, row: usize) -> Option<&'a [u8]> {
-        if self.deleted.is_some_and(|deleted| deleted.is_valid(row) && deleted.value(row)) {
+        if self.is_deleted(row) {
             return None;
         }
         let present = self.present.filter(|present| present.is_valid(row))?;

@@ -2,7 +2,8 @@
 //!
 //! The range is read backwards, event by event and row by row. So the first change of a key that is found is
 //! its last change. Of all other changes only the key is read. An update that changes the key counts as a
-//! deletion of the old key and as a row of the new one. Several ranges are reduced by reading them from the
+//! deletion of the old key and as a row of the new one. If its images lack columns, that row is a *moved*
+//! one: its other values stood under the old key. Several ranges are reduced by reading them from the
 //! last to the first with one shared set of keys, so only the keys are held in memory.
 
 use std::ops::Range;
@@ -16,13 +17,22 @@ use crate::column::{Layout, TypeOptions};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::key::{Key, KeyReader};
-use crate::output::{Change, Options, Output};
+use crate::output::{Change, Moved, Options, Output};
 use crate::row_log::RowScan;
 use crate::rows::RowsEvent;
 use crate::rows::RowsKind;
 use crate::seen_keys::{Columns, SeenKeys, SharedKeys};
 use crate::table_map::TableMap;
 use crate::window::Direction;
+
+/// Which rows become rows of batches. All add their keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Built {
+    All,
+    /// Those that lack columns and have not moved.
+    Partial,
+    Moved,
+}
 
 pub struct Latest<S: RowScan> {
     scan: S,
@@ -33,8 +43,9 @@ pub struct Latest<S: RowScan> {
     generated: Vec<bool>,
     /// Keys found so far, in this range and in later ones.
     seen: SharedKeys,
-    /// Rows with all columns only add their keys; they are not built.
-    only_partial: bool,
+    built: Built,
+    /// Whether moved rows are taken.
+    moves: bool,
     /// Rows that are not reduced yet; None: they have not been listed yet.
     events: Option<Vec<S::At>>,
     /// Images of the last event of `events` that are not built yet, in the order of the log.
@@ -50,6 +61,7 @@ struct LastChange {
     before: Range<u32>,
     deleted: bool,
     after: bool,
+    moved: bool,
 }
 
 struct Image {
@@ -61,6 +73,7 @@ impl<S: RowScan> Latest<S> {
     pub fn new(scan: S, options: &Options, seen: SharedKeys) -> Result<Self> {
         let mut output = Output::new(scan.table(), options)?;
         output.set_dialect(scan.dialect());
+        let built = if options.moved == Moved::Only { Built::Moved } else { Built::All };
         Ok(Self {
             output,
             keys: KeyReader::new(scan.table(), options.types)?
@@ -69,22 +82,29 @@ impl<S: RowScan> Latest<S> {
             scan,
             bucket: options.bucket,
             seen,
-            only_partial: false,
+            built,
+            moves: options.moved != Moved::Refused,
             events: None,
             unbuilt: Vec::new(),
             images: Vec::new(),
         })
     }
 
-    /// Builds only rows that lack columns. `seen` still gets all keys.
+    /// Builds only rows that lack columns, and no moved ones. `seen` still gets all keys.
     pub fn of_partial_rows(
         scan: S,
         types: TypeOptions,
         defaults: Option<RecordBatch>,
         seen: SharedKeys,
     ) -> Result<Self> {
-        let options = Options { partial_images: true, types, defaults, ..Options::of(Layout::Latest) };
-        Ok(Self { only_partial: true, ..Self::new(scan, &options, seen)? })
+        let options = Options {
+            partial_images: true,
+            moved: Moved::Taken,
+            types,
+            defaults,
+            ..Options::of(Layout::Latest)
+        };
+        Ok(Self { built: Built::Partial, ..Self::new(scan, &options, seen)? })
     }
 
     /// Builds the rows of one event that are the last change of their key, until the batch is full.
@@ -105,13 +125,16 @@ impl<S: RowScan> Latest<S> {
             let partial = known.as_ref().filter(|known| !known.all());
             let wanted = |key: Key| self.bucket.is_none_or(|(share, count)| key.bucket(count) == share);
             let mut seen = self.seen.lock();
-            let collected =
-                last_changes(rows.kind, &self.images, &mut seen, partial, wanted, &mut self.unbuilt);
-            collected.map_err(|reason| DecodeError::of_table(map.name(), reason, offset))?;
-            self.unbuilt.reverse();
-            if self.only_partial {
-                self.unbuilt.retain(|change| partial.is_some() && change.after);
+            last_changes(rows.kind, &self.images, &mut seen, partial, wanted, &mut self.unbuilt);
+            if !self.moves && self.unbuilt.iter().any(|change| change.moved) {
+                return Err(DecodeError::of_moved(map.name(), MOVED, offset));
             }
+            self.unbuilt.reverse();
+            self.unbuilt.retain(|change| match self.built {
+                Built::All => true,
+                Built::Partial => partial.is_some() && change.after && !change.moved,
+                Built::Moved => change.moved,
+            });
         }
         let mut images = rows.images;
         let (base, bytes) = (images.offset(), images.rest());
@@ -201,10 +224,11 @@ fn last_changes(
     partial: Option<&Columns>,
     wanted: impl Fn(Key) -> bool,
     out: &mut Vec<LastChange>,
-) -> std::result::Result<(), &'static str> {
+) {
     let note = |seen: &mut SeenKeys, image: &Image, deleted, out: &mut Vec<LastChange>| {
         if wanted(image.key) && seen.insert(image.key) {
-            out.push(LastChange { bytes: image.bytes.clone(), before: 0..0, deleted, after: false });
+            let bytes = image.bytes.clone();
+            out.push(LastChange { bytes, before: 0..0, deleted, after: false, moved: false });
         }
     };
     match kind {
@@ -213,17 +237,16 @@ fn last_changes(
         RowsKind::Update => {
             for row in images.chunks(2).rev() {
                 let [before, after] = row else { continue };
+                // What stood under the new key before a move does not count.
+                let moved = partial.is_some() && before.key != after.key;
                 let matters = wanted(after.key)
-                    && match partial {
+                    && match partial.filter(|_| !moved) {
                         None => seen.insert(after.key),
                         Some(columns) => seen.add(after.key, columns),
                     };
                 if matters {
-                    if partial.is_some() && before.key != after.key {
-                        return Err(MOVED);
-                    }
                     let (bytes, before) = (after.bytes.clone(), before.bytes.clone());
-                    out.push(LastChange { bytes, before, deleted: false, after: true });
+                    out.push(LastChange { bytes, before, deleted: false, after: true, moved });
                 }
                 // An unchanged key was just added, so this matters only if the update changed the key.
                 if before.key != after.key {
@@ -232,11 +255,11 @@ fn last_changes(
             }
         }
     }
-    Ok(())
 }
 
 const MOVED: &str = "an update changes the key, and its row images lack columns: what stood there under the \
-                     old key is not in the log; the source needs binlog_row_image = FULL";
+                     old key is not in the log; the source needs binlog_row_image = FULL, or in PostgreSQL, \
+                     REPLICA IDENTITY FULL";
 
 /// Calls `take` with the keys of both images of every row in the range.
 pub fn for_each_key<S: RowScan>(scan: &mut S, keys: &mut KeyReader, mut take: impl FnMut(Key)) -> Result<()> {

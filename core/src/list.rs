@@ -56,8 +56,8 @@ impl<'a> List<'a> {
         match Self::parse(value)? {
             Self::Elements(elements) => Ok(elements),
             Self::Document(_) => Err(ValueError::new(
-                "an array with several dimensions, or whose first element is not number 1, which no list can \
-                 be; `types.arrays: json` has arrays as text",
+                "an array with several dimensions, whose first element is not number 1, or with an element \
+                 that its type cannot have, which no list can be; `types.arrays: json` has arrays as text",
             )),
         }
     }

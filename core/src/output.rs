@@ -41,6 +41,8 @@ pub struct Options {
     pub types: TypeOptions,
     /// Accept rows whose images lack columns. Their `_penstock_present` says which columns they have.
     pub partial_images: bool,
+    /// Layout `latest`: what becomes of rows that lack columns and have another key than before.
+    pub moved: Moved,
     /// The values of columns that an insert leaves out: a batch of one row, with the columns whose values are
     /// known.
     pub defaults: Option<RecordBatch>,
@@ -63,12 +65,23 @@ impl Options {
             bucket: None,
             types: TypeOptions::default(),
             partial_images: false,
+            moved: Moved::Refused,
             defaults: None,
             base: None,
             batch_rows: BATCH_ROWS,
             batch_bytes: BATCH_BYTES,
         }
     }
+}
+
+/// See `Options::moved`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moved {
+    Refused,
+    /// They are rows that lack columns, as others are.
+    Taken,
+    /// Only they are built.
+    Only,
 }
 
 /// `_change_type`.

@@ -74,7 +74,7 @@ fn fit_column(column: &mut MapColumn, schema: &ColumnSchema) -> Result<(), Strin
 }
 
 fn same_type(wire: WireType, kind: &ColumnType, schema: &ColumnSchema) -> bool {
-    match (wire, kind) {
+    match (wire.usual(), kind) {
         (WireType::Int { width, .. }, ColumnType::Integer { width: expected, .. }) => width == *expected,
         (WireType::Decimal { precision, scale }, ColumnType::Decimal { precision: p, scale: s }) => {
             (precision, scale) == (*p, *s)

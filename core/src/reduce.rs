@@ -60,6 +60,11 @@ impl LatestReducer {
         Ok(())
     }
 
+    /// See `Fold::complete`.
+    pub fn complete(&mut self, batch: RecordBatch) -> Result<()> {
+        self.fold.complete(batch)
+    }
+
     /// Returns the remaining rows of each batch. The reducer is empty afterwards.
     pub fn finish(&mut self) -> Result<Vec<RecordBatch>> {
         let batches = std::mem::take(&mut self.batches);

@@ -11,7 +11,7 @@ use crate::error::{DecodeError, Lacks, Result, ValueError};
 use crate::old_temporal;
 use crate::table_map::{bit_from_low, TableMap};
 use crate::temporal::{Date, DateTime, Instant, Time};
-use crate::wire::{Extent, WireType};
+use crate::wire::{Extent, Usual, WireType, OPEN_TEXT};
 
 pub type Taken = std::result::Result<(), ValueError>;
 
@@ -40,6 +40,14 @@ pub trait ValueSink {
     fn json_text(&mut self, text: &[u8]) -> Taken;
     /// A list, which `List::parse` reads.
     fn list(&mut self, value: &[u8]) -> Taken;
+    /// A date that is infinite, before the year 1 or after 9999, or a number that is NaN or infinite, as
+    /// SELECT prints it.
+    fn extreme(&mut self, _text: &[u8]) -> Taken {
+        Err(ValueError::new(
+            "a date that is infinite, before the year 1 or after 9999, or a number that is NaN or infinite, \
+             which this format cannot write",
+        ))
+    }
     /// A binary JSON document, if the image before has it, and changes of it; `json::write_changed` prints
     /// the result.
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken;
@@ -325,13 +333,43 @@ pub(crate) fn read_value<V: ValueSink>(
             to.timestamp(Instant::of_timestamp(seconds, micros)?)?
         }
         WireType::Boolean => to.boolean(image.u8("boolean")? != 0)?,
-        WireType::Instant => to.timestamp(match image.u64("moment")? as i64 {
-            i64::MIN => Instant::Zero,
-            micros => Instant::Micros(micros),
-        })?,
+        WireType::Instant => to.timestamp(read_instant(image)?)?,
         WireType::JsonText { prefix } => to.json_text(image.take_prefixed(prefix.into(), "JSON")?)?,
         WireType::List => to.list(image.take_prefixed(4, "list")?)?,
+        WireType::Open(of) => read_open(image, of, to)?,
         WireType::Null => to.null()?,
+    }
+    Ok(())
+}
+
+#[inline(always)]
+fn read_instant(image: &mut Cursor<'_>) -> Result<Instant> {
+    Ok(match image.u64("moment")? as i64 {
+        i64::MIN => Instant::Zero,
+        micros => Instant::Micros(micros),
+    })
+}
+
+#[inline(never)]
+fn read_open<V: ValueSink>(image: &mut Cursor<'_>, of: Usual, to: &mut V) -> std::result::Result<(), Fault> {
+    let offset = image.offset();
+    let bytes = image.take_u8_prefixed("value")?;
+    if bytes.len() >= OPEN_TEXT {
+        return Ok(to.extreme(bytes.trim_ascii_end())?);
+    }
+    let mut image = Cursor::new(bytes, offset);
+    match of {
+        Usual::Date => {
+            let bits = image.uint_le(3, "date")?;
+            let (month, day) = ((bits >> 5 & 15) as u8, (bits & 31) as u8);
+            to.date(Date { year: (bits >> 9) as u16, month, day })?
+        }
+        Usual::DateTime { fsp } => to.datetime(read_datetime(&mut image, fsp)?)?,
+        Usual::Instant => to.timestamp(read_instant(&mut image)?)?,
+        Usual::Decimal { precision, scale } => {
+            let size = crate::decimal::image_size(precision, scale);
+            to.decimal(DecimalImage::new(image.take(size, "decimal")?, precision, scale)?)?
+        }
     }
     Ok(())
 }

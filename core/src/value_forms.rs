@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::network::Network;
 use crate::temporal::{Date, DateTime, Time};
+use crate::wire::OPEN_TEXT;
 
 /// Stands for the zero date among microseconds: see `WireType::Instant`.
 pub const ZERO_DATE: i64 = i64::MIN;
@@ -31,6 +32,26 @@ fn append_fraction(micros: u32, fsp: u8, out: &mut Vec<u8>) {
         3 | 4 => out.extend_from_slice(&((micros / 100) as u16).to_be_bytes()),
         _ => out.extend_from_slice(&micros.to_be_bytes()[1..]),
     }
+}
+
+/// Appends a value in an open form (`WireType::Open`). `text`: appends the text instead, if the usual form
+/// cannot have the value; returns whether it is such a value.
+pub fn append_open<E>(
+    out: &mut Vec<u8>,
+    usual: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+    text: impl FnOnce(&mut Vec<u8>) -> Result<bool, E>,
+) -> Result<(), E> {
+    let start = out.len() + 1;
+    out.push(0);
+    if let Err(error) = usual(out) {
+        out.truncate(start);
+        if !text(out)? {
+            return Err(error);
+        }
+        out.resize(out.len().max(start + OPEN_TEXT), b' ');
+    }
+    out[start - 1] = (out.len() - start) as u8;
+    Ok(())
 }
 
 pub fn append_date(value: Date, out: &mut Vec<u8>) {

@@ -89,6 +89,44 @@ pub enum WireType {
     Set {
         width: u8,
     },
+    /// A length (1 byte), then a value in the usual form, or if the length is at least `OPEN_TEXT`, the text
+    /// of a value that this form cannot have, with spaces behind it. Only in images that are made when a log
+    /// is read.
+    Open(Usual),
+}
+
+/// The forms that an open one may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Usual {
+    Date,
+    DateTime { fsp: u8 },
+    Instant,
+    Decimal { precision: u8, scale: u8 },
+}
+
+/// Bytes. No usual form has so many.
+pub const OPEN_TEXT: usize = 40;
+
+impl Usual {
+    pub fn wire(self) -> WireType {
+        match self {
+            Self::Date => WireType::Date,
+            Self::DateTime { fsp } => WireType::DateTime { fsp },
+            Self::Instant => WireType::Instant,
+            Self::Decimal { precision, scale } => WireType::Decimal { precision, scale },
+        }
+    }
+}
+
+/// The form of a column's values, where sources may have dates and numbers that the usual forms cannot have.
+pub fn open_form(kind: &ColumnType) -> WireType {
+    WireType::Open(match form(kind) {
+        WireType::Date => Usual::Date,
+        WireType::DateTime { fsp } => Usual::DateTime { fsp },
+        WireType::Instant => Usual::Instant,
+        WireType::Decimal { precision, scale } => Usual::Decimal { precision, scale },
+        other => return other,
+    })
 }
 
 /// How the end of a value in a row image is found.
@@ -131,6 +169,15 @@ impl WireType {
             | Self::Vector { prefix }
             | Self::JsonText { prefix } => Extent::Prefixed(prefix),
             Self::List => Extent::Prefixed(4),
+            Self::Open(_) => Extent::Prefixed(1),
+        }
+    }
+
+    /// The form without the marks of an open one.
+    pub fn usual(self) -> Self {
+        match self {
+            Self::Open(of) => of.wire(),
+            other => other,
         }
     }
 

@@ -13,7 +13,7 @@ use penstock_core::mysql::event::{Event, Events, FormatDescription};
 use penstock_core::mysql::log_file::LogFile;
 use penstock_core::mysql::outline::outline_over;
 use penstock_core::mysql::scan::RangeScan;
-use penstock_core::output::Options;
+use penstock_core::output::{Moved, Options};
 use penstock_core::row_log::RowScan as _;
 use penstock_core::schema::TableSchema;
 use penstock_core::split::Split;
@@ -32,6 +32,7 @@ fn options(layout: Layout) -> Options {
         identity_images: false,
         bucket: None,
         partial_images: false,
+        moved: Moved::Refused,
         defaults: None,
         base: None,
         types: TypeOptions { zero_dates: ZeroDates::Text, ..TypeOptions::default() },

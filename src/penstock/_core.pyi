@@ -447,9 +447,12 @@ class RangeDecoder:
 
     Inserts and deletions are always complete. Columns that an insert leaves out get the values in `defaults`:
     a batch of one row, with the types of `arrow_schema` and the columns whose values are known. A
-    `SchemaMismatch` is raised if such a value is needed and not known, if an update changes the key and lacks
-    columns, and for MariaDB if both images of an update lack the same columns (they may be those of a
-    REPLACE).
+    `SchemaMismatch` is raised if such a value is needed and not known, and for MariaDB if both images of an
+    update lack the same columns (they may be those of a REPLACE).
+
+    A *moved* row has another key than before the update, and lacks columns, whose values stood under the old
+    key. `moved="refused"` raises a `SchemaMismatch` (`lacks`: `moved`). `"taken"` gives a row that lacks
+    columns; `LatestReducer.complete` completes it. `"only"` gives no other rows than these.
 
     **Generated columns.** MariaDB 11 leaves them out of the images of updates and deletions. That raises a
     `SchemaMismatch`, unless `base_columns` is given. Then such a row has nulls in them, and a last column
@@ -477,6 +480,7 @@ class RangeDecoder:
         seen: KeySet | None = None,
         types: str = "{}",
         partial_images: bool = False,
+        moved: str = "refused",
         defaults: pa.RecordBatch | None = None,
         base_columns: Sequence[str] | None = None,
         batch_rows: int = 16384,
@@ -517,6 +521,11 @@ class LatestReducer:
 
     def __init__(self, table: str, *, types: str = "{}") -> None: ...
     def push(self, batch: pa.RecordBatch) -> None: ...
+    def complete(self, batch: pa.RecordBatch) -> None:
+        """Takes rows that are older than all others of their keys, in layout `latest` with
+        `_penstock_present`. They count only for keys that other batches have. If such a row is deleted, the
+        key has no row."""
+
     def finish(self) -> list[pa.RecordBatch]: ...
 
 class KeyIndex:

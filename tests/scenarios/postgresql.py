@@ -141,16 +141,16 @@ def source_rows(
         SQL(_FORMS.get(one.type, "{}::text")).format(Identifier(one.name)) for one in columns
     )
     query = SQL("SELECT {} FROM {}.{}").format(asked, Identifier(schema), Identifier(table))
-    return columns, Counter(_same_form(columns, row) for row in sql.execute(query))
+    return columns, Counter(same_form(columns, row) for row in sql.execute(query))
 
 
 def compared(frame: DataFrame, columns: list[SourceColumn]) -> Counter[tuple[str | None, ...]]:
     """The rows of a target in the form of `source_rows`."""
     rows = frame.select(*[f"`{one.name}`" for one in columns]).toLocalIterator()
-    return Counter(_same_form(columns, tuple(map(shown, row))) for row in rows)
+    return Counter(same_form(columns, tuple(map(shown, row))) for row in rows)
 
 
-def _same_form(columns: list[SourceColumn], row: tuple[str | None, ...]) -> tuple[str | None, ...]:
+def same_form(columns: list[SourceColumn], row: tuple[str | None, ...]) -> tuple[str | None, ...]:
     """Floats and JSON of arrays may be written in more than one way."""
     return tuple(
         text if text is None else repr(float(text)) if one.type in _FLOATS

@@ -1,4 +1,4 @@
-//! Messages of PostgreSQL's output plugin, as its receiver and decoders read them.
+//! Messages of PostgreSQL's output plugin, as its receiver and decoders read them, and values of each type.
 #![no_main]
 
 use std::sync::Arc;
@@ -9,9 +9,11 @@ use penstock_core::changelog::Changelog;
 use penstock_core::column::Layout;
 use penstock_core::output::Options;
 use penstock_core::pgoutput::translator::Translator;
+use penstock_core::pgoutput::types::{column, PgType};
+use penstock_core::pgoutput::value::{append_binary, append_text, Target};
 use penstock_core::pgoutput::{Messages, NAME};
 use penstock_core::records::{append, RecordFile, HEAD, MAGIC};
-use penstock_core::schema::TableSchema;
+use penstock_core::schema::{ColumnSchema, TableSchema};
 use penstock_core::segment_file::SegmentFile;
 use penstock_core::split::Split;
 use penstock_core::typed_rows::write::Records;
@@ -58,4 +60,29 @@ fuzz_target!(|data: &[u8]| {
         .expect("a file");
     let mut changes = Changelog::new(scan, &Options::of(Layout::Changelog)).expect("a decoder");
     while let Ok(Some(_)) = changes.next_batch() {}
+    values(data);
 });
+
+/// Types by their numbers, and types that are made of others.
+const TYPES: &str = r#"[16,17,20,21,23,26,5069,700,701,1700,790,25,114,3802,1560,1082,1114,1184,1083,1266,
+    1186,2950,869,829,3220,3614,3615,4072,600,601,602,603,604,628,718,1007,1231,1182,1115,1185,1009,1020,
+    1017,3643,
+    ["range",23],["range",1700],["range",1184],["multirange",1082],["record",23,25,["array",1700]],["hstore"],
+    ["array",["record",25,["range",701]]],["versioned"],["vector"]]"#;
+
+/// Reads the bytes as a value of each type, in both forms, into the column that it has and into a text.
+fn values(data: &[u8]) {
+    let types: Vec<serde_json::Value> = serde_json::from_str(TYPES).expect("JSON");
+    for said in types {
+        let of_type = column("v", &said, -1, true, "");
+        let text = serde_json::json!({"name": "v", "type": "longtext"});
+        for column in [of_type, text] {
+            let column = serde_json::from_value::<ColumnSchema>(column).expect("a column");
+            let to = Target { kind: PgType::of_json(&said), column: column.column_type().expect("a type") };
+            let mut out = Vec::new();
+            let _ = append_binary(&to, data, &mut out);
+            out.clear();
+            let _ = append_text(&to, data, &mut out);
+        }
+    }
+}

@@ -8,7 +8,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 
 use super::encode::{write_base64, write_hex};
-use super::{Binaries, Bytes, ColumnBuilder, Storage, ZeroDates};
+use super::{Binaries, Bytes, ColumnBuilder, ExtremeDates, NotNumbers, Storage, ZeroDates};
 use crate::charset::Charset;
 use crate::decimal::{self, DecimalImage};
 use crate::digits;
@@ -418,6 +418,35 @@ impl ColumnBuilder {
                 bytes.end_value()?;
             }
             Storage::List(lists) => lists.append_from(array)?,
+        }
+        Ok(())
+    }
+
+    /// Appends a value of `ValueSink::extreme`.
+    #[cold]
+    pub(super) fn append_extreme(&mut self, text: &[u8]) -> Result {
+        match (&mut self.storage, &self.kind) {
+            (Storage::Text(_), _) => return self.push_bytes(text, 0),
+            (Storage::Float64(values), _) => match decimal::Plain::parse(text)? {
+                decimal::Plain::NotNumber(value) => values.push(value),
+                decimal::Plain::Digits(_) => return Err(self.unfit("a number")),
+            },
+            (_, ColumnType::Decimal { .. }) if self.options.not_numbers == NotNumbers::Null => {
+                self.append_null();
+            }
+            (_, ColumnType::Decimal { .. }) => {
+                return Err(ValueError::new(
+                    "NaN or an infinity, which a DECIMAL cannot have; set `types.not_numbers` to `null` or \
+                 `text` (in a key, to `text`)",
+                ))
+            }
+            _ if self.options.extreme_dates == ExtremeDates::Null => self.append_null(),
+            _ => {
+                return Err(ValueError::new(
+                    "a date that is infinite, before the year 1 or after 9999; set `types.extreme_dates` to \
+                 `null` or `text` (in a key, to `text`)",
+                ))
+            }
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
 
-use super::{arrow_type, TypeOptions, ZeroDates};
+use super::{arrow_type, ExtremeDates, NotNumbers, TypeOptions, ZeroDates};
 use crate::schema::{ColumnType, TableSchema};
 
 pub const SEQUENCE: &str = "_sequence";
@@ -106,8 +106,13 @@ pub fn arrow_schema(
     Ok(Schema::new(fields))
 }
 
-/// A NOT NULL column can contain zero dates, which may become null.
+/// A NOT NULL column can contain values which become null.
 fn may_become_null(kind: &ColumnType, options: TypeOptions) -> bool {
-    options.zero_dates == ZeroDates::Null
-        && matches!(kind, ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. })
+    match kind {
+        ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } => {
+            options.zero_dates == ZeroDates::Null || options.extreme_dates == ExtremeDates::Null
+        }
+        ColumnType::Decimal { .. } | ColumnType::Numeric => options.not_numbers == NotNumbers::Null,
+        _ => false,
+    }
 }

@@ -11,7 +11,7 @@
 //! | decimal(p, s) | decimal128(p, s) up to 38 digits, else utf8 with its exact text |
 //! | numeric, interval | utf8 |
 //! | float, double | float32, float64 |
-//! | date, datetime, timestamp | date32, timestamp\[µs\], timestamp\[µs, UTC\]; utf8 with `ZeroDates::Text` |
+//! | date, datetime, timestamp | date32, timestamp\[µs\], timestamp\[µs, UTC\]; utf8 if chosen |
 //! | time | utf8, as SELECT prints it |
 //! | char, varchar, text, enum, set, json, inet4, inet6, uuid | utf8 |
 //! | binary, varbinary, blob, geometry, vector | binary |
@@ -38,7 +38,8 @@ pub use layout::{
     added, arrow_schema, free_name, Layout, BASE, CHANGE_TYPE, COMMIT_TIMESTAMP, DELETED, PRESENT, SEQUENCE,
 };
 pub use options::{
-    Arrays, BigintUnsigned, Binaries, Decimals, NotNumbers, Times, Tinyint1, TypeOptions, ZeroDates,
+    Arrays, BigintUnsigned, Binaries, Decimals, ExtremeDates, NotNumbers, Times, Tinyint1, TypeOptions,
+    ZeroDates,
 };
 pub use walk::Walk;
 
@@ -51,7 +52,8 @@ const NUMERIC_DIGITS: u8 = 38;
 
 /// The Arrow type of a column. `options` are those of this column (`TypeOptions::of_column`).
 pub fn arrow_type(kind: &ColumnType, options: TypeOptions) -> DataType {
-    let text_dates = options.zero_dates == ZeroDates::Text;
+    let text_dates = options.zero_dates == ZeroDates::Text || options.extreme_dates == ExtremeDates::Text;
+    let text_numbers = options.not_numbers == NotNumbers::Text;
     match kind {
         ColumnType::Integer { width: 8, unsigned: true } => match options.bigint_unsigned {
             BigintUnsigned::Decimal => DataType::Decimal128(20, 0),
@@ -68,12 +70,16 @@ pub fn arrow_type(kind: &ColumnType, options: TypeOptions) -> DataType {
         ColumnType::Integer { .. } | ColumnType::Year { .. } => DataType::Int32,
         ColumnType::Decimal { precision, scale } => match options.decimal {
             Decimals::Double => DataType::Float64,
-            Decimals::Precise if *precision <= 38 => DataType::Decimal128(*precision, *scale as i8),
+            Decimals::Precise if *precision <= 38 && !text_numbers => {
+                DataType::Decimal128(*precision, *scale as i8)
+            }
             Decimals::Precise | Decimals::String => DataType::Utf8,
         },
         ColumnType::Numeric => match (options.decimal, options.numeric_scale) {
             (Decimals::Double, _) => DataType::Float64,
-            (Decimals::Precise, Some(scale)) => DataType::Decimal128(NUMERIC_DIGITS, scale as i8),
+            (Decimals::Precise, Some(scale)) if !text_numbers => {
+                DataType::Decimal128(NUMERIC_DIGITS, scale as i8)
+            }
             _ => DataType::Utf8,
         },
         ColumnType::Boolean => DataType::Boolean,

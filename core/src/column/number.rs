@@ -25,7 +25,7 @@ impl ColumnBuilder {
             }
             (Storage::Decimal(..), Plain::NotNumber(_)) => match self.options.not_numbers {
                 NotNumbers::Null => self.append_null(),
-                NotNumbers::Error => return Err(ValueError::new(
+                NotNumbers::Error | NotNumbers::Text => return Err(ValueError::new(
                     "NaN or an infinity, which a DECIMAL cannot have; set `not_numbers` to `null`, or leave \
                          out `numeric_scale` to have the numbers as text",
                 )),

@@ -58,6 +58,18 @@ pub enum Binaries {
     Hex,
 }
 
+/// What happens to dates that are infinite, before the year 1 or after 9999.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExtremeDates {
+    /// The value is refused.
+    #[default]
+    Error,
+    Null,
+    /// Every date, datetime and timestamp column is utf8.
+    Text,
+}
+
 /// What happens to NaN and infinities of exact numbers, where the column cannot have them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -66,6 +78,8 @@ pub enum NotNumbers {
     #[default]
     Error,
     Null,
+    /// Every decimal column is utf8.
+    Text,
 }
 
 /// How arrays of elements of one type are given.
@@ -92,6 +106,7 @@ pub enum Tinyint1 {
 #[serde(default, deny_unknown_fields)]
 pub struct TypeOptions {
     pub zero_dates: ZeroDates,
+    pub extreme_dates: ExtremeDates,
     pub bigint_unsigned: BigintUnsigned,
     pub decimal: Decimals,
     /// Numbers without a declared precision are decimal128 with so many digits after the point. None: utf8.
@@ -123,7 +138,12 @@ impl TypeOptions {
             self.decimal = Decimals::Precise;
         }
         if in_key {
-            self.not_numbers = NotNumbers::Error;
+            if self.not_numbers == NotNumbers::Null {
+                self.not_numbers = NotNumbers::Error;
+            }
+            if self.extreme_dates == ExtremeDates::Null {
+                self.extreme_dates = ExtremeDates::Error;
+            }
             // A list is never part of a key.
             self.arrays = Arrays::Json;
         }

@@ -58,6 +58,10 @@ impl ValueSink for ColumnBuilder {
         self.append_i64(value.into())
     }
 
+    fn extreme(&mut self, text: &[u8]) -> Taken {
+        self.append_extreme(text)
+    }
+
     #[inline]
     fn date(&mut self, value: Date) -> Taken {
         self.append_date(value)

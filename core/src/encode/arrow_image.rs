@@ -20,15 +20,16 @@ use crate::schema::{ColumnSchema, ColumnType};
 use crate::table_map::MapColumn;
 use crate::temporal::{Date, DateTime, Instant, Time};
 use crate::value_forms::{
-    append_bytes, append_date, append_datetime, append_network, append_prefixed, append_time, ZERO_DATE,
+    append_bytes, append_date, append_datetime, append_network, append_open, append_prefixed, append_time,
+    ZERO_DATE,
 };
-use crate::wire::form;
+use crate::wire::{open_form, WireType};
 
 /// A column in images made from Arrow. Texts are UTF-8 there.
 pub fn arrow_column(of_schema: &ColumnSchema) -> std::result::Result<(Column, MapColumn), String> {
     let kind = of_schema.column_type()?;
     let of_map = MapColumn {
-        wire: form(&kind),
+        wire: open_form(&kind),
         nullable: of_schema.nullable,
         unsigned: None,
         name: Some(of_schema.name.clone()),
@@ -183,6 +184,7 @@ pub fn append(
     out: &mut Vec<u8>,
 ) -> Result<Place> {
     let start = out.len() as u32;
+    let is_open = matches!(open_form(&column.kind), WireType::Open(_));
     if values.is_null(row) {
         // The zero date, which became null on its way (`ZeroDates::Null`).
         let zeros = match column.kind {
@@ -190,6 +192,7 @@ pub fn append(
             ColumnType::Date => 3,
             ColumnType::DateTime { fsp } => 5 + fsp.div_ceil(2),
             ColumnType::Timestamp { .. } => {
+                out.push(8);
                 out.extend_from_slice(&ZERO_DATE.to_le_bytes());
                 return Ok(Place::Value { start, end: out.len() as u32 });
             }
@@ -198,13 +201,32 @@ pub fn append(
         if zeros == 0 {
             return Ok(Place::Null);
         }
+        out.push(zeros);
         out.resize(out.len() + usize::from(zeros), 0);
         return Ok(Place::Value { start, end: out.len() as u32 });
     }
-    if append_value(column, labels, values, row, out).is_none() {
+    let appended = match is_open {
+        true => append_open(
+            out,
+            |out| append_value(column, labels, values, row, out).ok_or(()),
+            |out| {
+                let text = values.text(row).filter(|text| is_extreme(text));
+                out.extend_from_slice(text.unwrap_or_default().as_bytes());
+                Ok(text.is_some())
+            },
+        ),
+        false => append_value(column, labels, values, row, out).ok_or(()),
+    };
+    if appended.is_err() {
         return Err(unfit(column));
     }
     Ok(Place::Value { start, end: out.len() as u32 })
+}
+
+/// Whether it is the text of a date or number of `ValueSink::extreme`.
+fn is_extreme(text: &str) -> bool {
+    let is_far = text.ends_with(" BC") || text.find('-').is_some_and(|at| at > 4);
+    is_far || matches!(text, "infinity" | "-infinity" | "NaN" | "Infinity" | "-Infinity")
 }
 
 #[cold]

@@ -406,6 +406,10 @@ impl<'a, T: Target> Fields<'a, T> {
 }
 
 impl<T: Target> Format for Binary<T> {
+    fn placeholder(&self) -> Option<&[u8]> {
+        Some(self.options.unavailable_value_placeholder.as_bytes())
+    }
+
     fn begin(&mut self, transaction: &Transaction, out: &mut Messages) -> Result<()> {
         self.order.begin(transaction, self.info);
         if self.options.provide_transaction_metadata {

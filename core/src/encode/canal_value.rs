@@ -82,6 +82,11 @@ impl ValueSink for Text<'_> {
         Ok(())
     }
 
+    fn extreme(&mut self, text: &[u8]) -> Taken {
+        self.out.extend_from_slice(text);
+        Ok(())
+    }
+
     fn double(&mut self, value: f64) -> Taken {
         show_double(value, self.out);
         Ok(())

@@ -39,6 +39,10 @@ impl CloudEvents {
 }
 
 impl Format for CloudEvents {
+    fn placeholder(&self) -> Option<&[u8]> {
+        Some(self.options.unavailable_value_placeholder.as_bytes())
+    }
+
     fn event(&mut self, transaction: &Transaction, facts: &EventFacts<'_>, table: &Table) -> Result<()> {
         self.tools.style = facts.style;
         let prefix = &self.options.topic_prefix;

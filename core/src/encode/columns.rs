@@ -27,6 +27,27 @@ pub struct Column {
     pub is_point: bool,
 }
 
+impl Column {
+    /// Whether null, zero or an empty value can stand for a value before a change that the log does not have.
+    pub fn takes_neutral(&self) -> bool {
+        use ColumnType::{Enum, Geometry, Interval, Network, Numeric, Set, Vector};
+        let has_none = matches!(
+            self.kind,
+            Network(_) | Numeric | Interval | Enum { .. } | Set { .. } | Geometry | Vector
+        );
+        self.schema.nullable || !has_none
+    }
+
+    /// Whether a text can stand for a value of it that is not available.
+    pub fn takes_placeholder(&self) -> bool {
+        match &self.kind {
+            ColumnType::Text { .. } | ColumnType::Json | ColumnType::Binary { .. } => true,
+            ColumnType::List(of) => matches!(**of, ColumnType::Text { .. }),
+            _ => false,
+        }
+    }
+}
+
 /// A table under one definition.
 pub struct Table {
     /// The number of the table, which stays the same when its definition changes.

@@ -257,6 +257,10 @@ fn write_times(out: &mut Vec<u8>, micros: u64, tail: &str) {
 }
 
 impl Format for Debezium {
+    fn placeholder(&self) -> Option<&[u8]> {
+        Some(self.options().unavailable_value_placeholder.as_bytes())
+    }
+
     fn begin(&mut self, transaction: &Transaction, out: &mut Messages) -> Result<()> {
         self.order.begin(transaction, self.info);
         self.transaction_id = self.order.id_json().into_bytes();

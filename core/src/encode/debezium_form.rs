@@ -67,6 +67,20 @@ impl Form for DebeziumForm {
     /// Messages have a schema, which says what the elements are.
     const DOCUMENTS: bool = false;
 
+    fn extreme(&self, column: &Column, text: &[u8], out: &mut Vec<u8>) -> Taken {
+        let is_text = matches!(column.kind, ColumnType::Decimal { .. })
+            && self.options.decimal_handling_mode != Decimals::Precise;
+        if !is_text {
+            return Err(ValueError::new(
+                "a date that is infinite, before the year 1 or after 9999, or a number that is NaN or \
+                 infinite, which Debezium's format has no value for; for numbers, set \
+                 `decimal.handling.mode` to `string` or `double`",
+            ));
+        }
+        write_utf8(text, out);
+        Ok(())
+    }
+
     fn uint(&self, column: &Column, value: u64, out: &mut Vec<u8>) {
         let precise = self.options.bigint_unsigned_handling_mode == BigintUnsigned::Precise;
         // A Decimal, whatever `decimal.handling.mode` says.

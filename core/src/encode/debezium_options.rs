@@ -54,6 +54,8 @@ pub struct Options {
     pub time_precision_mode: TimePrecision,
     pub bigint_unsigned_handling_mode: BigintUnsigned,
     pub binary_handling_mode: Binaries,
+    /// Stands for a value that the log does not have.
+    pub unavailable_value_placeholder: String,
 }
 
 impl Default for Options {
@@ -69,6 +71,7 @@ impl Default for Options {
             time_precision_mode: TimePrecision::AdaptiveTimeMicroseconds,
             bigint_unsigned_handling_mode: BigintUnsigned::Long,
             binary_handling_mode: Binaries::Bytes,
+            unavailable_value_placeholder: "__debezium_unavailable_value".to_owned(),
         }
     }
 }

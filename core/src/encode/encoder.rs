@@ -294,7 +294,7 @@ fn rows(
     let Some(wanted) = tables.of(rows.table_id, logged.offset)? else { return Ok(()) };
     let table = &wanted.table;
     rows.check(&table.map)?;
-    check_images(&rows, table, format.needs_whole_images(), logged.offset)?;
+    check_images(&rows, table, format, logged.offset)?;
     let facts = EventFacts {
         kind: rows.kind,
         timestamp: logged.timestamp,
@@ -319,9 +319,7 @@ fn rows(
     let (mut number, mut open) = (0, true);
     while !rows.images.is_empty() {
         let sequence = next_row(logged, &mut rows, table, row)?;
-        if rows.identity_only && format.needs_whole_images() {
-            row.fill_identity(logged.bytes, rows.kind);
-        }
+        format.fill(&rows, (rows.kind, table), row, logged.bytes);
         let last = is_last && rows.images.is_empty();
         let change = Change { kind: rows.kind, row, bytes: logged.bytes, number, sequence, last };
         match &table.route {

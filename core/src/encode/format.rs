@@ -30,19 +30,19 @@ impl<'a> Change<'a> {
     /// The row before an update or a deletion.
     pub fn before(&self) -> Option<Image<'a>> {
         let is_there = self.kind != RowsKind::Insert && !self.row.before.is_empty();
-        is_there.then_some(Image { bytes: self.bytes, columns: &self.row.before })
+        is_there.then_some(self.row.image(&self.row.before, self.bytes))
     }
 
     /// The row after an insert or an update.
     pub fn after(&self) -> Option<Image<'a>> {
-        (self.kind != RowsKind::Delete).then_some(Image { bytes: self.bytes, columns: &self.row.after })
+        (self.kind != RowsKind::Delete).then_some(self.row.image(&self.row.after, self.bytes))
     }
 
     /// The row that identifies the change: after it, or before a deletion.
     pub fn newest(&self) -> Image<'a> {
         match self.kind {
-            RowsKind::Delete => Image { bytes: self.bytes, columns: &self.row.before },
-            _ => Image { bytes: self.bytes, columns: &self.row.after },
+            RowsKind::Delete => self.row.image(&self.row.before, self.bytes),
+            _ => self.row.image(&self.row.after, self.bytes),
         }
     }
 }
@@ -115,20 +115,46 @@ pub trait Format: Send + Sync {
     fn needs_whole_images(&self) -> bool {
         true
     }
+
+    /// What stands for a long value that an update left alone, if images must have all columns. None: such an
+    /// update is refused.
+    fn placeholder(&self) -> Option<&[u8]> {
+        None
+    }
+}
+
+impl dyn Format + '_ {
+    /// Gives images of a row that lack columns what messages have in their place. `kind`: what the row's
+    /// message is about.
+    pub fn fill(&self, rows: &RowsEvent<'_>, (kind, table): (RowsKind, &Table), row: &mut Row, bytes: &[u8]) {
+        if !rows.identity_only || !self.needs_whole_images() {
+            return;
+        }
+        row.fill_identity(bytes, kind, |index| !table.columns[index].schema.nullable);
+        if rows.kind == RowsKind::Update && !rows.present_after.is_full() {
+            row.fill_unavailable(self.placeholder().unwrap_or_default());
+        }
+    }
 }
 
 /// Refuses a row event whose images lack columns that messages need: those of the key, or if the format
-/// needs `whole` images, all. An image after an update may lack those that the image before it has.
-pub fn check_images(rows: &RowsEvent<'_>, table: &Table, whole: bool, offset: u64) -> Result<()> {
+/// needs whole images, all. An image after an update may lack those that the image before it has.
+pub fn check_images(rows: &RowsEvent<'_>, table: &Table, format: &dyn Format, offset: u64) -> Result<()> {
     if rows.present.is_full() && rows.present_after.is_full() {
         return Ok(());
     }
+    let (whole, fills) = (format.needs_whole_images(), format.placeholder().is_some());
     let after = |index: &usize| {
         rows.present_after.has(*index) || rows.absent_is_unchanged && rows.present.has(*index)
     };
     let all = |has: &dyn Fn(usize) -> bool| (0..table.columns.len()).all(has);
     if rows.identity_only {
-        if whole && rows.kind == RowsKind::Update && !all(&|index| after(&index)) {
+        let filled = |index: usize| rows.present.has(index) || table.columns[index].takes_neutral();
+        if whole && rows.kind == RowsKind::Delete && !all(&filled) {
+            return Err(identity_missing(table, offset));
+        }
+        let filled = |index: usize| fills && table.columns[index].takes_placeholder();
+        if whole && rows.kind == RowsKind::Update && !all(&|index| after(&index) || filled(index)) {
             return Err(value_missing(table, offset));
         }
     } else if whole && !all(&|index| rows.present.has(index) && after(&index)) {
@@ -138,6 +164,16 @@ pub fn check_images(rows: &RowsEvent<'_>, table: &Table, whole: bool, offset: u6
         return Err(images_lack(table, "columns of its key; messages need", offset));
     }
     Ok(())
+}
+
+#[cold]
+fn identity_missing(table: &Table, offset: u64) -> DecodeError {
+    let name = table.schema.name();
+    let reason = format!(
+        "the log has only the identity of a row of {name} before its change, and this format has no value \
+         for its other columns; it needs ALTER TABLE {name} REPLICA IDENTITY FULL"
+    );
+    DecodeError::of_table(name, reason, offset)
 }
 
 #[cold]

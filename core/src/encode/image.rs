@@ -4,11 +4,15 @@
 //! update changed. So an image is cut into columns first, which costs little beside writing their values.
 
 use crate::cursor::Cursor;
+use crate::decimal::{write_image, DecimalImage};
 use crate::error::Result;
+use crate::list::Written as List;
 use crate::rows::{
-    missing_column, read_null_bits, read_value, skip_value, Present, RowsEvent, RowsKind, ValueSink,
+    missing_column, read_null_bits, read_value, skip_value, Present, RowsEvent, RowsKind, Taken, ValueSink,
 };
 use crate::table_map::{bit_from_low, TableMap};
+use crate::temporal::{Date, DateTime, Instant, Time};
+use crate::value_forms::append_bytes;
 use crate::wire::WireType;
 
 /// Where a column's value is: bytes of the event, with their length before them as in the image.
@@ -16,6 +20,11 @@ use crate::wire::WireType;
 pub enum Place {
     /// The image does not have the column.
     Absent,
+    /// The same, and a placeholder is sent in its place (`Row::fill_unavailable`).
+    Unavailable,
+    /// The same in an image that has only the identity, in a column that cannot be null: zero or an empty
+    /// value is sent.
+    Neutral,
     Null,
     Value {
         start: u32,
@@ -33,6 +42,8 @@ pub enum Place {
 pub struct Row {
     pub before: Vec<Place>,
     pub after: Vec<Place>,
+    /// What is sent for values that are not available.
+    placeholder: Vec<u8>,
 }
 
 /// One image: the event's bytes and the places of the columns.
@@ -40,6 +51,7 @@ pub struct Row {
 pub struct Image<'a> {
     pub bytes: &'a [u8],
     pub columns: &'a [Place],
+    pub placeholder: &'a [u8],
 }
 
 impl<'a> Image<'a> {
@@ -72,6 +84,8 @@ impl<'a> Image<'a> {
     fn send_rare<V: ValueSink>(&self, place: Place, map: &TableMap, index: usize, to: &mut V) -> Result<()> {
         let sent = match place {
             Place::Null => to.null(),
+            Place::Neutral => send_neutral(map.columns[index].wire, to),
+            Place::Unavailable => self.send_placeholder(map.columns[index].wire, to),
             Place::Changed { changes, document } => {
                 // The document has its length before it, as in its image.
                 let inside = |(start, end): (u32, u32)| self.slice((start.saturating_add(4).min(end), end));
@@ -80,6 +94,20 @@ impl<'a> Image<'a> {
             _ => Err(missing_column()),
         };
         sent.map_err(|error| error.of(map, index, &Cursor::new(&[], 0)))
+    }
+
+    fn send_placeholder<V: ValueSink>(&self, wire: WireType, to: &mut V) -> Taken {
+        match wire {
+            WireType::JsonText { .. } => to.json_text(self.placeholder),
+            WireType::List => {
+                let mut list = List::default();
+                append_bytes(self.placeholder, list.element()).ok_or_else(missing_column)?;
+                let mut value = Vec::new();
+                list.finish(&mut value).ok_or_else(missing_column)?;
+                to.list(value.get(4..).unwrap_or_default())
+            }
+            _ => to.bytes(self.placeholder),
+        }
     }
 
     /// Whether both images have the same bytes for a column. Equal values may have different bytes (JSON).
@@ -92,6 +120,30 @@ impl<'a> Image<'a> {
             (Place::Null, Place::Null) => true,
             _ => false,
         }
+    }
+}
+
+fn send_neutral<V: ValueSink>(wire: WireType, to: &mut V) -> Taken {
+    let day = Date { year: 1970, month: 1, day: 1 };
+    match wire.usual() {
+        WireType::Int { unsigned: false, .. } => to.int(0),
+        WireType::Int { .. } => to.uint(0),
+        WireType::Boolean => to.boolean(false),
+        WireType::Float => to.float(0.0),
+        WireType::Double => to.double(0.0),
+        WireType::Decimal { precision, scale } => {
+            let mut zero = Vec::new();
+            write_image(false, 0, precision, scale, &mut zero).ok_or_else(missing_column)?;
+            to.decimal(DecimalImage::new(&zero, precision, scale).map_err(|_| missing_column())?)
+        }
+        WireType::Date => to.date(day),
+        WireType::DateTime { .. } => to.datetime(DateTime { date: day, ..DateTime::default() }),
+        WireType::Instant => to.timestamp(Instant::Micros(0)),
+        WireType::Time { .. } => to.time(Time::default()),
+        WireType::JsonText { .. } => to.json_text(b"{}"),
+        WireType::List => to.list(&[0; 4]),
+        WireType::Blob { .. } => to.bytes(&[]),
+        _ => Err(missing_column()),
     }
 }
 
@@ -108,19 +160,34 @@ impl Row {
     }
 
     /// Of images before changes that have nothing but the columns which identify the row: it is left out if
-    /// these have not changed. Else its other columns are null, as in a deletion.
-    pub fn fill_identity(&mut self, bytes: &[u8], kind: RowsKind) {
-        let before = Image { bytes, columns: &self.before };
-        let after = Image { bytes, columns: &self.after };
+    /// these have not changed. Else its other columns are null, as in a deletion, or if they cannot be null
+    /// (`required`), zero or empty.
+    pub fn fill_identity(&mut self, bytes: &[u8], kind: RowsKind, required: impl Fn(usize) -> bool) {
+        let before = Image { bytes, columns: &self.before, placeholder: &[] };
+        let after = Image { bytes, columns: &self.after, placeholder: &[] };
         let is_same = |index: usize| before.place(index) == Place::Absent || before.same(&after, index);
         if kind == RowsKind::Update && (0..self.before.len()).all(is_same) {
             return self.before.clear();
         }
-        for place in &mut self.before {
+        for (index, place) in self.before.iter_mut().enumerate() {
             if *place == Place::Absent {
-                *place = Place::Null;
+                *place = if required(index) { Place::Neutral } else { Place::Null };
             }
         }
+    }
+
+    /// Gives the row after an update a placeholder for each value that the log does not have.
+    pub fn fill_unavailable(&mut self, placeholder: &[u8]) {
+        self.placeholder.clear();
+        self.placeholder.extend_from_slice(placeholder);
+        self.after
+            .iter_mut()
+            .filter(|place| **place == Place::Absent)
+            .for_each(|place| *place = Place::Unavailable);
+    }
+
+    pub fn image<'a>(&'a self, columns: &'a [Place], bytes: &'a [u8]) -> Image<'a> {
+        Image { bytes, columns, placeholder: &self.placeholder }
     }
 
     /// Cuts the images of the next row. `rows.images` moves behind it. The cursor must be over the bytes that

@@ -52,6 +52,12 @@ pub trait Form {
         Ok(())
     }
 
+    /// See `ValueSink::extreme`.
+    fn extreme(&self, _: &Column, text: &[u8], out: &mut Vec<u8>) -> Taken {
+        write_utf8(text, out);
+        Ok(())
+    }
+
     /// A number without a declared precision.
     fn numeric(&self, _: &Column, text: &[u8], out: &mut Vec<u8>) -> Taken {
         write_utf8(text, out);
@@ -220,6 +226,10 @@ impl<F: Form> ValueSink for Value<'_, F> {
     fn double(&mut self, value: f64) -> Taken {
         self.form.double(self.column, value, self.out);
         Ok(())
+    }
+
+    fn extreme(&mut self, text: &[u8]) -> Taken {
+        self.form.extreme(self.column, text, self.out)
     }
 
     #[inline]

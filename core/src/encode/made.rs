@@ -111,7 +111,7 @@ impl Images {
         for (row, places, made) in [before, after] {
             made.clear();
             let Some(row) = row else { continue };
-            let image = Image { bytes, columns: places };
+            let image = Image { bytes, columns: places, placeholder: &[] };
             for ((origin, column), values) in table.origins.iter().zip(&table.target.columns).zip(columns) {
                 let place = match (*origin, values) {
                     (PlaceOf::Kept { source }, _) => copied(image.place(source), &image, out),
@@ -139,7 +139,7 @@ fn copied(place: Place, image: &Image<'_>, out: &mut Vec<u8>) -> Place {
         (start, out.len() as u32)
     };
     match place {
-        Place::Absent | Place::Null => place,
+        Place::Absent | Place::Unavailable | Place::Neutral | Place::Null => place,
         Place::Value { start, end } => {
             let (start, end) = copy((start, end));
             Place::Value { start, end }

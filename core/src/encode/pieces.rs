@@ -15,7 +15,7 @@ use arrow_array::RecordBatch;
 
 use super::columns::Table;
 use super::format::{check_images, Change, EventFacts, Format};
-use super::image::{Image, Row};
+use super::image::Row;
 use super::made::{left, Images, Made};
 use super::messages::Messages;
 use super::routing::{self, Hashing};
@@ -115,8 +115,7 @@ impl Pieces {
                 },
             };
             let mut stretch = Stretch { survey, from, until: None, phase, unruled: None, tail: Vec::new() };
-            let needs_whole = format.needs_whole_images();
-            let left = self.collect_stretch(order, tables, row, &mut stretch, (needs_whole, &mut room))?;
+            let left = self.collect_stretch(order, tables, row, &mut stretch, (format, &mut room))?;
             let begins = from == Walked::default() && phase == Phase::Unscouted;
             if begins && left.is_some() && drops && format.needs_last() {
                 phase = Phase::Scouting(None);
@@ -152,7 +151,7 @@ impl Pieces {
         tables: &mut Tables,
         row: &mut Row,
         stretch: &mut Stretch,
-        (needs_whole, room): (bool, &mut usize),
+        (format, room): (&dyn Format, &mut usize),
     ) -> Result<Option<Walked>> {
         let Stretch { survey, from, unruled, tail, .. } = stretch;
         order.walk(survey, *from, &mut |number, item| {
@@ -161,7 +160,7 @@ impl Pieces {
                 Item::Query(_) => {}
                 Item::Rows(logged) => {
                     *room = room.saturating_sub(logged.size as usize);
-                    match self.collect_rows(logged, tables, row, needs_whole)? {
+                    match self.collect_rows(logged, tables, row, format)? {
                         Rows::Unwanted => {}
                         Rows::Unruled => {
                             *unruled = Some(number);
@@ -270,13 +269,13 @@ impl Pieces {
         logged: &LoggedRows<'_>,
         tables: &Tables,
         row: &mut Row,
-        needs_whole: bool,
+        format: &dyn Format,
     ) -> Result<Rows> {
         let mut rows = logged.rows;
         let Some(wanted) = tables.of(rows.table_id, logged.offset)? else { return Ok(Rows::Unwanted) };
         let (table, Some(ruled)) = (&wanted.table, &wanted.ruled) else { return Ok(Rows::Unruled) };
         rows.check(&table.map)?;
-        check_images(&rows, table, needs_whole, logged.offset)?;
+        check_images(&rows, table, format, logged.offset)?;
         let of_table = self.of_table(table, ruled)?;
         let collector = &mut of_table.collector;
         collector.set_style(logged.json);
@@ -289,8 +288,8 @@ impl Pieces {
         };
         while !rows.images.is_empty() {
             let sequence = next_row(logged, &mut rows, table, row)?;
-            let before = Image { bytes: logged.bytes, columns: &row.before };
-            let after = Image { bytes: logged.bytes, columns: &row.after };
+            let before = row.image(&row.before, logged.bytes);
+            let after = row.image(&row.after, logged.bytes);
             let mut push = |image, change| {
                 collector.push(table, image, change, sequence).map_err(|error| error.moved(sequence))
             };
@@ -351,7 +350,8 @@ impl Pieces {
             images.make(ruled, &columns, (row, logged.bytes), places, sequence)?;
             let is_last =
                 logged.number == last.0 && last.1.map_or_else(|| rows.images.is_empty(), |row| row == this);
-            let (bytes, row) = (images.bytes.as_slice(), &images.row);
+            let (bytes, row) = (images.bytes.as_slice(), &mut images.row);
+            format.fill(rows, (kind, target), row, bytes);
             let change = Change { kind, row, bytes, number: this, sequence, last: is_last };
             let facts = EventFacts { kind, ..facts };
             if !*begun {

@@ -21,8 +21,8 @@ pub struct Hashing {
 
 /// Whether an update changes the columns that decide the partition.
 fn moves(route: &Deciding, row: &Row, bytes: &[u8]) -> bool {
-    let before = Image { bytes, columns: &row.before };
-    let after = Image { bytes, columns: &row.after };
+    let before = row.image(&row.before, bytes);
+    let after = row.image(&row.after, bytes);
     route.by != By::Transaction && route.columns.iter().any(|index| !before.same(&after, *index))
 }
 

@@ -141,7 +141,7 @@ pub fn collected(
         let fields = table.columns.iter().zip(labels.iter()).zip(&values);
         read_row(fields, number, (&mut bytes, &mut places))
             .map_err(|(column, error)| error.at(&name, column, sequence))?;
-        let image = Image { bytes: &bytes, columns: &places };
+        let image = Image { bytes: &bytes, columns: &places, placeholder: &[] };
         collector.push(&table, &image, Collected::Insert, sequence)?;
     }
     collector.finish()

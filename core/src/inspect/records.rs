@@ -77,7 +77,7 @@ impl<F: Family> Reader for Records<F> {
                 let definition = Definition::parse(&body, offset)?;
                 let schema = definition.schema()?;
                 self.columns.insert(definition.id, F::columns(&definition, &schema)?);
-                changes.define(definition.map_of(&schema)?);
+                changes.define(definition.map_of(&schema, F::IS_OPEN)?);
             }
             ROWS | MESSAGE => {
                 let undefined = || DecodeError::new("rows without a definition before them", record.offset);

@@ -185,6 +185,10 @@ impl ValueSink for JsonRow<'_> {
         }
     }
 
+    fn extreme(&mut self, text: &[u8]) -> Taken {
+        self.quoted(|out| out.extend_from_slice(text))
+    }
+
     fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken {
         let Some(document) = document else {
             self.out.truncate(self.start);
@@ -199,7 +203,7 @@ impl ValueSink for JsonRow<'_> {
 }
 
 fn fractional_digits(wire: WireType) -> u8 {
-    match wire {
+    match wire.usual() {
         WireType::Time { fsp } | WireType::DateTime { fsp } | WireType::Timestamp { fsp } => fsp,
         WireType::Instant => 6,
         mut old => old.old_fraction().copied().flatten().unwrap_or(0),

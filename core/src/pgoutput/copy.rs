@@ -66,7 +66,7 @@ impl CopyDecoder {
             Ok(Target { kind, column })
         });
         let targets = targets.collect::<Result<Vec<_>>>()?;
-        let map = Arc::new(table_map(0, &table, 0)?);
+        let map = Arc::new(table_map(0, &table, 0, true)?);
         let batch = RowBatch::new(table, options, batch_rows.max(1), batch_bytes)?;
         let walk = Walk::new(&map, |column| Some((column, &batch.builders[column])));
         let all = vec![u8::MAX; targets.len().div_ceil(8)];

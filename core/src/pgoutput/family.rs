@@ -65,6 +65,7 @@ impl Family for Messages {
     type Place = Lsn;
 
     const COMMITS_SAY_PLACES: bool = true;
+    const IS_OPEN: bool = true;
 
     type Columns = Columns;
     type Scratch = Scratch;

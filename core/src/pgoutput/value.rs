@@ -7,12 +7,14 @@ use super::shown;
 use super::types::{PgType, MONEY_SCALE};
 use crate::decimal::{write_image, write_image_of_text};
 use crate::error::ValueError;
+use crate::list::append_document;
 use crate::network::Network;
 use crate::schema::ColumnType;
 use crate::temporal::{Date, DateTime, Time};
 use crate::value_forms::{
-    append_bytes, append_date, append_datetime, append_network, append_prefixed, append_time,
+    append_bytes, append_date, append_datetime, append_network, append_open, append_prefixed, append_time,
 };
+use crate::wire::{open_form, WireType};
 
 /// How one column is written.
 #[derive(Debug, Clone)]
@@ -29,7 +31,34 @@ fn unfit() -> ValueError {
 
 /// Appends a value that was sent in its binary form.
 pub fn append_binary(to: &Target, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
-    binary(&to.kind, &to.column, bytes, out)
+    let (kind, column) = (&to.kind, &to.column);
+    match (open_form(column), kind) {
+        (WireType::Open(_), kind) => append_open(
+            out,
+            |out| binary(kind, column, bytes, out),
+            |out| Ok(is_extreme(kind, bytes)? && shown::write(kind, bytes, out).map(|()| true)?),
+        ),
+        (WireType::List, PgType::Array(of)) => {
+            let start = out.len();
+            binary(kind, column, bytes, out).or_else(|_| {
+                // An element may be what its type in lists cannot have. Its text has it.
+                out.truncate(start);
+                append_document(out, |out| array::write_binary(of, bytes, out))
+            })
+        }
+        _ => binary(kind, column, bytes, out),
+    }
+}
+
+/// Whether it is a value that `binary` refuses, although it is one of this type.
+#[cold]
+fn is_extreme(kind: &PgType, bytes: &[u8]) -> Result<bool, ValueError> {
+    Ok(match kind {
+        PgType::Date => date_of(bytes).is_err() && bytes.len() == 4,
+        PgType::Timestamp | PgType::TimestampTz => moment_of(bytes).is_err() && bytes.len() == 8,
+        PgType::Numeric => Numeric::parse(bytes)?.is_special(),
+        _ => false,
+    })
 }
 
 fn binary(kind: &PgType, column: &ColumnType, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
@@ -88,9 +117,28 @@ fn binary(kind: &PgType, column: &ColumnType, bytes: &[u8], out: &mut Vec<u8>) -
 /// Appends a value that was sent as text.
 pub fn append_text(to: &Target, text: &[u8], out: &mut Vec<u8>) -> Result<(), ValueError> {
     match (&to.kind, &to.column) {
+        (kind, column) if matches!(open_form(column), WireType::Open(_)) => append_open(
+            out,
+            |out| of_text(kind, column, text, out),
+            |out| {
+                let is_extreme = match kind {
+                    PgType::Numeric => matches!(text, b"NaN" | b"Infinity" | b"-Infinity"),
+                    PgType::Date | PgType::Timestamp | PgType::TimestampTz => {
+                        text.len() < usize::from(u8::MAX)
+                    }
+                    _ => false,
+                };
+                out.extend_from_slice(if is_extreme { text } else { b"" });
+                Ok(is_extreme)
+            },
+        ),
         (PgType::Array(kind), ColumnType::Json) => written(out, |out| array::write_text(kind, text, out)),
         (PgType::Array(kind), ColumnType::List(column)) => {
-            array::list_of_text(kind, text, |text, out| of_text(kind, column, text, out), out)
+            let start = out.len();
+            array::list_of_text(kind, text, |text, out| of_text(kind, column, text, out), out).or_else(|_| {
+                out.truncate(start);
+                append_document(out, |out| array::write_text(kind, text, out))
+            })
         }
         (kind, column) => of_text(kind, column, text, out),
     }

@@ -14,7 +14,7 @@ use super::segment_format::with_format;
 use crate::batches::Batches;
 use crate::column::Layout;
 use crate::outline;
-use crate::output::{Options, BATCH_BYTES, BATCH_ROWS};
+use crate::output::{Moved, Options, BATCH_BYTES, BATCH_ROWS};
 use crate::reduce;
 use crate::seen_keys::SharedKeys;
 use crate::segment_format::SegmentFormat;
@@ -48,7 +48,7 @@ impl RangeDecoder {
         layout = "changelog", columns = None,
         before_images = true, foreign_key_checks = false, identity_images = false, bucket = None,
         exclude = None, seen = None, types = "{}",
-        partial_images = false, defaults = None, base_columns = None,
+        partial_images = false, moved = "refused", defaults = None, base_columns = None,
         batch_rows = BATCH_ROWS, batch_bytes = BATCH_BYTES
     ))]
     #[allow(clippy::too_many_arguments)]
@@ -71,6 +71,7 @@ impl RangeDecoder {
         seen: Option<Bound<'_, KeySet>>,
         types: &str,
         partial_images: bool,
+        moved: &str,
         defaults: Option<PyArrowType<RecordBatch>>,
         base_columns: Option<Vec<String>>,
         batch_rows: usize,
@@ -83,6 +84,12 @@ impl RangeDecoder {
         if layout == Layout::Rows {
             return Err(PyValueError::new_err("layout \"rows\" is for result sets"));
         }
+        let moved = match moved {
+            "refused" => Moved::Refused,
+            "taken" => Moved::Taken,
+            "only" => Moved::Only,
+            _ => return Err(PyValueError::new_err(format!("moved {moved:?}"))),
+        };
         let types = parse_types(types)?;
         let defaults = defaults.map(|batch| batch.0);
         let options = Options {
@@ -94,6 +101,7 @@ impl RangeDecoder {
             bucket,
             types,
             partial_images,
+            moved,
             defaults,
             base: base_columns,
             batch_rows,
@@ -186,6 +194,10 @@ impl LatestReducer {
 
     fn push(&self, py: Python<'_>, batch: PyArrowType<RecordBatch>) -> PyResult<()> {
         py.detach(|| Ok(self.reducer.lock().map_err(broken)?.push(batch.0)?))
+    }
+
+    fn complete(&self, py: Python<'_>, batch: PyArrowType<RecordBatch>) -> PyResult<()> {
+        py.detach(|| Ok(self.reducer.lock().map_err(broken)?.complete(batch.0)?))
     }
 
     fn finish(&self, py: Python<'_>) -> PyResult<Vec<PyArrowType<RecordBatch>>> {

@@ -9,7 +9,7 @@ use crate::records::{Record, RecordFile, HEADER_SIZE};
 use crate::schema::{ColumnSchema, ColumnType, TableSchema};
 use crate::table_map::{MapColumn, TableMap};
 use crate::window::Direction;
-use crate::wire::form;
+use crate::wire::{form, open_form};
 
 /// Ids of collations: of bytes, and of texts in UTF-8.
 const BINARY: u16 = 63;
@@ -67,7 +67,8 @@ pub struct Definition<'a> {
 }
 
 /// How images of a table's rows are written. `id`: of its definition. `offset`: of the same, for errors.
-pub fn table_map(id: u64, schema: &TableSchema, offset: u64) -> Result<TableMap> {
+/// `is_open`: see `wire::open_form`.
+pub fn table_map(id: u64, schema: &TableSchema, offset: u64, is_open: bool) -> Result<TableMap> {
     let fail = |reason: String| DecodeError::of_table(schema.name(), reason, offset);
     let columns = schema.columns.iter().map(|column| {
         let kind = column.column_type().map_err(fail)?;
@@ -76,7 +77,7 @@ pub fn table_map(id: u64, schema: &TableSchema, offset: u64) -> Result<TableMap>
             _ => None,
         };
         Ok(MapColumn {
-            wire: form(&kind),
+            wire: if is_open { open_form(&kind) } else { form(&kind) },
             nullable: column.nullable,
             unsigned: None,
             name: Some(column.name.clone()),
@@ -140,13 +141,13 @@ impl<'a> Definition<'a> {
     }
 
     /// How images are written. `schema`: that of the definition.
-    pub fn map_of(&self, schema: &TableSchema) -> Result<TableMap> {
-        table_map(self.id, schema, self.offset)
+    pub fn map_of(&self, schema: &TableSchema, is_open: bool) -> Result<TableMap> {
+        table_map(self.id, schema, self.offset, is_open)
     }
 
     /// The map and the table, if `known` says the same of the columns. Otherwise the table's rows cannot be
     /// read by it.
-    pub fn fitted(&self, known: &TableSchema) -> Result<(TableMap, TableSchema)> {
+    pub fn fitted(&self, known: &TableSchema, is_open: bool) -> Result<(TableMap, TableSchema)> {
         let schema = self.schema()?;
         let names = |columns: &[ColumnSchema]| {
             columns.iter().map(|column| (column.name.clone(), column.column_type())).collect::<Vec<_>>()
@@ -156,7 +157,7 @@ impl<'a> Definition<'a> {
             let reason = format!("the log's definition of {name} is not its schema (version {version})");
             return Err(DecodeError::of_table(name, reason, self.offset));
         }
-        Ok((self.map_of(&schema)?, schema))
+        Ok((self.map_of(&schema, is_open)?, schema))
     }
 
     /// What it says of its table, as JSON: `key` and `columns`.

@@ -18,6 +18,9 @@ pub trait Family: Send + Sync + 'static {
     /// Whether the place of a commit is where the transaction ends in the source's log.
     const COMMITS_SAY_PLACES: bool;
 
+    /// Whether dates and decimals have open forms in images (`wire::open_form`).
+    const IS_OPEN: bool = false;
+
     /// What is known of a definition's columns to read its rows in messages of the source (`MESSAGE`).
     type Columns: Send + Sync + 'static;
     /// Memory that is used again for each row.

@@ -260,7 +260,7 @@ impl<F: Family> row_log::Definition for Held<F> {
     fn table(&self) -> Result<(TableMap, Option<TableSchema>)> {
         let definition = Definition::parse(&self.body, self.offset)?;
         let schema = definition.schema()?;
-        Ok((definition.map_of(&schema)?, Some(schema)))
+        Ok((definition.map_of(&schema, F::IS_OPEN)?, Some(schema)))
     }
 
     fn offset(&self) -> u64 {

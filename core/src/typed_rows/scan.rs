@@ -153,7 +153,7 @@ impl<F: Family> RowsScan<F> {
             if definition.id != id || !definition.is_of(&self.table) {
                 return Err(DecodeError::new("a definition that is used is of another table", offset));
             }
-            let (map, schema) = definition.fitted(&self.table)?;
+            let (map, schema) = definition.fitted(&self.table, F::IS_OPEN)?;
             self.columns.push(F::columns(&definition, &schema)?);
             self.maps.push(Arc::new(map));
             self.last = body;

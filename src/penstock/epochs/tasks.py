@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -56,6 +56,9 @@ class DecodeTask:
     partial_images: bool = False
     """Row images may lack columns. `defaults`: the values of columns that inserts leave out."""
     defaults: pa.RecordBatch | None = None
+    moved: Literal["refused", "taken", "only"] = "refused"
+    """See `_core.RangeDecoder`. `completion`: completes moved rows."""
+    completion: pa.RecordBatch | None = None
     computation: Computation | None = None
     """Row images may lack generated columns. This is how the source computes them."""
     columns: tuple[str, ...] | None = None
@@ -130,7 +133,15 @@ def _put_together(task: DecodeTask, batches: Batches) -> Batches:
             reducer = LatestReducer(task.table, types=task.types.to_json())
         reducer.push(batch)
     if reducer is not None:
+        if task.completion is not None:
+            reducer.complete(task.completion)
         yield from reducer.finish()
+
+
+def moved_rows(task: DecodeTask) -> list[pa.RecordBatch]:
+    """The moved rows of a table's events."""
+    only = replace(task, partial_images=True, moved="only")
+    return [batch for batch in _images(only) if batch.num_rows]
 
 
 def _decoder(task: DecodeTask, split: Split, positions: bytes | None, seen: KeySet | None = None) -> Batches:
@@ -152,6 +163,7 @@ def _decoder(task: DecodeTask, split: Split, positions: bytes | None, seen: KeyS
             seen=seen,
             types=task.types.to_json(),
             partial_images=task.partial_images,
+            moved=task.moved,
             defaults=task.defaults,
             base_columns=None if task.computation is None else task.computation.base,
         )

@@ -95,6 +95,9 @@ class TypeOptions:
 
     zero_dates: Literal["null", "text", "error"] = "null"
     """Zero and partial dates (2024-00-10): NULL, the column as text, or park the table."""
+    extreme_dates: Literal["error", "null", "text"] = "error"
+    """Dates that are infinite, before the year 1 or after 9999 (PostgreSQL): park the table, NULL, or all
+    dates of the column as text. In a key, `null` parks the table."""
     bigint_unsigned: Literal["decimal", "long", "string"] = "decimal"
     """BIGINT UNSIGNED: DECIMAL(20,0); BIGINT, where a value above 2^63 - 1 parks the table; text."""
     decimal: Literal["precise", "string", "double"] = "precise"
@@ -102,8 +105,9 @@ class TypeOptions:
     numeric_scale: Annotated[int, Field(ge=0, le=38)] | None = None
     """Numbers without a declared precision are text, with the digits that the source prints. With a scale:
     DECIMAL(38, scale), where a value that does not fit parks the table."""
-    not_numbers: Literal["error", "null"] = "error"
-    """NaN and infinities in numbers that `numeric_scale` makes DECIMAL: park the table, or NULL."""
+    not_numbers: Literal["error", "null", "text"] = "error"
+    """NaN and infinities in DECIMAL columns (PostgreSQL): park the table, NULL, or all numbers of the column
+    as text. In a key, `null` parks the table."""
     time: Literal["text", "micros"] = "text"
     """TIME: as SELECT shows it, or as microseconds in a BIGINT."""
     binary: Literal["bytes", "base64", "hex"] = "bytes"

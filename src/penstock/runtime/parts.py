@@ -123,7 +123,10 @@ class Followed(Started):
         )  # fmt: skip
 
     def images(self) -> IncompleteImages:
-        return IncompleteImages(self.source.row_images, self.config.types, everywhere=self.lacks_columns)
+        return IncompleteImages(
+            self.source.row_images, self.config.types, everywhere=self.lacks_columns,
+            executed_at=self.chunk_log.executed_at,
+        )  # fmt: skip
 
     def snapshot_reader(
         self,

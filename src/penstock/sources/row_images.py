@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from penstock.errors import InternalError
+from penstock.model.partial_snapshot import KeyValues
 from penstock.model.schema import TableSchema, TypeOptions
 
 if TYPE_CHECKING:
@@ -43,6 +44,18 @@ class RowImages(Protocol):
     def computation(self, schema: TableSchema) -> Computation:
         """How to compute generated columns that row events lack, by the table's current definition. Raises
         `TableError` (`definition_differs=True`) if that is no longer `schema`."""
+
+
+@runtime_checkable
+class PresentRows(Protocol):
+    """`RowImages` of a source whose rows can be read by their keys at any time."""
+
+    def present(
+        self, schema: TableSchema, keys: Sequence[KeyValues], types: TypeOptions, executed: str
+    ) -> list[pa.RecordBatch]:
+        """The rows that have these keys, in layout `rows`, after the source has executed `executed`
+        (`sources.chunks.ChunkReader.require`). Raises `ChunkOutdated` if the table has another definition
+        now."""
 
 
 class LogImages:

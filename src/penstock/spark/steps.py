@@ -278,6 +278,12 @@ class StepRows:
         )
         if is_partial:
             task = replace(task, partial_images=True, defaults=self._images.omitted(schema))
+            if self._images.has_moved_rows(schema.table):
+                with crossing(str(schema.table)).guard():
+                    moved = tasks.moved_rows(task)
+                found = self._images.completion(schema, moved, step.splits[-1].end)
+                task = replace(task, moved="taken", completion=found)
+                incomplete = self._incomplete(schema)
         way = strategy.for_events(
             step, partial_images=is_partial, cores=self._cores, driver_bytes_max=self._driver_bytes_max,
             fetched=self._fetched,
@@ -334,7 +340,8 @@ class StepRows:
         pending in this epoch, are still to bring rows, a row may be missing at the target."""
         state = self._state.table(schema.table)
         places = {column.name: place for place, column in enumerate(schema.columns)}
-        return Incomplete(places, target_is_complete=state is None or state.rows_read)
+        is_complete = (state is None or state.rows_read) and not self._images.misses_rows(schema.table)
+        return Incomplete(places, target_is_complete=is_complete)
 
     def _rows(
         self,

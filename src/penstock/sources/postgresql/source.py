@@ -16,10 +16,10 @@ from penstock.sources.logged_definitions import LoggedDefinitions
 from penstock.sources.postgresql.options import options_of, publication_of
 from penstock.sources.postgresql.preflight import PostgreSqlPreflight
 from penstock.sources.postgresql.read_view import PostgreSqlReadView, read_view
+from penstock.sources.postgresql.row_images import PostgreSqlRowImages
 from penstock.sources.postgresql.session import PostgreSqlSession
 from penstock.sources.postgresql.standbys import PostgreSqlHosts
 from penstock.sources.postgresql.window import PostgreSqlWindows
-from penstock.sources.row_images import LogImages
 from penstock.sources.supervisor import Supervisor
 from penstock.sources.table_filter import TableFilter
 
@@ -35,7 +35,7 @@ class PostgreSqlSource:
         self.chunks = self.catalog
         self.comparisons = PostgreSqlComparisons()
         self.windows = PostgreSqlWindows()
-        self.row_images = LogImages()
+        self.row_images = PostgreSqlRowImages(self._options, self._publication)
 
     def receiver(self, file: Path) -> Supervisor:
         return Supervisor(file)
