@@ -51,7 +51,7 @@ def _pipeline(folder: Path, seconds: int) -> Figure:
             server, Path(tempfile.mkdtemp(dir=folder)) / "pipeline", [TABLE], sections=sections
         )
         run = _run("bench.programs.latency", file, seconds)
-        _check_target(file)
+        _check_target(server, file)
     return of_mysql.figure(
         run, PIPELINE, __version__, task=TASK, epochs=run.report["epochs"], interval_ms=INTERVAL_MS
     )
@@ -73,12 +73,20 @@ def _run(program: str, source: object, seconds: int, *arguments: object) -> meas
     return measure.run(command, timeout_s=seconds + 600, sample_ms=200)
 
 
-def _check_target(file: Path) -> None:
-    """All rows of the target are those of the source."""
-    command = measure.program("penstock", "verify", file)
+def _check_target(server: PostgreSqlServer, file: Path) -> None:
+    """The target has as many rows as its source, with the same ids and numbers of changes."""
+    columns = "count(*) AS n, sum(id) AS ids, sum(v) AS changes"
+    target = f"SELECT {columns} FROM {TABLE.partition('.')[2]}"
+    command = measure.program("penstock", "query", file, target, "--json")
     done = subprocess.run(command, env=measure.environment(), capture_output=True, text=True, check=False)
     if done.returncode:
-        raise RunFailed(f"the target differs from its source: {(done.stdout + done.stderr).strip()[-400:]}")
+        raise RunFailed(f"the target cannot be read: {done.stderr.strip()[-400:]}")
+    found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    with connected(server) as sql:
+        wanted = sql.execute(f"SELECT {columns} FROM {TABLE}".encode()).fetchone()
+    assert wanted is not None
+    if [int(one) for one in found.values()] != [int(one) for one in wanted]:
+        raise RunFailed(f"the target has {found}, the source {wanted}")
 
 
 @contextmanager
