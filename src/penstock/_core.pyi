@@ -203,9 +203,21 @@ class PgTranslator:
         """The messages that describe tables which are not known, or not so: relation, schema, table, and the
         message."""
 
-    def describe(self, message: bytes, definition: str, said: Sequence[tuple[str, str]] = ()) -> None:
+    def described(self, relations: Sequence[int]) -> list[tuple[int, str, str, bytes]]:
+        """The messages that described these relations, as far as they are known: as from `unknown`."""
+
+    def describe(
+        self,
+        message: bytes,
+        definition: str,
+        said: Sequence[tuple[str, str]] = (),
+        root: tuple[int, str, str, Sequence[int]] | None = None,
+    ) -> None:
         """Says how the table of such a message is defined (JSON with `key` and `columns`), before it is
-        translated. `said`: what has happened to the table since the message before, as schemas and JSON."""
+        translated. `said`: what has happened to the table since the message before, as schemas and JSON.
+        `root`: the table of which it is a partition: number, schema, name, and the numbers of all its
+        partitions. Then its rows are stored as those of the root. A column's `sent` is its place in the
+        messages; without it, columns come in order."""
 
     def say(self, said: Sequence[tuple[str, str]], commit_us: int) -> bytes:
         """The records of a transaction that only says what has happened to tables. To be called between

@@ -37,7 +37,8 @@ fuzz_target!(|data: &[u8]| {
     let mut translator = Translator::new(0, 0);
     let sent = || messages.iter().map(|message| (0, *message));
     for (_, _, _, message) in translator.unknown(sent()).unwrap_or_default() {
-        let _ = translator.describe(&message, format!(r#"{{"key":["id"],"columns":{COLUMNS}}}"#), Vec::new());
+        let definition = format!(r#"{{"key":["id"],"columns":{COLUMNS}}}"#);
+        let _ = translator.describe(&message, definition, Vec::new(), None);
     }
     let _ = translator.translate(sent());
     let mut file = MAGIC.to_vec();

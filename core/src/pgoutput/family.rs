@@ -57,6 +57,9 @@ struct SaidOfColumn {
     pg_type: serde_json::Value,
     #[serde(default)]
     identity: bool,
+    /// Its place in the messages. None: as in the definition.
+    #[serde(default)]
+    sent: Option<usize>,
 }
 
 impl Family for Messages {
@@ -78,8 +81,10 @@ impl Family for Messages {
             let column = column.column_type().map_err(fail)?;
             Ok(Target { kind: PgType::of_json(&said.pg_type), column })
         });
+        let order: Option<Vec<usize>> = said.columns.iter().map(|column| column.sent).collect();
         Ok(Columns {
             id: definition.id as u32,
+            order: order.filter(|order| !order.is_empty()),
             table: schema.name(),
             names: schema.columns.iter().map(|column| column.name.clone()).collect(),
             is_key: said.columns.iter().map(|column| column.identity).collect(),

@@ -27,10 +27,15 @@ pub type Said = (String, String);
 /// A message that describes a table: relation, schema, table, and the message.
 pub type Described = (u32, String, String, Vec<u8>);
 
+/// A partitioned table: its number, schema, name, and the numbers of its partitions that have rows.
+pub type Root = (u32, String, String, Vec<u32>);
+
 /// A table as the server has described it, and as the catalog defined it then.
 struct Known {
     /// The message that described it.
     message: Vec<u8>,
+    /// The number, schema and name under which its rows are stored: of a partition, those of its root.
+    id: u32,
     schema: String,
     table: String,
     /// `key` and `columns`, as text.
@@ -56,8 +61,11 @@ pub struct Translator {
     is_cut: bool,
     /// What has happened to tables, by their numbers, before the next rows that they have.
     said: HashMap<u32, Vec<Said>>,
-    /// The relations that the part has defined.
-    defined: HashSet<u32>,
+    /// The tables that the part has defined, and the relations that their last definitions are of. Those of
+    /// other partitions may have the columns in another order.
+    defined: HashMap<u32, u32>,
+    /// The partitions of partitioned tables that are not sent as their roots.
+    partitions: HashMap<u32, HashSet<u32>>,
     /// The end of the last transaction whose records were given.
     pub end_lsn: u64,
     /// A transaction's id with its high bits: those of ids near to it.
@@ -85,23 +93,44 @@ impl Translator {
         Ok(found)
     }
 
+    /// The messages that described these relations, as far as they are known: as `unknown` gives them.
+    pub fn described(&self, relations: &[u32]) -> Result<Vec<Described>> {
+        let known = relations.iter().filter_map(|id| self.relations.get(id));
+        let described = known.map(|known| {
+            let Message::Relation(relation) = Message::parse(&known.message, 0)? else {
+                return Err(DecodeError::new("this message describes no table", 0));
+            };
+            let (schema, table) = (schema_of(&relation, 0)?, text(relation.table, 0)?);
+            Ok((relation.id, schema, table, known.message.clone()))
+        });
+        described.collect()
+    }
+
     /// Says how the table of a message is defined (`key`, `columns`), before the message is translated, and
     /// what has happened to the table since the message before. That is said before the transaction with the
-    /// next rows of the table.
-    pub fn describe(&mut self, message: &[u8], definition: String, said: Vec<Said>) -> Result<()> {
+    /// next rows of the table. `root`: the table is a partition of this one.
+    pub fn describe(
+        &mut self,
+        message: &[u8],
+        definition: String,
+        said: Vec<Said>,
+        root: Option<Root>,
+    ) -> Result<()> {
         let Message::Relation(relation) = Message::parse(message, 0)? else {
             return Err(DecodeError::new("this message describes no table", 0));
         };
-        let known = Known {
-            message: message.to_owned(),
-            schema: schema_of(&relation, 0)?,
-            table: text(relation.table, 0)?,
-            definition,
+        let (id, schema, table) = match root {
+            Some((id, schema, table, partitions)) => {
+                self.partitions.insert(id, partitions.into_iter().collect());
+                (id, schema, table)
+            }
+            None => (relation.id, schema_of(&relation, 0)?, text(relation.table, 0)?),
         };
-        self.relations.insert(relation.id, known);
-        self.defined.remove(&relation.id);
+        self.relations
+            .insert(relation.id, Known { message: message.to_owned(), id, schema, table, definition });
+        self.defined.remove(&id);
         if !said.is_empty() {
-            self.said.entry(relation.id).or_default().extend(said);
+            self.said.entry(id).or_default().extend(said);
         }
         Ok(())
     }
@@ -155,13 +184,13 @@ impl Translator {
             b'I' | b'U' | b'D' => {
                 let relation = bytes.get(1..5).and_then(|id| id.try_into().ok()).map(u32::from_be_bytes);
                 let relation = relation.ok_or_else(|| DecodeError::new("a message is cut off", lsn))?;
-                let begin = self.begun(lsn)?;
-                if let Some(said) = self.said.remove(&relation) {
+                let (begin, id) = (self.begun(lsn)?, known(&self.relations, relation, lsn)?.id);
+                if let Some(said) = self.said.remove(&id) {
                     self.state(begin, lsn, &said);
                 }
                 self.begin_part(begin, Part::Rows, lsn);
                 self.define(relation, lsn)?;
-                self.records.message(lsn, relation, bytes);
+                self.records.message(lsn, id, bytes);
             }
             b'R' | b'Y' | b'O' => {}
             _ => match Message::parse(bytes, lsn)? {
@@ -185,11 +214,7 @@ impl Translator {
                 }
                 Message::Truncate { relations, .. } => {
                     let begin = self.begun(lsn)?;
-                    for relation in relations {
-                        let mut said = self.said.remove(&relation).unwrap_or_default();
-                        let Known { schema, table, .. } = known(&self.relations, relation, lsn)?;
-                        let emptied = json!({"table": table, "emptied": true}).to_string();
-                        said.push((schema.clone(), emptied));
+                    for said in self.truncated(&relations, lsn)? {
                         self.state(begin, lsn, &said);
                     }
                 }
@@ -199,6 +224,32 @@ impl Translator {
             },
         }
         Ok(false)
+    }
+
+    /// What a TRUNCATE of relations says, by table. A table of which only some partitions are emptied is read
+    /// again: which rows these had is not known.
+    fn truncated(&mut self, relations: &[u32], lsn: u64) -> Result<Vec<Vec<Said>>> {
+        let mut found = Vec::new();
+        let mut seen = HashSet::new();
+        for relation in relations {
+            let Known { id, schema, table, definition, .. } = known(&self.relations, *relation, lsn)?;
+            if !seen.insert(*id) {
+                continue;
+            }
+            let of_root = self.partitions.get(id).filter(|_| id != relation);
+            let statement = match of_root.is_some_and(|all| !all.iter().all(|one| relations.contains(one))) {
+                true => {
+                    let definition: serde_json::Value = serde_json::from_str(definition)
+                        .map_err(|error| DecodeError::new(format!("a definition: {error}"), lsn))?;
+                    json!({"table": table, "altered": definition, "reread": "a partition was emptied"})
+                }
+                false => json!({"table": table, "emptied": true}),
+            };
+            let mut said = self.said.remove(id).unwrap_or_default();
+            said.push((schema.clone(), statement.to_string()));
+            found.push(said);
+        }
+        Ok(found)
     }
 
     /// Says what has happened to tables, behind the rows that were written. Readers take one statement at a
@@ -228,12 +279,13 @@ impl Translator {
     }
 
     fn define(&mut self, relation: u32, lsn: u64) -> Result<()> {
-        if self.defined.contains(&relation) {
-            return Ok(());
+        let Known { id, schema, table, definition, .. } = known(&self.relations, relation, lsn)?;
+        match self.defined.insert(*id, relation) {
+            Some(other) if other == relation => return Ok(()),
+            Some(other) if known(&self.relations, other, lsn)?.definition == *definition => return Ok(()),
+            _ => {}
         }
-        let Known { schema, table, definition, .. } = known(&self.relations, relation, lsn)?;
-        self.records.definition(lsn, relation, (schema, table), definition);
-        self.defined.insert(relation);
+        self.records.definition(lsn, *id, (schema, table), definition);
         Ok(())
     }
 }

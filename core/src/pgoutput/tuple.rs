@@ -6,6 +6,7 @@
 
 use super::message::{Message, Old, Tuple, Value};
 use super::value::{append_binary, append_text, Target};
+use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result, ValueError};
 use crate::value_forms::put_bits;
 
@@ -19,6 +20,8 @@ pub struct Columns {
     /// Columns of the replica identity.
     pub is_key: Vec<bool>,
     pub targets: Vec<Target>,
+    /// The places of the columns in messages. None: they come in order.
+    pub order: Option<Vec<usize>>,
 }
 
 /// Buffers, which are used again for each row.
@@ -108,8 +111,12 @@ impl Columns {
             return Err(DecodeError::of_table(&*self.table, reason, offset));
         }
         let mut values = tuple.values;
+        let ordered = self.order.as_ref().map(|order| ordered(values, order)).transpose()?;
         for (index, target) in self.targets.iter().enumerate() {
-            let value = Tuple::next(&mut values)?;
+            let value = match &ordered {
+                Some(ordered) => ordered[index],
+                None => Tuple::next(&mut values)?,
+            };
             let wanted = only.is_none_or(|only| only[index]) && value != Value::Unchanged;
             image.present.push(wanted);
             if !wanted {
@@ -131,4 +138,11 @@ impl Columns {
         let reason = format!("column `{}` of {}: {error}", self.names[index], self.table);
         DecodeError::of_table(&*self.table, reason, offset)
     }
+}
+
+/// The values in the order of a definition.
+fn ordered<'a>(mut values: Cursor<'a>, order: &[usize]) -> Result<Vec<Value<'a>>> {
+    let sent = order.iter().map(|_| Tuple::next(&mut values)).collect::<Result<Vec<_>>>()?;
+    let missing = || values.fail("a definition names a column that is not sent".to_owned());
+    order.iter().map(|place| sent.get(*place).copied().ok_or_else(missing)).collect()
 }

@@ -11,7 +11,7 @@ use crate::error::DecodeError;
 use crate::pgoutput::arrivals::{Arrivals, Batch};
 use crate::pgoutput::copy::CopyDecoder;
 use crate::pgoutput::message::Message;
-use crate::pgoutput::translator::{Described, Said, Translator};
+use crate::pgoutput::translator::{Described, Root, Said, Translator};
 use crate::pgoutput::types::{self, PgType};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -139,11 +139,23 @@ impl PgTranslator {
         Ok(self.0.unknown(batch.0.messages())?)
     }
 
+    /// The messages that described these relations, as far as they are known.
+    fn described(&self, relations: Vec<u32>) -> PyResult<Vec<Described>> {
+        Ok(self.0.described(&relations)?)
+    }
+
     /// `definition`: JSON with `key` and `columns`. `said`: what has happened to the table since the message
-    /// before, as schemas and JSON.
-    #[pyo3(signature = (message, definition, said = Vec::new()))]
-    fn describe(&mut self, message: &[u8], definition: String, said: Vec<Said>) -> PyResult<()> {
-        Ok(self.0.describe(message, definition, said)?)
+    /// before, as schemas and JSON. `root`: the table of which this one is a partition: number, schema, name,
+    /// and the numbers of all its partitions.
+    #[pyo3(signature = (message, definition, said = Vec::new(), root = None))]
+    fn describe(
+        &mut self,
+        message: &[u8],
+        definition: String,
+        said: Vec<Said>,
+        root: Option<Root>,
+    ) -> PyResult<()> {
+        Ok(self.0.describe(message, definition, said, root)?)
     }
 
     /// The records of a transaction that only says what has happened to tables.

@@ -107,7 +107,7 @@ class PgLog:
             batch = self.replication.take(1.0, 1 << 20)
             unknown = translator.unknown(batch)
             for message, one in tables.described(self._connection, unknown) if unknown else ():
-                translator.describe(message, one.definition)
+                translator.describe(message, one.definition, root=one.root)
             pieces += framer.feed(translator.translate(batch))
             reached = max(reached, batch.end, translator.end_lsn)
         data = b"".join(_bytes_of(piece) for piece in pieces)

@@ -97,6 +97,9 @@ class Receiving:
         log = self.log()
         return [(one.database, json.loads(one.sql)) for one in log.statements(LogRange(log.start, log.end))]
 
+    def statements_of(self, schema: str, table: str) -> list[dict[str, Any]]:
+        return [one for of, one in self.statements() if (of, one["table"]) == (schema, table)]
+
 
 def changes_of(
     receiving: Receiving, connection: psycopg.Connection[Any], table: TableId

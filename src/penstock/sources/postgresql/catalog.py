@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 
@@ -37,7 +37,7 @@ _STORED = "s"
 _TABLES = """
 SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relreplident::text,
        nullif(c.relfilenode, 0)::int8, p.puballtables, {published},
-       c.relkind = 'r' OR p.pubviaroot, c.relnatts,
+       coalesce(p.pubviaroot, false), c.relnatts,
        concat_ws(':', p.oid, p.xmin, r.oid, r.xmin{membership}), {generated}
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_publication p ON p.pubname = %(publication)s
@@ -75,12 +75,25 @@ ORDER BY i.indrelid, k.place
 """
 _LEAVES = """
 WITH RECURSIVE parts AS (
-    SELECT c.oid AS root, c.oid AS part FROM pg_catalog.pg_class c WHERE c.oid = ANY(%s) AND c.relkind = 'p'
-    UNION ALL SELECT p.root, i.inhrelid FROM parts p JOIN pg_catalog.pg_inherits i ON i.inhparent = p.part
+    SELECT c.oid AS root, c.oid AS part, true AS born, '' AS since
+    FROM pg_catalog.pg_class c WHERE c.oid = ANY(%(roots)s) AND c.relkind = 'p'
+    UNION ALL
+    SELECT p.root, i.inhrelid, p.born AND EXISTS (
+        SELECT 1 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_attribute s ON s.attrelid = a.attrelid
+        WHERE a.attrelid = i.inhrelid AND s.attnum = -6 AND a.attnum > 0 AND a.attinhcount = 1
+          AND a.xmin = s.xmin AND a.cmin = s.cmin AND a.xmax = '0'), p.since || ' ' || i.xmin
+    FROM parts p JOIN pg_catalog.pg_inherits i ON i.inhparent = p.part
 )
-SELECT p.root::int8, c.oid::int8, c.relfilenode::int8
-FROM parts p JOIN pg_catalog.pg_class c ON c.oid = p.part WHERE c.relkind = 'r' ORDER BY 1, 2
+SELECT p.root::int8, c.oid::int8, c.relfilenode::int8, p.born, c.relkind <> 'r' OR c.relpersistence <> 'p',
+       {limited}, p.since
+FROM parts p JOIN pg_catalog.pg_class c ON c.oid = p.part
+LEFT JOIN pg_catalog.pg_publication o ON o.pubname = %(publication)s
+LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = o.oid AND r.prrelid = c.oid
+WHERE c.relkind <> 'p' ORDER BY 1, 2
 """
+"""The partitions that have rows. `born`: it was created as a partition, and was one ever since. ATTACH and
+DETACH write all columns again (`attinhcount`), and a row of the catalog that was not written again has the
+transaction and command that created the table, as those of system columns (-6: `tableoid`) always have."""
 _TYPES = """
 SELECT t.oid::int8, t.typtype::text, t.typtypmod,
        (SELECT array_agg(e.enumlabel::text ORDER BY e.oid) FROM pg_catalog.pg_enum e
@@ -137,12 +150,27 @@ class PgColumn:
         return cls(**{**fields, "labels": None if labels is None else tuple(labels)})
 
 
+class PgLeaf(NamedTuple):
+    """A partition that has rows. `file`: as of `PgTable`. `is_born`: it was created as a partition, so all
+    rows that it ever had were written as those of its root. `is_unlogged`: also of a foreign table.
+    `is_limited`: the publication has a row filter or a column list for it, which only counts if partitions
+    are not sent as their roots. `since`: the transactions that made it and its parents partitions."""
+
+    number: int
+    file: int | None
+    is_born: bool = False
+    is_unlogged: bool = False
+    is_limited: bool = False
+    since: str = ""
+
+
 @dataclass(frozen=True)
 class PgTable:
     """A table as the catalog has it. `number`: `pg_class.oid`, which its partitions do not share.
     `kind`: `r`, or `p` for a partitioned one. `file`: where its rows are; another one if they were written
-    again. `leaves`: of its partitions, number and file. `membership`: another one if the publication was
-    changed, or if the table has left it for a while. `last`: the greatest number that a column has had."""
+    again. `leaves`: its partitions. `as_root`: rows of partitions are sent as its rows.
+    `membership`: another one if the publication was changed, or if the table has left it for a while.
+    `last`: the greatest number that a column has had."""
 
     number: int
     table: TableId
@@ -156,7 +184,8 @@ class PgTable:
     last: int
     key: tuple[str, ...]
     columns: tuple[PgColumn, ...]
-    leaves: tuple[tuple[int, int | None], ...] = ()
+    leaves: tuple[PgLeaf, ...] = ()
+    as_root: bool = False
 
     @property
     def schema(self) -> TableSchema:
@@ -175,7 +204,7 @@ class PgTable:
         known = {
             "table": TableId(*fields["table"]), "key": tuple(fields["key"]),
             "columns": tuple(PgColumn.from_json(one) for one in fields["columns"]),
-            "leaves": tuple((leaf, file) for leaf, file in fields["leaves"]),
+            "leaves": tuple(PgLeaf(*leaf) for leaf in fields["leaves"]),
         }  # fmt: skip
         return cls(**{**fields, **known})
 
@@ -211,27 +240,38 @@ def read_tables(
     rows = connection.execute(query, parameters).fetchall()
     found = [row[0] for row in rows]
     columns, keys = _columns(connection, found), _keys(connection, found)
-    leaves: dict[int, list[tuple[int, int | None]]] = {}
-    if any(row[3] == "p" for row in rows):
-        for root, leaf, file in connection.execute(_LEAVES, (found,)):
-            leaves.setdefault(root, []).append((leaf, file))
+    leaves = _leaves(connection, found, publication) if any(row[3] == "p" for row in rows) else {}
     tables = []
     for number, schema, name, kind, persistence, identity, file, all_, listed, *rest in rows:
-        listed_columns, where, whole, last, membership, stored = rest
+        listed_columns, where, as_root, last, membership, stored = rest
         of_table = [
             one
             for one in columns.get(number, [])
             if _is_sent(one, listed_columns, has_stored=stored == _STORED)
         ]
-        is_published = bool((all_ or listed) and whole)
         of_key, of_root = tuple(keys.get(number, ())), tuple(leaves.get(number, ()))
+        is_published = bool(all_ or listed) and (as_root or not any(one.is_limited for one in of_root))
+        if any(one.is_unlogged for one in of_root):
+            persistence = "u"
         tables.append(
             PgTable(
                 number, TableId(schema, name), kind, persistence, identity, file, is_published, membership,
-                where, last, of_key, tuple(of_table), of_root,
+                where, last, of_key, tuple(of_table), of_root, as_root,
             )
         )  # fmt: skip
     return [one for one in tables if names is None or one.table in set(names)]
+
+
+def _leaves(
+    connection: psycopg.Connection[Any], roots: list[int], publication: str
+) -> dict[int, list[PgLeaf]]:
+    has_limits = connection.info.server_version >= _PUBLISHES_COLUMNS
+    limited = "r.prqual IS NOT NULL OR r.prattrs IS NOT NULL" if has_limits else "false"
+    query = _LEAVES.format(limited=limited).encode()
+    found: dict[int, list[PgLeaf]] = {}
+    for root, *leaf in connection.execute(query, {"roots": roots, "publication": publication}):
+        found.setdefault(root, []).append(PgLeaf(*leaf))
+    return found
 
 
 def _is_sent(column: PgColumn, listed: Collection[int] | None, *, has_stored: bool) -> bool:

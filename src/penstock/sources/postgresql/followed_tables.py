@@ -26,6 +26,9 @@ from penstock.sources.postgresql.table_changes import Statement, changes, defini
 FILE = "tables.json"
 SentColumn = tuple[str, bool, int, int]
 """A column as the log describes it (`pg_relation`)."""
+Catalog = dict[int, PgTable | None]
+"""Tables by their numbers, as the catalog has them now. None: there is none."""
+_ROOT = "SELECT pg_catalog.pg_partition_root(%s::oid)::int8"
 
 
 @dataclass(frozen=True)
@@ -41,11 +44,12 @@ class Look:
 @dataclass(frozen=True)
 class Described:
     """A table as the log will have it from here on, and what has happened to it before. `text_only`: columns
-    whose binary form is not known."""
+    whose binary form is not known. `root`: as of `PgTranslator.describe`."""
 
     definition: str
     said: list[tuple[str, str]]
     text_only: list[str]
+    root: tuple[int, str, str, list[int]] | None = None
 
 
 class FollowedTables:
@@ -59,6 +63,8 @@ class FollowedTables:
         """The number of the look that a table is from."""
         self._number = 0
         self._stored = True
+        self._parts: dict[int, int | None] = {}
+        """Tables that the log has described, and those that they are partitions of."""
 
     def begin(self, database: psycopg.Connection[Any]) -> None:
         """Takes the tables of a new log, before it has anything. `database`: in a transaction that shows what
@@ -102,31 +108,82 @@ class FollowedTables:
         }
         return self._take(news)
 
+    def moved(self) -> list[int]:
+        """Tables that the log has described which have become partitions since, or are none any more."""
+        roots = self._roots()
+        return [number for number, root in self._parts.items() if roots.get(number) != root]
+
+    def _roots(self) -> dict[int, int]:
+        """Known tables by their partitions."""
+        return {leaf.number: number for number, one in self._tables.items() for leaf in one.leaves}
+
     def described(
         self, database: psycopg.Connection[Any], messages: Iterable[tuple[int, str, str, bytes]]
     ) -> list[tuple[bytes, Described]]:
         """What the messages are about that describe tables (`PgTranslator.unknown`)."""
         self._number += 1
-        found = list[tuple[bytes, Described]]()
+        found, roots, read = list[tuple[bytes, Described]](), self._roots(), dict[int, Catalog]()
         for number, schema, name, message in messages:
-            table, columns = TableId(schema, name), pg_relation(message)
-            now = self._read(database, number, table)
-            after, certain = self._as_sent(number, table, columns, now.get(number))
-            said = list[Statement]()
-            if number in self._tables or now.get(number) is not None:  # else it is gone, or a partition
-                said = self._take({other: (now[other], True) for other in now} | {number: (after, certain)})
-            identity = frozenset(column for column, is_key, *_ in columns if is_key)
-            text_only = [one.name for one in after.columns if not one.reads_binary]
-            texts = [(database_name, json.dumps(one)) for database_name, one in said]
-            found.append((message, Described(json.dumps(definition(after, identity)), texts, text_only)))
+            root = self._root_of(database, number, roots)
+            table = TableId(schema, name) if root is None else None
+            described = self._described(database, root or number, table, pg_relation(message), read)
+            if described is None:  # a partition of a table that is not followed
+                described = self._described(
+                    database, number, TableId(schema, name), pg_relation(message), read
+                )
+            assert described is not None
+            self._parts[number] = described.root and described.root[0]
+            found.append((message, described))
         return found
 
-    def _read(
-        self, database: psycopg.Connection[Any], number: int, table: TableId
-    ) -> dict[int, PgTable | None]:
+    def _root_of(
+        self, database: psycopg.Connection[Any], number: int, roots: Mapping[int, int]
+    ) -> int | None:
+        """The table of which this one is a partition: as the log has known it up to here, or if it has not,
+        as the catalog has it now. None: it is none."""
+        if number in self._tables or number in roots:
+            return roots.get(number)
+        row = database.execute(_ROOT, (number,)).fetchone()
+        return None if row is None or row[0] in (None, number) else int(row[0])
+
+    def _described(
+        self,
+        database: psycopg.Connection[Any],
+        number: int,
+        table: TableId | None,
+        columns: list[SentColumn],
+        read: dict[int, Catalog],
+    ) -> Described | None:
+        """`table`: its name in the message; None: the message is about a partition. `read`: the catalog, as
+        far as it was read for other messages. Returns None if the partitioned table is not followed."""
+        before = self._tables.get(number)
+        if number not in read:
+            # A table may have thousands of partitions. The next look finds what has changed besides.
+            as_known = table is None and before is not None and _fits(before, None, columns)
+            read[number] = {number: before} if as_known else self._read(database, number, table)
+        now = read[number]
+        known = now.get(number) or before
+        if table is None and (known is None or not known.published):
+            return None
+        after, certain = self._as_sent(number, table, columns, now.get(number))
+        said = list[Statement]()
+        if before is not None or now.get(number) is not None:  # else it is gone, or a partition
+            said = self._take({other: (now[other], True) for other in now} | {number: (after, certain)})
+        identity = frozenset(column for column, is_key, *_ in columns if is_key)
+        sent = [name for name, *_ in columns]
+        is_ordered = sent == [one.name for one in after.columns]
+        parts = {leaf.number for one in (before, after) if one is not None for leaf in one.leaves}
+        return Described(
+            json.dumps(definition(after, identity, None if is_ordered else sent)),
+            [(database_name, json.dumps(one)) for database_name, one in said],
+            [one.name for one in after.columns if not one.reads_binary],
+            None if table else (number, after.table.database, after.table.table, sorted(parts)),
+        )
+
+    def _read(self, database: psycopg.Connection[Any], number: int, table: TableId | None) -> Catalog:
         """A table as it is now, and those that are known by its name or by one of theirs: they have other
         names now, or are gone."""
-        wanted, names = {number}, {table}
+        wanted, names = {number}, {table} - {None}
         while True:
             holders = {other for other, one in self._tables.items() if one.table in names} - wanted
             found = {
@@ -138,7 +195,7 @@ class FollowedTables:
                 return {other: found.get(other) for other in wanted}
 
     def _as_sent(
-        self, number: int, table: TableId, columns: list[SentColumn], now: PgTable | None
+        self, number: int, table: TableId | None, columns: list[SentColumn], now: PgTable | None
     ) -> tuple[PgTable, bool]:
         """The table as the log describes it, and whether that is all of what the catalog has now."""
         before = self._tables.get(number)
@@ -182,15 +239,17 @@ class FollowedTables:
             self._tables[number] = table
 
 
-def _fits(known: PgTable, table: TableId, columns: list[SentColumn]) -> bool:
-    """Whether the log describes the table as it is known."""
+def _fits(known: PgTable, table: TableId | None, columns: list[SentColumn]) -> bool:
+    """Whether the log describes the table as it is known. A partition (None) may have the columns in another
+    order."""
     sent = [(name, declared, modifier) for name, _, declared, modifier in columns]
-    return known.table == table and sent == [(c.name, c.declared, c.modifier) for c in known.columns]
+    defined = [(c.name, c.declared, c.modifier) for c in known.columns]
+    return sorted(sent) == sorted(defined) if table is None else (known.table, defined) == (table, sent)
 
 
 def _between(
     number: int,
-    table: TableId,
+    table: TableId | None,
     columns: list[SentColumn],
     before: PgTable | None,
     now: PgTable | None,
@@ -214,6 +273,7 @@ def _between(
     like = now or before
     key = tuple(like.key) if like is not None and set(like.key) <= names else ()
     if like is None:
+        assert table is not None
         key = tuple(name for name, is_key, *_ in columns if is_key)
         like = PgTable(number, table, "r", "p", "d", None, True, "", None, 0, key, ())
-    return replace(like, table=table, key=key, columns=tuple(found))
+    return replace(like, table=table or like.table, key=key, columns=tuple(found))

@@ -40,7 +40,14 @@ def slot(server: Server) -> Iterator[Finding]:
                 "All replication slots are in use. The new number takes effect with a restart.",
                 "ALTER SYSTEM SET max_replication_slots = …;",
             )  # fmt: skip
-    if known is not None and not known.is_lost:
+    if known is not None and known.fields["two_phase"]:
+        yield Finding(
+            "error", "slot", server.slot,
+            "The slot was made with two_phase: the server sends prepared transactions by it before they are "
+            "committed. Drop it, and the receiver makes one.",
+            f"SELECT pg_drop_replication_slot('{server.slot}');",
+        )  # fmt: skip
+    elif known is not None and not known.is_lost:
         yield _kept_now(known)
     yield from _kept(server)
     yield from _idle(server)

@@ -88,7 +88,7 @@ class PostgreSqlReadView:
         return table
 
     def _check_not_rewritten(self, table: PgTable) -> None:
-        numbers = [leaf for leaf, _ in table.leaves] or [table.number]
+        numbers = [one.number for one in table.leaves] or [table.number]
         with explained(self.options, table.table):
             row = self.connection.execute(_REWRITTEN, (numbers,)).fetchone()
         if row is None or row[0]:

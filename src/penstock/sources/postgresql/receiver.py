@@ -222,8 +222,10 @@ class Receiver(SessionReceiver):
 
     def _describe(self, session: _Session, batch: PgBatch) -> None:
         unknown = session.translator.unknown(batch)
-        if not unknown:
-            return
+        if unknown:
+            self._define(session, unknown)
+
+    def _define(self, session: _Session, unknown: list[tuple[int, str, str, bytes]]) -> None:
         for message, one in self.tables.described(session.database, unknown):
             if session.binary and one.text_only:
                 self._binary = False
@@ -231,7 +233,7 @@ class Receiver(SessionReceiver):
                     f"The binary form of column {one.text_only[0]} is not known. From now on the log is sent "
                     "as text."
                 )
-            session.translator.describe(message, one.definition, one.said)
+            session.translator.describe(message, one.definition, one.said, one.root)
 
     def _between_transactions(self, session: _Session) -> None:
         """Says what the catalog had, once the log has reached it."""
@@ -241,6 +243,8 @@ class Receiver(SessionReceiver):
             if said := self.tables.reached(look):
                 texts = [(schema, json.dumps(one)) for schema, one in said]
                 self._put(session, session.translator.say(texts, time.time_ns() // 1000))
+            if moved := self.tables.moved():
+                self._define(session, session.translator.described(moved))
         if look is None and now >= session.look_at:
             session.look = self.tables.look(session.database)
             self.status.facts["slot"] = self.slot_watch.look(session.database)

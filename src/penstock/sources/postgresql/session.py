@@ -162,10 +162,15 @@ class PostgreSqlSession:
 def why_not_followed(table: PgTable, publication: str) -> Reason | None:
     """Why rows of a table are not in the log, and what helps."""
     if not table.is_logged:
-        return f"{table.table} is UNLOGGED, so its rows are not in the log.", "Set it LOGGED."
+        what = "has partitions that are UNLOGGED or foreign tables" if table.leaves else "is UNLOGGED"
+        return f"{table.table} {what}, so rows of it are not in the log.", "Set it LOGGED."
     if not table.published:
         add = f'ALTER PUBLICATION "{publication}" ADD TABLE {quoted(table.table)}'
-        if table.kind == "p":
-            add += f'; ALTER PUBLICATION "{publication}" SET (publish_via_partition_root = true)'
-        return f"{table.table} is not in the publication {publication}, so its rows are not in the log.", add
+        if any(leaf.is_limited for leaf in table.leaves):
+            add = f'ALTER PUBLICATION "{publication}" SET (publish_via_partition_root = true)'
+        what = "is not whole" if table.leaves else "is not"
+        return (
+            f"{table.table} {what} in the publication {publication}, so rows of it are not in the log.",
+            add,
+        )
     return None

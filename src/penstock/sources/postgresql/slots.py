@@ -88,6 +88,7 @@ def check_kept(database: psycopg.Connection[Any], slot: str, end: int) -> int:
     for it."""
     known = slot_state(database, slot)
     if known is not None and not known.is_lost and (known.confirmed or 0) <= end:
+        _check(known, known.fields["database"])
         return known.confirmed or 0
     if known is None:
         why = "is gone: somebody dropped it, or this server became the primary without a copy of it"
@@ -158,6 +159,12 @@ def _check(slot: SlotState, database: str) -> None:
         raise ConfigError(
             f"There is a replication slot {name} of another kind: of {plugin}, in {of_database}.",
             hint="`source.slot` names another one.",
+        )
+    if slot.fields["two_phase"]:
+        raise ConfigError(
+            f"The replication slot {name} was made with `two_phase`: the server sends prepared transactions "
+            "by it before they are committed.",
+            hint="Drop it, and the receiver makes one; or `source.slot` names another one.",
         )
 
 

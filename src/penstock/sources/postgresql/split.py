@@ -45,7 +45,7 @@ FROM pg_catalog.pg_class c WHERE c.oid = ANY(%s)
 
 def estimated(connection: psycopg.Connection[Any], table: PgTable) -> TableSize:
     """The size by the server's statistics. Nothing is read; both numbers may be 0."""
-    numbers = [leaf for leaf, _ in table.leaves] or [table.number]
+    numbers = [one.number for one in table.leaves] or [table.number]
     row = connection.execute(_SIZE, (numbers,)).fetchone()
     assert row is not None
     rows, size_bytes = int(row[0]), int(row[1])
@@ -91,7 +91,7 @@ def _block_bounds(
     lower: Bound | None,
 ) -> Iterator[Bound]:
     """Each is the literal of a row's place, and the files that it is a place in."""
-    numbers = [leaf for leaf, _ in table.leaves] or [table.number]
+    numbers = [one.number for one in table.leaves] or [table.number]
     row = connection.execute(_BLOCKS, (numbers,)).fetchone()
     assert row is not None
     largest, block_bytes = row

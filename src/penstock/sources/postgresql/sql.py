@@ -40,7 +40,7 @@ def rows_of(table: PgTable) -> str:
 
 def files_of(table: PgTable) -> str:
     """The files that have the table's rows, as a short text."""
-    files = table.leaves or ((table.number, table.file),)
+    files = [(one.number, one.file) for one in table.leaves] or [(table.number, table.file)]
     return hashlib.sha256(repr(sorted(files)).encode()).hexdigest()[:16]
 
 

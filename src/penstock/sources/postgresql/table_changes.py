@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.model.column_type import DECIMAL, FLOATS, INTEGERS, LONG_TEXTS, SHORT_TEXTS
-from penstock.sources.postgresql.catalog import PgColumn, PgTable
+from penstock.sources.postgresql.catalog import PgColumn, PgLeaf, PgTable
 
 Statement = tuple[str, dict[str, Any]]
 """The schema of the table, and what is said of it."""
@@ -24,12 +24,17 @@ _NUMBERS = INTEGERS | FLOATS | {DECIMAL}
 _UNCERTAIN = "its definition has changed more than once, and only the last one is known"
 
 
-def definition(table: PgTable, identity: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """As the log has it. `identity`: the columns that the log has of rows before a change."""
+def definition(
+    table: PgTable, identity: frozenset[str] = frozenset(), sent: list[str] | None = None
+) -> dict[str, Any]:
+    """As the log has it. `identity`: the columns that the log has of rows before a change. `sent`: names of
+    the columns as they come in messages, if that is in another order."""
     columns = [
         {**one.said, "pg_type": json.loads(one.kind), "identity": one.name in identity}
         for one in table.columns
     ]
+    if sent is not None:
+        columns = [{**one, "sent": sent.index(one["name"])} for one in columns]
     return {"key": list(table.key), "columns": columns}
 
 
@@ -40,6 +45,8 @@ def changes(before: PgTable | None, after: PgTable | None, *, certain: bool = Tr
         return [] if after is None or not _is_followed(after) else [_created(after)]
     if after is None:
         return [_of(before, {"dropped": True})]
+    if certain and before == after:
+        return []
     if not _is_followed(after):
         return [_parked(after)] if _is_followed(before) else []
     if not _is_followed(before):
@@ -95,7 +102,10 @@ def _altered(before: PgTable, after: PgTable, certain: bool) -> list[Statement]:
 def _reasons(before: PgTable, after: PgTable, certain: bool) -> Iterator[str]:
     """Why rows may have other values than before, without an event in the log."""
     known = {one.number: one for one in before.columns}
-    rewritten = (before.file, before.leaves) != (after.file, after.leaves)
+    files = {one.number: one.file for one in before.leaves}
+    since = {one.number: one.since for one in before.leaves}
+    shared = [one for one in after.leaves if one.number in files]
+    rewritten = before.file != after.file or any(files[one.number] != one.file for one in shared)
     if not certain:
         yield _UNCERTAIN
     for column in after.columns:
@@ -113,14 +123,25 @@ def _reasons(before: PgTable, after: PgTable, certain: bool) -> Iterator[str]:
             yield f"the type of column {column.name} has other parts"
         elif not set(was.labels or ()) <= set(column.labels or ()):
             yield f"labels of column {column.name} have other names"
-    if before.leaves != after.leaves:
-        yield "its partitions have changed"
+    if len(shared) < len(before.leaves):
+        yield "a partition is gone"
+    elif rewritten and before.leaves and after.as_root:  # else the log says which partitions are emptied
+        yield "a partition was emptied or written again"
+    elif any(_is_attached(one, since) for one in after.leaves):
+        yield "a partition was attached"
     if before.row_filter != after.row_filter:
         yield "the publication has another condition for its rows"
     elif before.membership != after.membership:
         yield "the publication was changed"
     if before.key != after.key:
         yield f"its key is ({', '.join(after.key)})" if after.key else "it has no key"
+
+
+def _is_attached(leaf: PgLeaf, since: dict[int, str]) -> bool:
+    """Whether a partition may have rows that were not written as rows of the table. `since`: of those known
+    before."""
+    known = since.get(leaf.number)
+    return not leaf.is_born if known is None else known != leaf.since
 
 
 def _has_constant(column: PgColumn) -> bool:
