@@ -16,9 +16,8 @@ from typing import NamedTuple, Protocol
 from psycopg import NotSupportedError, pq
 
 from penstock.errors import TransientError
+from penstock.sources.postgresql.copy_data import READ_BYTES, taken
 
-READ_BYTES = 256 * 1024
-"""Bytes that are read at once."""
 _FRAME = struct.Struct("!cI")
 """What is before a message: its kind, and its length without the kind."""
 _ANSWER_BYTES_MAX = 256 * 1024
@@ -114,6 +113,7 @@ class LibpqStream:
 
     def __init__(self, connection: pq.abc.PGconn, where: str) -> None:
         self._connection, self._where = connection, where
+        self._end = 0
 
     def start(self, command: bytes) -> Refusal | None:
         result = self._connection.exec_(command)
@@ -123,17 +123,13 @@ class LibpqStream:
         return Refusal(state.decode(), text_of(result.error_message))
 
     def read(self) -> bytes:
-        pieces, size = list[bytes](), 0
-        while size < READ_BYTES:
-            length, data = self._connection.get_copy_data(1)
-            if length > 0:
-                pieces += (_FRAME.pack(b"d", length + 4), bytes(data))
-                size += length
-            elif length < 0:
-                raise self._ended(length)
-            elif size or not self._has_come():
-                break
-        return b"".join(pieces)
+        pieces, more = ([], self._end) if self._end < 0 else taken(self._connection)
+        if not pieces and more == 0 and self._has_come():
+            pieces, more = taken(self._connection)
+        if not pieces and more < 0:
+            raise self._ended(more)
+        self._end = min(more, 0)
+        return b"".join(part for data in pieces for part in (_FRAME.pack(b"d", len(data) + 4), data))
 
     def send(self, content: bytes) -> None:
         self._connection.put_copy_data(content)

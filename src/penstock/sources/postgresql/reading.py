@@ -7,6 +7,7 @@ So nobody can write its rows again or empty it in between, which an earlier view
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,9 @@ from penstock.model.chunk import Chunk
 from penstock.model.schema import TableId, TableSchema, TypeOptions
 from penstock.printable import argument
 from penstock.sources.postgresql.catalog import TEXT, PgTable, read_tables
+from penstock.sources.postgresql.copy_data import copied
 from penstock.sources.postgresql.sql import files_of, quoted, select_rows
 
-FEED_BYTES = 256 * 1024
-"""Bytes of rows that are decoded at once."""
 BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _LOCK_WAIT = "SET LOCAL lock_timeout = '10s'"
 """A statement that changes the table may hold it for long. Then the read is tried again later."""
@@ -73,17 +73,10 @@ def copy(
     decoder = _core.PgCopyDecoder(schema.to_json(), kinds, types=types.to_json())
     query = f"COPY ({select_rows(table, chunk)}) TO STDOUT (FORMAT binary)"
     try:
-        with connection.cursor() as cursor, cursor.copy(query.encode()) as answer:
-            pieces, size = [], 0
-            for piece in answer:
-                pieces.append(piece)
-                size += len(piece)
-                if size >= FEED_BYTES:
-                    received.bytes += size
-                    yield from decoder.feed(b"".join(pieces))
-                    pieces, size = [], 0
-            received.bytes += size
-            yield from decoder.feed(b"".join(pieces))
+        with closing(copied(connection, query.encode())) as answer:
+            for data in answer:
+                received.bytes += len(data)
+                yield from decoder.feed(data)
         if (last := decoder.finish()) is not None:
             yield last
     except _core.SchemaMismatch as error:

@@ -18,9 +18,9 @@ from penstock._core import PgArrivals, PgBatch
 from penstock.errors import ConfigError, SourceError, TransientError
 from penstock.relaylog.segment_format import lsn_position
 from penstock.sources.postgresql.connection import fields, refused
+from penstock.sources.postgresql.copy_data import READ_BYTES
 from penstock.sources.postgresql.log_position import lsn_of
 from penstock.sources.postgresql.log_stream import (
-    READ_BYTES,
     LogStream,
     ended,
     refusal_of,
