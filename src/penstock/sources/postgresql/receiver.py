@@ -206,11 +206,12 @@ class Receiver(SessionReceiver):
             batch = batch.chosen(session.resent.new(batch.messages, batch.end))
             session.resent = None if session.resent.done else session.resent
         if batch:
-            for part in _of_one_definition(translator, batch):
-                self._describe(session, part)
-                records = translator.translate(part)
-                self._bytes += len(records)
-                self._put(session, records)
+            if translator.unknown(batch):
+                for part in _of_one_definition(batch):
+                    self._define(session, translator.unknown(part))
+                    self._translate(session, part)
+            else:
+                self._translate(session, batch)
             session.reached = max(session.reached, translator.end_lsn)
         session.sent = max(session.sent, batch.end)
         quiet = translator.is_idle and session.sent > session.reached
@@ -220,10 +221,10 @@ class Receiver(SessionReceiver):
         if translator.is_idle:
             self._between_transactions(session)
 
-    def _describe(self, session: _Session, batch: PgBatch) -> None:
-        unknown = session.translator.unknown(batch)
-        if unknown:
-            self._define(session, unknown)
+    def _translate(self, session: _Session, batch: PgBatch) -> None:
+        records = session.translator.translate(batch)
+        self._bytes += len(records)
+        self._put(session, records)
 
     def _define(self, session: _Session, unknown: list[tuple[int, str, str, bytes]]) -> None:
         for message, one in self.tables.described(session.database, unknown):
@@ -310,13 +311,12 @@ def _address(text: str) -> dict[str, Any]:
     return {"host": host, "port": int(port)}
 
 
-def _of_one_definition(translator: PgTranslator, batch: PgBatch) -> Iterator[PgBatch]:
+def _of_one_definition(batch: PgBatch) -> Iterator[PgBatch]:
     """Parts of a batch, so that what describes a table stands at the beginning of one: the rows before it
     are of an earlier definition."""
     start = 0
-    if translator.unknown(batch):
-        for number, kind in enumerate(batch.kinds):
-            if kind == _DESCRIPTION and number > start:
-                yield batch.chosen(range(start, number))
-                start = number
+    for number, kind in enumerate(batch.kinds):
+        if kind == _DESCRIPTION and number > start:
+            yield batch.chosen(range(start, number))
+            start = number
     yield batch.chosen(range(start, len(batch))) if start else batch
