@@ -30,8 +30,8 @@ STATEMENTS = (
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> Iterator[tuple[Receiving, psycopg.Connection[Any]]]:
-    """A receiver, and a connection to its server."""
+def stopped(tmp_path: Path) -> Iterator[tuple[Receiving, psycopg.Connection[Any]]]:
+    """A receiver that is not started, and a connection to its server."""
     with (
         PostgreSqlServer(settings={"wal_level": "logical"}) as server,
         connected(server) as connection,
@@ -39,11 +39,16 @@ def source(tmp_path: Path) -> Iterator[tuple[Receiving, psycopg.Connection[Any]]
         connection.execute("CREATE TABLE orders (id int PRIMARY KEY, note text, price numeric(9,2))")
         connection.execute("ALTER TABLE orders REPLICA IDENTITY FULL")
         connection.execute("CREATE PUBLICATION penstock_p FOR ALL TABLES")
-        made = Receiving(server, tmp_path, "p")
-        with made.started():
-            made.wait_until_streaming()
-            made.wait_until_received(connection)
-            yield made, connection
+        yield Receiving(server, tmp_path, "p"), connection
+
+
+@pytest.fixture
+def source(stopped: tuple[Receiving, psycopg.Connection[Any]]) -> Iterator[tuple[Receiving, Any]]:
+    receiving, connection = stopped
+    with receiving.started():
+        receiving.wait_until_streaming()
+        receiving.wait_until_received(connection)
+        yield stopped
 
 
 def write(receiving: Receiving, connection: psycopg.Connection[Any]) -> Offset:
@@ -119,35 +124,29 @@ ALTERED = (
 
 
 def test_rows_have_the_definition_of_their_time_though_all_of_it_comes_at_once(
-    tmp_path: Path,
+    stopped: tuple[Receiving, Any],
 ) -> None:
-    with (
-        PostgreSqlServer(settings={"wal_level": "logical"}) as server,
-        connected(server) as connection,
-    ):
-        connection.execute("CREATE TABLE orders (id int PRIMARY KEY, note text, price numeric(9,2))")
-        connection.execute("CREATE PUBLICATION penstock_p FOR ALL TABLES")
-        receiving = Receiving(server, tmp_path, "p")
+    receiving, connection = stopped
+    with receiving.started():
+        receiving.wait_until_streaming()
+        receiving.wait_until_received(connection)
+    with follow(receiving.file, ["public.orders"], order="log") as transactions:
+        selected = list[dict[str, Any]]()
+        for number, alter in enumerate(ALTERED):
+            connection.execute(alter.encode())
+            connection.execute(f"INSERT INTO orders VALUES ({number}, {number}1, {number}2)".encode())
+            query = f"SELECT to_jsonb(orders) FROM orders WHERE id = {number}"
+            [(row,)] = connection.execute(query.encode()).fetchall()
+            selected.append(row)
         with receiving.started():
-            receiving.wait_until_streaming()
             receiving.wait_until_received(connection)
-        with follow(receiving.file, ["public.orders"], order="log") as transactions:
-            selected = list[dict[str, Any]]()
-            for number, alter in enumerate(ALTERED):
-                connection.execute(alter.encode())
-                connection.execute(f"INSERT INTO orders VALUES ({number}, {number}1, {number}2)".encode())
-                query = f"SELECT to_jsonb(orders) FROM orders WHERE id = {number}"
-                [(row,)] = connection.execute(query.encode()).fetchall()
-                selected.append(row)
-            with receiving.started():
-                receiving.wait_until_received(connection)
-            end = receiving.log().end
-            found = list[dict[str, Any]]()
-            for item in transactions:
-                if isinstance(item, Committed) and item.offset >= end:
-                    break
-                if isinstance(item, Transaction):
-                    found += [json.loads(one.value or b"")["after"] for one in item.messages]
+        end = receiving.log().end
+        found = list[dict[str, Any]]()
+        for item in transactions:
+            if isinstance(item, Committed) and item.offset >= end:
+                break
+            if isinstance(item, Transaction):
+                found += [json.loads(one.value or b"")["after"] for one in item.messages]
     assert [{name: str(value) for name, value in one.items()} for one in found] == [
         {name: f"{value:.2f}" if isinstance(value, float) else str(value) for name, value in one.items()}
         for one in selected

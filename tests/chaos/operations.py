@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from penstock.runtime.pipeline import Pipeline
-
-if TYPE_CHECKING:
-    from tests.chaos.mysql import MySqlSource
 
 LOCK_SECONDS = 20
 
@@ -21,7 +19,11 @@ class Definitions:
     `defaults`: new columns may have one. A change log shows it in later changes only (docs/delivery.md), so
     its last state is not the table then."""
 
-    def __init__(self, source: MySqlSource, dice: random.Random, *, defaults: bool) -> None:
+    kinds: tuple[str, ...] = ("INT DEFAULT 7", "VARCHAR(20) DEFAULT 'new'", "DECIMAL(9, 2)")
+    widen = "ALTER TABLE items MODIFY COLUMN comment VARCHAR({}) NULL"
+    rename = "RENAME TABLE {} TO {}"
+
+    def __init__(self, source: Any, dice: random.Random, *, defaults: bool) -> None:
         self._source, self._dice, self._defaults = source, dice, defaults
         self._added: list[str] = []
         self._made = 0
@@ -29,20 +31,24 @@ class Definitions:
         self._other = ""
 
     def change(self) -> str:
-        statements = self._dice.choice(
-            (self._add_column, self._add_column, self._drop_column, self._widen, self._other_table)
-        )()
+        statements = self._dice.choice(self._changes())()
+        self._run(statements)
+        return "; ".join(statements)
+
+    def _changes(self) -> tuple[Callable[[], list[str]], ...]:
+        return (self._add_column, self._add_column, self._drop_column, self._widen, self._other_table)
+
+    def _run(self, statements: list[str]) -> None:
         with self._source.server.connect() as connection, connection.cursor() as cursor:
             cursor.execute(f"USE {self._source.namespace}")
             cursor.execute(f"SET lock_wait_timeout = {LOCK_SECONDS}")
             for statement in statements:
                 cursor.execute(statement)
-        return "; ".join(statements)
 
     def _add_column(self) -> list[str]:
         self._made += 1
         self._added.append(f"added_{self._made}")
-        kind = self._dice.choice(("INT DEFAULT 7", "VARCHAR(20) DEFAULT 'new'", "DECIMAL(9, 2)"))
+        kind = self._dice.choice(self.kinds)
         kind = kind if self._defaults else kind.partition(" DEFAULT")[0]
         return [f"ALTER TABLE customers ADD COLUMN {self._added[-1]} {kind}"]
 
@@ -53,7 +59,7 @@ class Definitions:
 
     def _widen(self) -> list[str]:
         self._width += 10
-        return [f"ALTER TABLE items MODIFY COLUMN comment VARCHAR({self._width}) NULL"]
+        return [self.widen.format(self._width)]
 
     def _other_table(self) -> list[str]:
         self._made += 1
@@ -61,7 +67,7 @@ class Definitions:
         if old and self._dice.random() < 0.6:
             rows = f"INSERT INTO {old} SELECT id + 100, 'again' FROM {old} WHERE id < 100"
             change = self._dice.choice(
-                (f"TRUNCATE TABLE {old}", f"RENAME TABLE {old} TO {name}", f"DROP TABLE {old}")
+                (f"TRUNCATE TABLE {old}", self.rename.format(old, name), f"DROP TABLE {old}")
             )
             self._other = name if "RENAME" in change else "" if "DROP" in change else old
             return [f"DELETE FROM {old} WHERE id > 100", rows, change]

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.chaos.operations import LOCK_SECONDS, Definitions
 from tests.chaos.schedule import Schedule
 from tests.scenarios.postgresql import compared, source_rows
 
@@ -26,7 +27,6 @@ SCHEMA = "public"
 SLOT = "penstock_chaos"
 LOSES_COMMITS = {"synchronous_commit": "off", "wal_writer_delay": "10s"}
 """A server that loses what it has confirmed, when it is killed; it never tells a reader of its log of it."""
-LOCK_TIMEOUT = "20s"
 
 
 class PostgreSqlSource:
@@ -63,7 +63,7 @@ class PostgreSqlSource:
         }  # fmt: skip
 
     def definitions(self, dice: random.Random, *, defaults: bool) -> PostgreSqlDefinitions:
-        return PostgreSqlDefinitions(self, dice)
+        return PostgreSqlDefinitions(self, dice, defaults=defaults)
 
     def writer(self, shop: Shop, schedule: Schedule) -> AbstractContextManager[Any]:
         return PostgreSqlWriter(self.server, shop, rate=schedule.settings.rate, seed=schedule.seed)
@@ -136,40 +136,24 @@ class PostgreSqlSource:
         )
 
 
-class PostgreSqlDefinitions:
-    """As `operations.Definitions`, with changes that leave no trace in PostgreSQL's log."""
+class PostgreSqlDefinitions(Definitions):
+    """With changes that leave no trace in PostgreSQL's log."""
 
-    def __init__(self, source: PostgreSqlSource, dice: random.Random) -> None:
-        self._source, self._dice = source, dice
-        self._added: list[str] = []
-        self._made, self._width, self._other = 0, 60, ""
-        self._wide = False
+    kinds = (
+        "int DEFAULT 7", "varchar(20) DEFAULT 'new'", "numeric(9,2)", "timestamptz DEFAULT now()",
+        "float8 DEFAULT random()",
+    )  # fmt: skip
+    widen = "ALTER TABLE items ALTER comment TYPE varchar({})"
+    rename = "ALTER TABLE {} RENAME TO {}"
 
-    def change(self) -> str:
-        statements = self._dice.choice(
-            (self._add, self._add, self._drop, self._widen, self._rewrite, self._move, self._beside)
-        )()
+    def _changes(self) -> tuple[Callable[[], list[str]], ...]:
+        return (*super()._changes(), self._rewrite, self._move)
+
+    def _run(self, statements: list[str]) -> None:
         with connected(self._source.server) as sql:
-            sql.execute(f"SET lock_timeout = '{LOCK_TIMEOUT}'".encode())
+            sql.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'".encode())
             for statement in statements:
                 sql.execute(statement.encode())
-        return "; ".join(statements)
-
-    def _add(self) -> list[str]:
-        self._made += 1
-        self._added.append(f"added_{self._made}")
-        kind = self._dice.choice(
-            ("int DEFAULT 7", "varchar(20) DEFAULT 'new'", "numeric(9,2)", "timestamptz DEFAULT now()",
-             "float8 DEFAULT random()")
-        )  # fmt: skip
-        return [f"ALTER TABLE customers ADD COLUMN {self._added[-1]} {kind}"]
-
-    def _drop(self) -> list[str]:
-        return [f"ALTER TABLE customers DROP COLUMN {self._added.pop()}"] if self._added else self._add()
-
-    def _widen(self) -> list[str]:
-        self._width += 10
-        return [f"ALTER TABLE items ALTER comment TYPE varchar({self._width})"]
 
     def _rewrite(self) -> list[str]:
         """All rows get other values, and none is in the log."""
@@ -178,21 +162,3 @@ class PostgreSqlDefinitions:
     def _move(self) -> list[str]:
         """All rows have other places, and the values that they had."""
         return [f"VACUUM FULL {self._dice.choice(('customers', 'products'))}"]
-
-    def _beside(self) -> list[str]:
-        self._made += 1
-        name, old = f"other_{self._made}", self._other
-        if old and self._dice.random() < 0.6:
-            rows = f"INSERT INTO {old} SELECT id + 100, 'again' FROM {old} WHERE id < 100"
-            change = self._dice.choice(
-                (f"TRUNCATE {old}", f"ALTER TABLE {old} RENAME TO {name}", f"DROP TABLE {old}")
-            )
-            self._other = name if "RENAME" in change else "" if "DROP" in change else old
-            return [f"DELETE FROM {old} WHERE id > 100", rows, change]
-        self._other = name
-        return [
-            f"CREATE TABLE {name} (id int PRIMARY KEY, v varchar(40))",
-            f"INSERT INTO {name} VALUES (1, 'one'), (2, 'two'), (3, 'three')",
-            f"UPDATE {name} SET v = 'zwei' WHERE id = 2",
-            f"DELETE FROM {name} WHERE id = 1",
-        ]
