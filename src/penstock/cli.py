@@ -54,14 +54,17 @@ def _before_any_command(
 @app.command(rich_help_panel=START)
 def init(
     file: Annotated[Path, typer.Argument(help="The pipeline file to write.")] = Path("pipeline.yaml"),
-    host: Annotated[str | None, typer.Option(help="Host of the MySQL or MariaDB server.")] = None,
+    source: Annotated[str | None, typer.Option(help="mysql (MariaDB, too) or postgresql.")] = None,
+    host: Annotated[str | None, typer.Option(help="Host of the database server.")] = None,
     port: Annotated[int | None, typer.Option(help="Port of the server.", min=1, max=65535)] = None,
     user: Annotated[str | None, typer.Option(help="Account that reads the log and the tables.")] = None,
     password_env: Annotated[
         str | None, typer.Option(help="Environment variable that holds the account's password.")
     ] = None,
+    database: Annotated[str | None, typer.Option(help="PostgreSQL's database.")] = None,
     tables: Annotated[
-        list[str] | None, typer.Option(help="Tables as database.table, with * and ?. May be repeated.")
+        list[str] | None,
+        typer.Option(help="Tables as database.table or schema.table, with * and ?. May be repeated."),
     ] = None,
     sink: Annotated[str | None, typer.Option(help="iceberg, delta, parquet or console.")] = None,
     path: Annotated[str | None, typer.Option(help="Directory of the tables.")] = None,
@@ -73,8 +76,8 @@ def init(
     from penstock.commands.init import init as command
 
     given = InitOptions(
-        host=host, port=port, user=user, password_env=password_env, tables=tuple(tables or ()), sink=sink,
-        path=path,
+        source=source, host=host, port=port, user=user, password_env=password_env, database=database,
+        tables=tuple(tables or ()), sink=sink, path=path,
     )  # fmt: skip
     command(file, given, as_json=as_json)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from penstock import config as configuration
@@ -21,6 +22,7 @@ from penstock.sinks.lake.delta.options import DeltaOptions
 from penstock.sources.mysql.options import options_of
 from penstock.testing import servers
 from penstock.testing.scenario import refusal
+from penstock.testing.servers.postgresql import PostgreSqlServer
 
 VARIABLE = "INIT_TEST_PASSWORD"
 PASSWORD = "s3cret: #'\""
@@ -118,6 +120,7 @@ def test_at_a_terminal_it_asks_and_the_password_is_not_shown(
     server: servers.MySqlServer, tmp_path: Path
 ) -> None:
     answers = {
+        "Source": "",
         "Host": server.host,
         "Port": str(server.port),
         "Account": "cdc",
@@ -149,6 +152,42 @@ def test_at_a_terminal_it_asks_and_the_password_is_not_shown(
     assert PASSWORD not in said.decode() and f"export {VARIABLE}=…" in said.decode()
     text = (tmp_path / "shop.yaml").read_text()
     assert "  - shop.orders\n  - shop.items\n" in text and "type: iceberg" in text and "path: lake" in text
+
+
+def test_a_file_for_postgresql_and_the_sql_that_its_server_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with PostgreSqlServer(settings={"wal_level": "logical"}) as pg:
+        with psycopg.connect(pg.url, user=pg.user, password=pg.password, autocommit=True) as sql:
+            sql.execute("CREATE ROLE cdc LOGIN PASSWORD 'short'")
+            sql.execute("CREATE TABLE orders (id int PRIMARY KEY); CREATE TABLE notes (body text)")
+        monkeypatch.setenv(VARIABLE, "short")
+        given = ["--source", "postgresql", "--host", pg.host, "--port", pg.port, "--user", "cdc",
+                 "--database", pg.database, "--password-env", VARIABLE]  # fmt: skip
+        done = init(tmp_path, "shop.yaml", *given, password="short")
+        assert done.returncode == 0, done.stderr
+        config = configuration.load(tmp_path / "shop.yaml")
+        assert (config.name, config.tables.include, config.source.type) == (
+            "shop",
+            ["public.*"],
+            "postgresql",
+        )
+        said = done.stdout.replace('"', "")
+        published = "CREATE PUBLICATION penstock_shop FOR TABLE public.notes, public.orders"
+        for told in (
+            "ALTER ROLE cdc REPLICATION", published, "max_slot_wal_keep_size",
+            "GRANT SELECT ON public.orders TO cdc", "ALTER TABLE public.notes REPLICA IDENTITY FULL",
+        ):  # fmt: skip
+            assert told in said, said
+        refused = init(tmp_path, "other.yaml", *given[:-4], "--database", pg.database, "--user", "nobody",
+                       "--password-env", VARIABLE, password="short")  # fmt: skip
+        refusal(refused, "nobody")
+        assert "CREATE ROLE" in refused.stderr
+
+
+def test_a_source_without_tables_of_its_own_is_refused(tmp_path: Path) -> None:
+    refusal(init(tmp_path, "--source", "debezium"), "debezium")
+    refusal(init(tmp_path, "--source", "nonesuch"), "nonesuch")
 
 
 def read_until(terminal: int, end: str | None) -> bytes:

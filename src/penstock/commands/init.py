@@ -6,7 +6,6 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,14 @@ from penstock import config as configuration
 from penstock.commands.doctor import findings_of, show
 from penstock.commands.terminal import say, say_json
 from penstock.config.schema import SCHEMA_FILE
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, LoginRefused
 from penstock.model.name import join_name, quote_part
 from penstock.model.schema import TableId
 from penstock.printable import argument, printable
 from penstock.sinks import registry
-from penstock.sources.mysql.catalog import list_tables
-from penstock.sources.mysql.connection import connect
-from penstock.sources.mysql.faults import answers_of
-from penstock.sources.mysql.options import MySqlOptions
+from penstock.sources import registry as sources
+from penstock.sources.first_file import FirstFile
+from penstock.sources.kind import SourceKind
 from penstock.sources.preflight import Finding
 
 DATABASES_SHOWN_MAX = 20
@@ -38,10 +36,12 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class InitOptions:
     """The options of the command. None means: ask at a terminal, otherwise use the default."""
 
+    source: str | None = None
     host: str | None = None
     port: int | None = None
     user: str | None = None
     password_env: str | None = None
+    database: str | None = None
     tables: tuple[str, ...] = ()
     sink: str | None = None
     path: str | None = None
@@ -51,7 +51,9 @@ class InitOptions:
 class Answers:
     """The values from which the file is written."""
 
-    source: MySqlOptions
+    source: dict[str, Any]
+    """The section of this name, without the password."""
+    of_source: FirstFile
     variable: str
     """Name of the environment variable that holds the password."""
     tables: list[str]
@@ -69,11 +71,9 @@ def init(file: Path, given: InitOptions, *, as_json: bool) -> None:
     reached. After an error, nothing is written."""
     refuse_existing(file)
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty() and not as_json
-    answers, found = gather(given, _ask if at_terminal else _take_default, hidden=at_terminal)
+    answers, password, found = gather(given, _ask if at_terminal else _take_default, hidden=at_terminal)
     text = pipeline_text(file, answers, found)
-    config = configuration.parse(
-        _document(text, answers.source.password.reveal()), where=str(file), base=file.resolve().parent
-    )
+    config = configuration.parse(_document(text, password), where=str(file), base=file.resolve().parent)
     findings = findings_of(config)
     try:
         with open(file, "x", encoding="utf-8") as out:
@@ -101,13 +101,51 @@ def refuse_existing(file: Path) -> None:
         )
 
 
-def gather(given: InitOptions, ask: Ask, *, hidden: bool) -> tuple[Answers, list[TableId]]:
-    """Returns the answers, and the tables that the account sees at the server. `hidden`: it may ask for a
-    password that is not in the environment. Such a password is used only to check the server."""
-    host = given.host or ask("Host of the MySQL or MariaDB server", "127.0.0.1")
-    port = given.port or _port(ask("Port", "3306"))
-    user = given.user or ask("Account that reads the log and the tables (--user)", None)
+def gather(given: InitOptions, ask: Ask, *, hidden: bool) -> tuple[Answers, str, list[TableId]]:
+    """Returns the answers, the account's password, and the tables that it sees at the server. `hidden`: it
+    may ask for a password that is not in the environment, which is used only to check the server."""
+    kind = _kind(given.source or ask(f"Source ({', '.join(_kinds())})", sources.DEFAULT))
+    assert kind.first_file is not None
+    of_source: FirstFile = kind.first_file()
+    source = dict[str, Any](type=kind.name)
+    source["host"] = given.host or ask(f"Host of the {of_source.server}", "127.0.0.1")
+    source["port"] = given.port or _port(ask("Port", str(of_source.port)), of_source)
+    if of_source.one_database:
+        source["database"] = given.database or ask("Database (--database)", None)
+    elif given.database:
+        raise ConfigError(
+            f"--database is not an option for {kind.name}.", hint=f"--tables '{given.database}.*' names them."
+        )
+    source["user"] = given.user or ask("Account that reads the log and the tables (--user)", None)
     variable = given.password_env or ask("Environment variable that holds its password", "PENSTOCK_PASSWORD")
+    password = _password(variable, hidden=hidden)
+    options = kind.options.model_validate({**source, "password": password})
+    try:
+        found = of_source.tables(options)
+    except LoginRefused as error:
+        raise LoginRefused(error.message, hint=" ".join((error.hint, *of_source.account))) from error
+    tables = list(given.tables) or _tables(found, of_source, ask)
+    sink = given.sink or ask(f"Sink ({', '.join(registry.names())})", registry.DEFAULT.name)
+    has_path = "path" in registry.kind(sink).options.model_fields
+    path = given.path or (ask("Directory of the tables", "lake") if has_path else None)
+    return Answers(source, of_source, variable, tables, sink, path), password, found
+
+
+def _kinds() -> list[str]:
+    return [name for name in sources.names() if sources.kind(name).first_file is not None]
+
+
+def _kind(name: str) -> SourceKind:
+    kind = sources.kind(name)
+    if kind.first_file is None:
+        raise ConfigError(
+            f"`penstock init` writes no file for the source {name}.",
+            hint=f"The documentation has one to begin with. It can write for {' and '.join(_kinds())}.",
+        )
+    return kind
+
+
+def _password(variable: str, *, hidden: bool) -> str:
     if _VARIABLE.fullmatch(variable) is None:
         raise ConfigError(
             f"{variable!r} is not a name for an environment variable.", hint="For example SHOP_PASSWORD."
@@ -117,22 +155,15 @@ def gather(given: InitOptions, ask: Ask, *, hidden: bool) -> tuple[Answers, list
         password = typer.prompt(f"{variable} is not set. Password, only to check the server", hide_input=True)
     if password is None:
         raise ConfigError(f"The environment variable {variable} is not set.", hint=f"export {variable}=…")
-    source = MySqlOptions.model_validate({"host": host, "port": port, "user": user, "password": password})
-    with answers_of(source), closing(connect(source)) as connection:
-        found = list_tables(connection)
-    tables = list(given.tables) or _tables(found, ask)
-    sink = given.sink or ask(f"Sink ({', '.join(registry.names())})", registry.DEFAULT.name)
-    has_path = "path" in registry.kind(sink).options.model_fields
-    path = given.path or (ask("Directory of the tables", "lake") if has_path else None)
-    return Answers(source, variable, tables, sink, path), found
+    return password
 
 
-def _tables(found: list[TableId], ask: Ask) -> list[str]:
+def _tables(found: list[TableId], of_source: FirstFile, ask: Ask) -> list[str]:
     patterns = {_all_of(table.database): None for table in found}
     if not patterns:
         raise ConfigError(
             "The account cannot see any table at this server.",
-            hint="Grant it SELECT on the databases that the pipeline reads.",
+            hint=f"Grant it SELECT on each {of_source.schemas} that the pipeline reads.",
         )
     shown = ", ".join(map(printable, list(patterns)[:DATABASES_SHOWN_MAX]))
     default = next(iter(patterns)) if len(patterns) == 1 else None
@@ -146,10 +177,11 @@ def _all_of(database: str) -> str:
     return join_name(database, "*")
 
 
-def _port(text: str) -> int:
+def _port(text: str, of_source: FirstFile) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 65535:
         raise ConfigError(
-            f"{text!r} is not a port.", hint="A port is a number from 1 to 65535. MySQL's default is 3306."
+            f"{text!r} is not a port.",
+            hint=f"A port is a number from 1 to 65535. A {of_source.server} has {of_source.port}.",
         )
     return int(text)
 
@@ -173,13 +205,16 @@ def _take_default(question: str, default: str | None) -> str:
 def pipeline_text(file: Path, answers: Answers, found: list[TableId]) -> str:
     """Returns the text of the pipeline file. Every value from outside is written as a YAML scalar on one
     line."""
-    source, name = answers.source, pipeline_name(file)
+    of_source, name = answers.of_source, pipeline_name(file)
     path = "" if answers.path is None else f"\n  path: {_scalar(answers.path)}{_PATH_COMMENT}"
     tables = "\n".join(f"  - {_scalar(pattern)}" for pattern in answers.tables)
+    section = {one: value for one, value in answers.source.items() if (one, value) != _DEFAULT}
     return _FILE.format(
-        schema=SCHEMA_FILE.as_uri(), command=printable(argument(file)), name=name, host=_scalar(source.host),
-        port=source.port, user=_scalar(source.user), variable=answers.variable, tables=tables,
-        seen=len(found), sink=_scalar(answers.sink), path=path,
+        schema=SCHEMA_FILE.as_uri(), command=printable(argument(file)), name=name, tables=tables,
+        source="\n".join(f"  {one}: {_scalar(value)}" for one, value in section.items()),
+        account="\n".join(f"#   {line}" for line in of_source.account), schemas=of_source.schemas,
+        hints="\n".join(f"  # {line}" for line in of_source.hints), replicas=of_source.replicas,
+        variable=answers.variable, seen=len(found), sink=_scalar(answers.sink), path=path,
     )  # fmt: skip
 
 
@@ -201,11 +236,12 @@ def _document(text: str, password: str) -> Any:
     return document
 
 
-def _scalar(value: str) -> str:
+def _scalar(value: str | int) -> str:
     written = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=False)
     return written.removesuffix("...\n").strip()
 
 
+_DEFAULT = ("type", sources.DEFAULT)
 _PATH_COMMENT = "                  # relative paths count from this file's folder"
 
 _FILE = """\
@@ -219,15 +255,13 @@ _FILE = """\
 name: {name}
 
 # The server to copy from. The account needs
-#   GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO ...
+{account}
 source:
-  host: {host}
-  port: {port}
-  user: {user}
+{source}
   password: ${{{variable}}}       # taken from the environment at each start; do not write it here
-  # tls: verify_identity         # encrypt, and check the server's certificate (with tls_ca: FILE)
+{hints}
 
-# Tables as database.table, with * and ?. New tables that match are captured, too. Number of tables that the
+# Tables as {schemas}.table, with * and ?. New tables that match are captured, too. Number of tables that the
 # account saw at the server when this file was written: {seen}
 tables:
 {tables}
@@ -244,5 +278,5 @@ state: state/{name}
 # snapshot:
 #   parallel: 2                  # chunks read at once, each over a connection of its own
 #   rows_per_second: 0           # 0: no limit
-#   hosts: []                    # replicas host:port to read the tables from instead
+#   hosts: []                    # {replicas} host:port to read the tables from instead
 """

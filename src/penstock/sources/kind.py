@@ -80,6 +80,9 @@ class SourceKind:
     """`drop_slot(config)` removes what the server keeps of its log for a pipeline, and returns the name of
     the slot; None: there is none. Raises `ConfigError` while it is in use. None: the source's servers keep
     nothing for a pipeline."""
+    first_file: Callable[[], Any] | None = None
+    """`first_file()` returns the `sources.first_file.FirstFile` of this source. None: `penstock init` writes
+    no file for it."""
     receive: Callable[..., Any] | None = None
     """`receive(config, stopping)` writes the relay log of a pipeline until it is asked to stop
     (`sources.stop_signals.Stopping`), and raises errors that it cannot retry. It is what `penstock receive`

@@ -10,6 +10,7 @@ from penstock.config import PipelineConfig
 from penstock.model.schema import TypeOptions
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.base import Source
+from penstock.sources.first_file import FirstFile
 from penstock.sources.kind import SourceKind
 from penstock.sources.mysql.options import MySqlOptions, StartAt, options_of
 from penstock.sources.statement_reading import StatementReading
@@ -57,9 +58,15 @@ def _receive(config: PipelineConfig, stopping: Stopping) -> None:
     Receiver(config, stopping).run()
 
 
+def _first_file() -> FirstFile:
+    from penstock.sources.mysql.first_file import FIRST_FILE
+
+    return FIRST_FILE
+
+
 MYSQL = SourceKind(
     name="mysql", options=MySqlOptions, open=_open, statements=_statements, read_statement=_read_statement,
     of_the_server=frozenset(("mysql", "sys", "performance_schema")), start=StartAt, places=_places,
     canal_places=_places,
-    receive=_receive,
+    receive=_receive, first_file=_first_file,
 )  # fmt: skip

@@ -9,6 +9,7 @@ from penstock.errors import ConfigError
 from penstock.model.schema import TypeOptions
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.base import Source
+from penstock.sources.first_file import FirstFile
 from penstock.sources.kind import SourceKind
 from penstock.sources.postgresql.options import PostgreSqlOptions, StartAtLsn
 from penstock.sources.source_places import Places
@@ -57,7 +58,14 @@ def _places() -> Places:
     return PostgreSqlPlaces()
 
 
+def _first_file() -> FirstFile:
+    ensure_package()
+    from penstock.sources.postgresql.first_file import FIRST_FILE
+
+    return FIRST_FILE
+
+
 POSTGRESQL = SourceKind(
     name="postgresql", options=PostgreSqlOptions, open=_open, statements=_statements, receive=_receive,
-    drop_slot=_drop_slot, start=StartAtLsn, places=_places,
+    drop_slot=_drop_slot, start=StartAtLsn, places=_places, first_file=_first_file,
 )  # fmt: skip
