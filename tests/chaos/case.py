@@ -99,9 +99,10 @@ class Case:
         self._ledger = itertools.count(1)
 
     def _source(self) -> MySqlSource | PostgreSqlSource:
+        replicated = bool(self.schedule.needs("failover"))
         if self.schedule.source == "postgresql":
-            return PostgreSqlSource(self.dice)
-        shared = None if self.schedule.needs("failover") else self.ground.server
+            return PostgreSqlSource(self.dice, replicated=replicated)
+        shared = None if replicated else self.ground.server
         return MySqlSource(f"chaos_{self.schedule.seed}", shared)
 
     def _small_disk(self, place: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from penstock.testing import postgresql_shop
 from penstock.testing.postgresql_shop import PostgreSqlWriter, connected, connected_when_ready
 from penstock.testing.servers.base import _copy_sparse
 from penstock.testing.servers.postgresql import PostgreSqlServer
+from penstock.testing.servers.postgresql_standby import PostgreSqlStandby
 from penstock.testing.workload import Shop
 
 if TYPE_CHECKING:
@@ -29,20 +30,40 @@ LOSES_COMMITS = {"synchronous_commit": "off", "wal_writer_delay": "10s"}
 """A server that loses what it has confirmed, when it is killed; it never tells a reader of its log of it."""
 
 
+STANDBY = "standby"
+"""The slot by which the primary keeps its log for the standby. No receiver gets what the standby lacks."""
+FOLLOWING = {
+    "primary_slot_name": STANDBY, "hot_standby_feedback": "on", "wal_receiver_status_interval": "1s",
+    "wal_retrieve_retry_interval": "200ms", "sync_replication_slots": "on", "synchronized_standby_slots": "",
+}  # fmt: skip
+COPY_SECONDS = 120.0
+"""How long a standby may take until it has a copy of the pipeline's slot."""
+
+
 class PostgreSqlSource:
-    """`dice`: decides whether commits wait for the disk."""
+    """`dice`: decides whether commits wait for the disk. `replicated`: with a standby."""
 
     namespace = SCHEMA
     pattern = f"{SCHEMA}.*"
 
     highest: dict[str, int] = {}  # noqa: RUF012 (only change logs are judged by it)
 
-    def __init__(self, dice: random.Random) -> None:
+    def __init__(self, dice: random.Random, *, replicated: bool = False) -> None:
         settings = {**postgresql_shop.SETTINGS, **(LOSES_COMMITS if dice.random() < 0.5 else {})}
-        self.server = PostgreSqlServer(settings=settings)
+        self._stack = ExitStack()
+        self.server = self._stack.enter_context(PostgreSqlServer(settings=settings))
+        self.standby: PostgreSqlStandby | None = None
+        if replicated:
+            self._replicate()
+
+    def _replicate(self) -> None:
+        self.query(f"SELECT pg_create_physical_replication_slot('{STANDBY}', true)")
+        self.standby = self._stack.enter_context(PostgreSqlStandby(self.server, settings=FOLLOWING))
+        self.query(f"ALTER SYSTEM SET synchronized_standby_slots = '{STANDBY}'")
+        self.query("SELECT pg_reload_conf()")
 
     def close(self) -> None:
-        self.server.close()
+        self._stack.close()
 
     def query(self, statement: str) -> list[tuple[Any, ...]]:
         with connected_when_ready(self.server) as sql:
@@ -55,8 +76,11 @@ class PostgreSqlSource:
         self.query("INSERT INTO ledger VALUES (0, 'first')")
 
     def section(self, port: int) -> dict[str, Any]:
+        host: Any = self.server.host
+        if self.standby is not None:
+            host = [f"{host}:{port}", f"{self.standby.host}:{self.standby.port}"]
         return {
-            "type": "postgresql", "host": self.server.host, "port": port, "user": self.server.user,
+            "type": "postgresql", "host": host, "port": port, "user": self.server.user,
             "password": self.server.password, "database": self.server.database,
             "publication": postgresql_shop.PUBLICATION, "slot": SLOT,
             "connect_timeout": "5s", "reconnect_max": "2s",
@@ -66,7 +90,8 @@ class PostgreSqlSource:
         return PostgreSqlDefinitions(self, dice, defaults=defaults)
 
     def writer(self, shop: Shop, schedule: Schedule) -> AbstractContextManager[Any]:
-        return PostgreSqlWriter(self.server, shop, rate=schedule.settings.rate, seed=schedule.seed)
+        self._writer = PostgreSqlWriter(self.server, shop, rate=schedule.settings.rate, seed=schedule.seed)
+        return self._writer
 
     def insert(self, table: str, rows: list[tuple[int, str]]) -> None:
         """Each row in a transaction of its own."""
@@ -118,6 +143,20 @@ class PostgreSqlSource:
         shutil.move(folder, data)
         data.chmod(0o700)
         self.server.start()
+
+    def fail_over(self, until: Callable[[Callable[[], bool], float], bool]) -> bool:
+        """The primary dies, and the standby takes its place, with or without the last commits. False: the
+        standby got no copy of the slot."""
+        standby = self.standby
+        assert standby is not None
+        copied = f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{SLOT}' AND synced AND NOT temporary"
+        with connected(standby) as sql:
+            if not until(lambda: sql.execute(copied.encode()).fetchone() is not None, COPY_SECONDS):
+                return False
+            self.server.kill9()
+            sql.execute("SELECT pg_promote()")
+        self.server = self._writer.server = standby
+        return True
 
     # the judge ----------------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from typing import Any
 
 MYSQL, POSTGRESQL = "mysql", "postgresql"
 SOURCES = (MYSQL, POSTGRESQL)
-ONLY_MYSQL = ("failover",)
 VICTIMS = ("receiver", "driver", "jvm", "worker", "server")
 PLACES = ("state", "relay", "target")
 
@@ -161,7 +160,7 @@ class Schedule:
 
 def schedule(seed: int, source: str = MYSQL) -> Schedule:
     dice = random.Random(f"chaos {seed}" if source == MYSQL else f"chaos {source} {seed}")
-    lead = dice.choice([kind for kind in KINDS if source == MYSQL or kind not in ONLY_MYSQL])
+    lead = dice.choice(list(KINDS))
     settings = _settings(dice, lead)
     if source != MYSQL and settings.sink == "parquet":
         settings = replace(settings, sink="delta")

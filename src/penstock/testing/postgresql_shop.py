@@ -109,13 +109,13 @@ def load(server: PostgreSqlServer, shop: Shop) -> None:
 
 class PostgreSqlWriter(AbstractContextManager["PostgreSqlWriter"]):
     """Changes a loaded shop until `stop`, at `rate` row changes per second. A session that the server ends is
-    opened again; `counts` does not include its interrupted transaction."""
+    opened again, at `server`; `counts` does not include its interrupted transaction."""
 
     def __init__(
         self, server: PostgreSqlServer, shop: Shop, *, seed: int = 1, rate: float = 800, threads: int = 2
     ) -> None:
         self.counts = Counts()
-        self._server, self._shop, self._pace, self._step = server, shop, rate / threads, threads
+        self.server, self._shop, self._pace, self._step = server, shop, rate / threads, threads
         self._stop, self._lock = threading.Event(), threading.Lock()
         self._error: BaseException | None = None
         self._threads = [
@@ -141,7 +141,7 @@ class PostgreSqlWriter(AbstractContextManager["PostgreSqlWriter"]):
         first = max(self._shop.orders, self._shop.products) + 1_000_000 + 10 * number
         try:
             while not self._stop.is_set():
-                with suppress(psycopg.OperationalError), connected(self._server, autocommit=False) as sql:
+                with suppress(psycopg.OperationalError), connected(self.server, autocommit=False) as sql:
                     while not self._stop.is_set():
                         first += 10 * self._step
                         self._pause(self._transaction(sql, chance, first))
