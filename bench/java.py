@@ -81,11 +81,12 @@ def debezium_jars(connector: str = "mysql") -> list[Path]:
     return jars + fetch(f"io.debezium:debezium-embedded:{DEBEZIUM_VERSION}", transitive=True)
 
 
-def flink_jars() -> list[Path]:
+def flink_jars(database: str = "mysql") -> list[Path]:
     """The connector that brings its dependencies along (the thin one is not on Maven Central), the MySQL
     driver, which it leaves to its user, and what a cluster in one process needs."""
-    jars = fetch(f"org.apache.flink:flink-sql-connector-mysql-cdc:{FLINK_CDC_VERSION}")
-    jars += fetch(JDBC_DRIVER)
+    jars = fetch(f"org.apache.flink:flink-sql-connector-{database}-cdc:{FLINK_CDC_VERSION}")
+    if database == "mysql":
+        jars += fetch(JDBC_DRIVER)
     for name in ("flink-clients", "flink-connector-base", "flink-table-common"):
         jars += fetch(f"org.apache.flink:{name}:{FLINK_VERSION}", transitive=True)
     return jars

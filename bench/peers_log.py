@@ -44,8 +44,13 @@ def _debezium(log: BenchLog) -> list[str]:
 
 
 def _flink_cdc(log: BenchLog) -> list[str]:
+    return [*flink_command("FlinkReader", "mysql"), *arguments(log)]
+
+
+def flink_command(main: str, database: str) -> list[str]:
+    """`main`: a job that counts changes."""
     options = ("-Xmx1g", *java.FLINK_OPTIONS)
-    return [*java.compiled("FlinkReader", java.flink_jars(), options=options), *arguments(log)]
+    return java.compiled(main, java.flink_jars(database), options=options, beside=["FlinkChanges"])
 
 
 def _canal(log: BenchLog) -> list[str]:

@@ -53,6 +53,7 @@ class Log:
         for name, version, run in (
             (PSYCOPG2, PSYCOPG2_VERSION, self._psycopg2),
             (peers_log.DEBEZIUM, java.DEBEZIUM_VERSION, self._debezium),
+            (peers_log.FLINK_CDC, java.FLINK_CDC_VERSION, self._flink_cdc),
         ):
             if not chosen or any(word.lower() in name.lower() for word in chosen):
                 yield ours.tried(READ, run, name, version)
@@ -84,13 +85,19 @@ class Log:
             return self._figure(run, cpu, PSYCOPG2, PSYCOPG2_VERSION, READ)
 
     def _debezium(self) -> Figure:
-        command = debezium_command("log")
+        return self._java(debezium_command("log"), peers_log.DEBEZIUM, java.DEBEZIUM_VERSION)
+
+    def _flink_cdc(self) -> Figure:
+        command = peers_log.flink_command("FlinkPostgres", "postgres")
+        return self._java(command, peers_log.FLINK_CDC, java.FLINK_CDC_VERSION)
+
+    def _java(self, command: Sequence[str], name: str, version: str) -> Figure:
         with self.place.slot() as slot, ServerCpu(self.place.server) as cpu:
             tables = f"public.{TABLE},public.{TAIL}"
             arguments = [*_server(self.place), tables, slot, PUBLICATION, TAIL]
             run = measure.run([*command, *arguments], timeout_s=_TIMEOUT_S)
-            self._check(peers_log.DEBEZIUM, run)
-            return self._figure(run, cpu, peers_log.DEBEZIUM, java.DEBEZIUM_VERSION, READ)
+            self._check(name, run)
+            return self._figure(run, cpu, name, version, READ)
 
     def _decode(self) -> Figure:
         if self._relay is None:
