@@ -72,7 +72,7 @@ def test_increments_by_processes_are_not_lost_in_a_directory(tmp_path: Path) -> 
     assert store.get("counter").data == b"60"
 
 
-_KILLED = """
+KILLED = """
 import os, signal, sys
 from penstock.store.opening import open_store
 store = open_store(sys.argv[1])
@@ -83,7 +83,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_killed_writer_leaves_no_object_and_its_draft_is_removed_a_day_later(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", _KILLED, tmp_path.as_uri()], timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path.as_uri()], timeout=120, check=False)
     assert done.returncode == -signal.SIGKILL
     store = open_store(tmp_path.as_uri())
     assert list(store.objects()) == []

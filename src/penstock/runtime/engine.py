@@ -49,7 +49,9 @@ def open_engine(started: Started, ending: Ending, borrowed: Any, until: contextl
     config, state = started.config, started.state
     store = open_staging(config, state)
     lease = _take_lease(started, until)
-    sweep(store)
+    sweep(config, store)
+    if borrowed is None:  # the tasks of another session may end later than this run
+        until.callback(sweep, config, store)
     spark = _session(started, ending, borrowed, until)
     if not config.spark.is_local:
         check_staging(spark, StoreFolder(store, f"{SCRATCH}/check"))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 from penstock.config import PipelineConfig
 from penstock.disk import directory
 from penstock.errors import ConfigError
 from penstock.state import StateStore
+from penstock.store import draft
 from penstock.store.base import Store
 from penstock.store.folder import StoreFolder
 
@@ -48,9 +50,11 @@ def lease_place(config: PipelineConfig, state: StateStore) -> Store | None:
     return None
 
 
-def sweep(store: Store) -> None:
-    """Removes what a killed run left behind. To be called while no task of this pipeline runs."""
+def sweep(config: PipelineConfig, store: Store) -> None:
+    """Removes what killed runs and tasks left behind. To be called while no task of this pipeline runs."""
     StoreFolder(store, SCRATCH).remove()
+    if config.staging is None:  # below a shared one, drivers of other machines write, too
+        draft.sweep(Path(store.location.prefix), older_seconds=-inf)
 
 
 def _take_over_older(state: Path, root: Path) -> None:

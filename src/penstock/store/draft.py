@@ -30,15 +30,16 @@ def drafts_folder(root: Path) -> Path:
     now = time.monotonic()
     if now - _swept.get(folder, -KEPT_SECONDS) >= KEPT_SECONDS:
         _swept[folder] = now
-        _sweep(folder)
+        sweep(root, older_seconds=KEPT_SECONDS)
     return folder
 
 
-def _sweep(folder: Path) -> None:
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+def sweep(root: Path, *, older_seconds: float) -> None:
+    """Removes the drafts to which nobody wrote for so long."""
+    with contextlib.suppress(OSError), os.scandir(root / RESERVED / "drafts") as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
-                if time.time() - entry.stat().st_mtime > KEPT_SECONDS:
+                if time.time() - entry.stat().st_mtime > older_seconds:
                     Path(entry.path).unlink(missing_ok=True)
 
 
