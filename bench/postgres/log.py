@@ -150,7 +150,7 @@ def with_server(run: Measured, cpu: ServerCpu, system: str, version: str, task: 
 
 
 def debezium_command(what: str) -> list[str]:
-    beside = ("DebeziumReader", "DebeziumSnapshot", "DebeziumLatency")
+    beside = ("DebeziumReader", "DebeziumMessages", "DebeziumSnapshot", "DebeziumLatency")
     return [*java.compiled("DebeziumPostgres", java.debezium_jars("postgres"), beside=beside), what]
 
 

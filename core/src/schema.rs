@@ -11,6 +11,9 @@ use crate::table_name;
 pub struct TableSchema {
     pub database: String,
     pub table: String,
+    /// Of PostgreSQL: the database that the schema is in. Else empty.
+    #[serde(default)]
+    pub catalog: String,
     #[serde(default)]
     pub version: u32,
     #[serde(default)]

@@ -32,6 +32,8 @@ pub struct MapColumn {
     pub visible: Option<bool>,
     /// Of a list: what its elements are.
     pub element: Option<ColumnType>,
+    /// Of a text or bytes: what stands for a value that cannot be NULL and that the log does not have.
+    pub neutral: &'static [u8],
 }
 
 impl TableMap {

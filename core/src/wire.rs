@@ -1,6 +1,7 @@
 //! The forms of values in row images: those of all log formats. Each column of a table map has one.
 
 use crate::decimal::image_size;
+use crate::network::Network;
 use crate::old_temporal;
 use crate::schema::ColumnType;
 
@@ -221,6 +222,16 @@ pub fn form(kind: &ColumnType) -> WireType {
         | ColumnType::Network(_)
         | ColumnType::Numeric
         | ColumnType::Interval => WireType::Blob { prefix: 4 },
+    }
+}
+
+/// What stands in a `Blob` for a value that is not known and cannot be NULL: empty, or zero.
+pub fn neutral(kind: &ColumnType) -> &'static [u8] {
+    match kind {
+        ColumnType::Network(Network::Uuid) => &[0; 16],
+        ColumnType::Numeric => b"0",
+        ColumnType::Interval => b"PT0S",
+        _ => &[],
     }
 }
 

@@ -73,6 +73,7 @@ fn map() -> TableMap {
         geometry: None,
         visible: Some(true),
         element: None,
+        neutral: &[],
     });
     TableMap {
         table_id: 1,

@@ -847,10 +847,11 @@ def source_fields(
     transaction: str | None = None,
     server_id: int = 0,
     prefix: str = "",
+    catalog: str = "",
 ) -> str:
     """What a message that is not about a row says of the source: the block `source` of Debezium, or the
     fields of `json`, as a JSON object. `place`: in the source's log, as a text. `prefix`: Debezium's of
-    topics."""
+    topics. `catalog`: see `TableSchema`."""
 
 class EncodedMessages:
     def __len__(self) -> int: ...

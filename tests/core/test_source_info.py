@@ -35,6 +35,7 @@ BLOCKS: dict[str, dict[str, Any]] = {
     "pgoutput": {
         "connector": "postgresql", "sequence": f'["{0x16B374D848}","{0x16B374D848}"]', "schema": "public",
         "table": "t", "txId": 571, "lsn": 0x16B374D848, "xmin": None,
+        "origin": None, "origin_lsn": None,
     },
 }  # fmt: skip
 """As in Debezium's documentation of each connector. No tool has a connector for `rows`."""

@@ -21,11 +21,15 @@ public final class DebeziumMessages {
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
 
     public static void main(String[] args) throws Exception {
-        String tail = "." + args[7];
         Path offsets = Files.createTempFile("debezium", ".offsets");
         writeOffset(offsets, args[4], args[5], args[8]);
+        run(properties(args, offsets), "." + args[7]);
+    }
+
+    /** Prints messages up to the first one of the topic that ends with `tail`, and then ends the process. */
+    static void run(Properties properties, String tail) throws Exception {
         DebeziumEngine<ChangeEvent<String, String>> engine = DebeziumEngine.create(Json.class)
-                .using(properties(args, offsets))
+                .using(properties)
                 .using((success, message, error) -> {
                     System.err.println("Error: the engine ended: " + message + " " + error);
                     Runtime.getRuntime().halt(1);

@@ -3,9 +3,9 @@ import java.nio.file.Path;
 import java.util.Properties;
 
 /**
- * Debezium's embedded engine with PostgreSQL. Arguments: log|snapshot|latency host port user password database
- * schema.table slot publication, then for `log` the tail table, for `snapshot` the number of threads, for
- * `latency` the file.
+ * Debezium's embedded engine with PostgreSQL. Arguments: log|messages|snapshot|latency host port user password
+ * database schema.table slot publication, then for `log` and `messages` the tail table, for `snapshot` the number of
+ * threads, for `latency` the file. `messages` takes properties as name=value, too.
  */
 public final class DebeziumPostgres {
     private static final String NAME = "bench";
@@ -14,6 +14,15 @@ public final class DebeziumPostgres {
         Properties properties = properties(args);
         switch (args[0]) {
             case "log" -> DebeziumReader.run(properties, "." + args[9]);
+            case "messages" -> {
+                properties.setProperty("tombstones.on.delete", "true");
+                properties.setProperty("converter.schemas.enable", "false");
+                for (int i = 10; i < args.length; i++) {
+                    String[] parts = args[i].split("=", 2);
+                    properties.setProperty(parts[0], parts[1]);
+                }
+                DebeziumMessages.run(properties, "." + args[9]);
+            }
             case "snapshot" -> {
                 properties.setProperty("snapshot.mode", "initial_only");
                 properties.setProperty("snapshot.max.threads", args[9]);

@@ -23,7 +23,7 @@ use crate::value_forms::{
     append_bytes, append_date, append_datetime, append_network, append_open, append_prefixed, append_time,
     ZERO_DATE,
 };
-use crate::wire::{open_form, WireType};
+use crate::wire::{neutral, open_form, WireType};
 
 /// A column in images made from Arrow. Texts are UTF-8 there.
 pub fn arrow_column(of_schema: &ColumnSchema) -> std::result::Result<(Column, MapColumn), String> {
@@ -38,6 +38,7 @@ pub fn arrow_column(of_schema: &ColumnSchema) -> std::result::Result<(Column, Ma
         geometry: None,
         visible: None,
         element: None,
+        neutral: neutral(&kind),
     };
     let mut column = column(of_schema, &of_map)?;
     let element = column.element.as_mut().map(|element| &mut element.kind);

@@ -439,7 +439,7 @@ impl<T: Target> Format for Binary<T> {
             T::integer(0, source.out);
         }
         source.string(5, facts.snapshot.unwrap_or("false"));
-        source.string(6, &table.database);
+        source.string(6, from.db());
         source.optional_string(7, (self.info.sequence)(&from).as_deref());
         source.optional_integer(8, Some(micros));
         source.optional_integer(9, Some(micros.saturating_mul(1000)));

@@ -73,7 +73,7 @@ impl Format for CloudEvents {
             quoted(prefix),
             transaction.source_us(facts.timestamp) / 1000,
             facts.snapshot.unwrap_or("false"),
-            quoted(&table.database),
+            quoted(source.db()),
             attributes(info, &source),
         )
         .into_bytes();

@@ -28,16 +28,6 @@ pub struct Column {
 }
 
 impl Column {
-    /// Whether null, zero or an empty value can stand for a value before a change that the log does not have.
-    pub fn takes_neutral(&self) -> bool {
-        use ColumnType::{Enum, Geometry, Interval, Network, Numeric, Set, Vector};
-        let has_none = matches!(
-            self.kind,
-            Network(_) | Numeric | Interval | Enum { .. } | Set { .. } | Geometry | Vector
-        );
-        self.schema.nullable || !has_none
-    }
-
     /// Whether a text can stand for a value of it that is not available.
     pub fn takes_placeholder(&self) -> bool {
         match &self.kind {

@@ -236,7 +236,7 @@ pub fn source_block(
         info.connector,
         micros / 1000,
         snapshot.unwrap_or("false"),
-        quoted(source.database),
+        quoted(source.db()),
         (info.sequence)(source).map_or_else(|| "null".to_owned(), |sequence| quoted(&sequence)),
     )
     .into_bytes();

@@ -75,6 +75,7 @@ impl<'a> EventFacts<'a> {
             position: self.position,
             server_id: self.server_id,
             query: self.query,
+            catalog: &table.schema.catalog,
             database: &table.database,
             table: &table.name,
         }
@@ -149,10 +150,6 @@ pub fn check_images(rows: &RowsEvent<'_>, table: &Table, format: &dyn Format, of
     };
     let all = |has: &dyn Fn(usize) -> bool| (0..table.columns.len()).all(has);
     if rows.identity_only {
-        let filled = |index: usize| rows.present.has(index) || table.columns[index].takes_neutral();
-        if whole && rows.kind == RowsKind::Delete && !all(&filled) {
-            return Err(identity_missing(table, offset));
-        }
         let filled = |index: usize| fills && table.columns[index].takes_placeholder();
         if whole && rows.kind == RowsKind::Update && !all(&|index| after(&index) || filled(index)) {
             return Err(value_missing(table, offset));
@@ -164,16 +161,6 @@ pub fn check_images(rows: &RowsEvent<'_>, table: &Table, format: &dyn Format, of
         return Err(images_lack(table, "columns of its key; messages need", offset));
     }
     Ok(())
-}
-
-#[cold]
-fn identity_missing(table: &Table, offset: u64) -> DecodeError {
-    let name = table.schema.name();
-    let reason = format!(
-        "the log has only the identity of a row of {name} before its change, and this format has no value \
-         for its other columns; it needs ALTER TABLE {name} REPLICA IDENTITY FULL"
-    );
-    DecodeError::of_table(name, reason, offset)
 }
 
 #[cold]

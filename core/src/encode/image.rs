@@ -10,7 +10,7 @@ use crate::list::Written as List;
 use crate::rows::{
     missing_column, read_null_bits, read_value, skip_value, Present, RowsEvent, RowsKind, Taken, ValueSink,
 };
-use crate::table_map::{bit_from_low, TableMap};
+use crate::table_map::{bit_from_low, MapColumn, TableMap};
 use crate::temporal::{Date, DateTime, Instant, Time};
 use crate::value_forms::append_bytes;
 use crate::wire::WireType;
@@ -84,7 +84,7 @@ impl<'a> Image<'a> {
     fn send_rare<V: ValueSink>(&self, place: Place, map: &TableMap, index: usize, to: &mut V) -> Result<()> {
         let sent = match place {
             Place::Null => to.null(),
-            Place::Neutral => send_neutral(map.columns[index].wire, to),
+            Place::Neutral => send_neutral(&map.columns[index], to),
             Place::Unavailable => self.send_placeholder(map.columns[index].wire, to),
             Place::Changed { changes, document } => {
                 // The document has its length before it, as in its image.
@@ -123,9 +123,9 @@ impl<'a> Image<'a> {
     }
 }
 
-fn send_neutral<V: ValueSink>(wire: WireType, to: &mut V) -> Taken {
+fn send_neutral<V: ValueSink>(column: &MapColumn, to: &mut V) -> Taken {
     let day = Date { year: 1970, month: 1, day: 1 };
-    match wire.usual() {
+    match column.wire.usual() {
         WireType::Int { unsigned: false, .. } => to.int(0),
         WireType::Int { .. } => to.uint(0),
         WireType::Boolean => to.boolean(false),
@@ -142,7 +142,7 @@ fn send_neutral<V: ValueSink>(wire: WireType, to: &mut V) -> Taken {
         WireType::Time { .. } => to.time(Time::default()),
         WireType::JsonText { .. } => to.json_text(b"{}"),
         WireType::List => to.list(&[0; 4]),
-        WireType::Blob { .. } => to.bytes(&[]),
+        WireType::Blob { .. } => to.bytes(column.neutral),
         _ => Err(missing_column()),
     }
 }

@@ -22,7 +22,7 @@ pub enum Fact {
     ServerId,
     Thread,
     Query,
-    /// A field that only snapshots of the other tool have.
+    /// A field of the other tool that logs here have nothing for.
     Never,
 }
 
@@ -80,6 +80,8 @@ pub struct Source<'a> {
     pub position: u64,
     pub server_id: u32,
     pub query: Option<&'a str>,
+    /// See `TableSchema::catalog`.
+    pub catalog: &'a str,
     pub database: &'a str,
     pub table: &'a str,
 }
@@ -92,6 +94,15 @@ pub enum Value<'a> {
 }
 
 impl<'a> Source<'a> {
+    /// What Debezium calls the database.
+    pub fn db(&self) -> &'a str {
+        if self.catalog.is_empty() {
+            self.database
+        } else {
+            self.catalog
+        }
+    }
+
     /// `Fact::Row` is null here: the writers of rows put it in.
     pub fn value(&self, fact: Fact) -> Value<'a> {
         let text = |text: Option<&'a str>| text.map_or(Value::Null, Value::Text);
@@ -230,9 +241,14 @@ pub static POSTGRESQL: SourceInfo = SourceInfo {
         field("txId", Kind::OptionalInteger, Fact::TransactionNumber),
         field("lsn", Kind::OptionalInteger, Fact::Position),
         field("xmin", Kind::OptionalInteger, Fact::Never),
+        field("origin", Kind::OptionalText, Fact::Never),
+        field("origin_lsn", Kind::OptionalInteger, Fact::Never),
     ],
-    // The LSN of the transaction's commit, and that of the change.
-    sequence: |source| Some(format!("[\"{}\",\"{}\"]", source.transaction.position, source.position)),
+    // The LSN of the transaction's commit, by which transactions are ordered, and that of the change.
+    sequence: |source| {
+        let commit = source.transaction.end_event.position.max(source.transaction.position);
+        Some(format!("[\"{commit}\",\"{}\"]", source.position))
+    },
     plain: &[("xid", Fact::TransactionNumber), ("lsn", Fact::Position)],
     event_id: &[("lsn", Fact::Position), ("txId", Fact::TransactionNumber)],
     transaction_id: |transaction| {
@@ -291,16 +307,19 @@ mod tests {
             position: 24,
             server_id: 0,
             query: None,
+            catalog: "shop",
             database: "public",
             table: "t",
         };
         let block = POSTGRESQL.block(&source);
         assert_eq!(
             block.before,
-            ",\"schema\":\"public\",\"table\":\"t\",\"txId\":571,\"lsn\":24,\"xmin\":null"
+            ",\"schema\":\"public\",\"table\":\"t\",\"txId\":571,\"lsn\":24,\"xmin\":null,\
+             \"origin\":null,\"origin_lsn\":null"
         );
         assert_eq!(block.behind, None);
         assert_eq!((POSTGRESQL.sequence)(&source).as_deref(), Some("[\"32\",\"24\"]"));
+        assert_eq!(source.db(), "shop");
         assert_eq!((POSTGRESQL.transaction_id)(&transaction), "571:32");
     }
 }

@@ -72,6 +72,7 @@ impl TableMap {
                 geometry: None,
                 visible: None,
                 element: None,
+                neutral: &[],
             });
         }
         let mut map = Self {

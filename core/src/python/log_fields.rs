@@ -16,7 +16,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 #[pyfunction]
 #[pyo3(signature = (
-    segment_format, format, *, place, at_us, database, table, transaction = None, server_id = 0, prefix = ""
+    segment_format, format, *, place, at_us, database, table, transaction = None, server_id = 0, prefix = "",
+    catalog = ""
 ))]
 #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
 fn source_fields(
@@ -29,6 +30,7 @@ fn source_fields(
     transaction: Option<&str>,
     server_id: u32,
     prefix: &str,
+    catalog: &str,
 ) -> PyResult<String> {
     let info = source_info(segment_format)?;
     let (file, position) = (info.read_place)(place);
@@ -38,7 +40,7 @@ fn source_fields(
         position,
         ..Transaction::default()
     };
-    let source = Source { transaction: &of, position, server_id, query: None, database, table };
+    let source = Source { transaction: &of, position, server_id, query: None, catalog, database, table };
     match format {
         "json" => Ok(format!("{{{}}}", info.plain_fields(&source).trim_start_matches(','))),
         "debezium" => {

@@ -9,7 +9,7 @@ use crate::records::{Record, RecordFile, HEADER_SIZE};
 use crate::schema::{ColumnSchema, ColumnType, TableSchema};
 use crate::table_map::{MapColumn, TableMap};
 use crate::window::Direction;
-use crate::wire::{form, open_form};
+use crate::wire::{form, neutral, open_form};
 
 /// Ids of collations: of bytes, and of texts in UTF-8.
 const BINARY: u16 = 63;
@@ -89,6 +89,7 @@ pub fn table_map(id: u64, schema: &TableSchema, offset: u64, is_open: bool) -> R
                 ColumnType::List(element) => Some((**element).clone()),
                 _ => None,
             },
+            neutral: neutral(&kind),
         })
     });
     Ok(TableMap {
@@ -103,6 +104,8 @@ pub fn table_map(id: u64, schema: &TableSchema, offset: u64, is_open: bool) -> R
 
 #[derive(Deserialize)]
 struct Columns {
+    #[serde(default)]
+    catalog: String,
     #[serde(default)]
     key: Vec<String>,
     columns: Vec<ColumnSchema>,
@@ -127,11 +130,12 @@ impl<'a> Definition<'a> {
             let name = crate::table_name::text(self.database, self.table);
             DecodeError::of_table(&*name, format!("the definition of {name}: {reason}"), self.offset)
         };
-        let Columns { key, columns } =
+        let Columns { catalog, key, columns } =
             serde_json::from_slice(self.json).map_err(|error| fail(error.to_string()))?;
         let schema = TableSchema {
             database: self.database.to_owned(),
             table: self.table.to_owned(),
+            catalog,
             version: 0,
             key,
             columns,

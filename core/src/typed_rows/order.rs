@@ -110,6 +110,9 @@ impl<F: Family> OpenPart for Open<F> {
                 STATEMENT if number > 1 => statements.push(statement(&record, found.commit_us)?),
                 NOTE => {}
                 COMMIT if number > 1 => {
+                    if F::COMMITS_SAY_PLACES {
+                        found.end_event.position = record.place;
+                    }
                     found.end = base + self.position;
                     let part = self.part.clone();
                     let ends = (start, self.position);

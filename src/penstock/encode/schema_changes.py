@@ -103,11 +103,12 @@ def debezium_message(
     """The message of a statement in the topic of schema changes, whose name is the prefix. Without Connect's
     schema."""
     database = changes[0].table.database if changes else statement["database"]
+    known = next((schema for change in changes for schema in (change.after, change.before) if schema), None)
     source = source_fields(
         statement["segment_format"], "debezium", prefix=topic_prefix, place=statement["event_place"],
         at_us=statement["commit_us"], database=database, transaction=statement["id"],
         table=",".join(dict.fromkeys(change.table.table for change in changes)),
-        server_id=statement["server_id"],
+        server_id=statement["server_id"], catalog=known.catalog if known else "",
     )  # fmt: skip
     value = {
         "source": json.loads(source),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from penstock._core import source_fields
@@ -30,13 +31,14 @@ def _json(value: dict[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def truncated(format: str, prefix: str, table: TableId, at: At) -> bytes | None:
-    """The message of a table that was emptied. None: the format has none."""
+def truncated(format: str, prefix: str, table: TableId, at: At, catalog: str = "") -> bytes | None:
+    """The message of a table that was emptied. None: the format has none. `catalog`: see `TableSchema`."""
     named = {"database": table.database, "table": table.table}
+    source = partial(_source, format, prefix, table, at, catalog)
     match format:
         case "json":
             rows = {"op": "t", "before": None, "after": None, "ts_us": at.commit_us}
-            return _json({**named, **rows, **_source(format, prefix, table, at), "sequence": at.offset})
+            return _json({**named, **rows, **source(), "sequence": at.offset})
         case "maxwell":
             return _json({**named, "type": "table-truncate", "ts": at.commit_us // 1_000_000, "data": {}})
         case "canal":
@@ -56,7 +58,7 @@ def truncated(format: str, prefix: str, table: TableId, at: At) -> bytes | None:
             }
             return _json({**values, **named, "ts": ms, "type": "TRUNCATE"})
         case "debezium":
-            return _json({"before": None, "after": None, "source": _source(format, prefix, table, at)}
+            return _json({"before": None, "after": None, "source": source()}
                          | {"transaction": None, "op": "t", **_times(at)})  # fmt: skip
     return None
 
@@ -65,12 +67,12 @@ def _times(at: At) -> dict[str, int]:
     return {"ts_ms": at.commit_us // 1000, "ts_us": at.commit_us, "ts_ns": at.commit_us * 1000}
 
 
-def _source(format: str, prefix: str, table: TableId, at: At) -> dict[str, Any]:
+def _source(format: str, prefix: str, table: TableId, at: At, catalog: str) -> dict[str, Any]:
     """What messages say of the source."""
     found: dict[str, Any] = json.loads(
         source_fields(
             at.segment_format, format, prefix=prefix, place=at.place, at_us=at.commit_us,
-            database=table.database, table=table.table,
+            database=table.database, table=table.table, catalog=catalog,
         )
     )  # fmt: skip
     return found

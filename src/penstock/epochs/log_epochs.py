@@ -240,7 +240,7 @@ class LogEpochs:
                 offset = at.offset if step.sequence is None else int(step.sequence)
                 place = replace(at, offset=offset, commit_us=step.timestamp_us or at.commit_us)
                 name = self._name(table.table)
-                value = truncated(self._sink.format, prefix, name, place)
+                value = truncated(self._sink.format, prefix, name, place, table.schema.catalog)
                 if value is not None and self._sink.format == "debezium" and options.get("schemas"):
                     value = b'{"schema":%s,"payload":%s}' % (self._envelope(table.schema, at), value)
                 if value is not None:

@@ -8,7 +8,7 @@ types.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -179,7 +179,8 @@ class TableSchema:
     `version` counts schemas of this table within one pipeline, from 1. `charset` and `collation` are the
     table's own, for columns that come later; `unique`: its unique keys in the server's order, which are
     needed when one of them is dropped. None: not known. `foreign_keys`: those that change rows without row
-    events in the log; they are filled in only if the pipeline applies them.
+    events in the log; they are filled in only if the pipeline applies them. `catalog`: of PostgreSQL, the
+    database that the table's schema is in. It says nothing of the table.
     """
 
     table: TableId
@@ -190,6 +191,7 @@ class TableSchema:
     collation: str | None = None
     unique: tuple[UniqueKey, ...] | None = None
     foreign_keys: tuple[CascadingKey, ...] = ()
+    catalog: str = field(default="", compare=False)
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
@@ -220,6 +222,8 @@ class TableSchema:
             ]
         if self.foreign_keys:
             document["foreign_keys"] = [key.to_json() for key in self.foreign_keys]
+        if self.catalog:
+            document["catalog"] = self.catalog
         return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
@@ -239,4 +243,5 @@ class TableSchema:
                 UniqueKey(key["name"], tuple(KeyPart(*part) for part in key["parts"])) for key in unique
             ),
             foreign_keys=tuple(CascadingKey.from_json(key) for key in document.get("foreign_keys", ())),
+            catalog=document.get("catalog", ""),
         )

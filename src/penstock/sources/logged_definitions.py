@@ -121,7 +121,7 @@ def schema_of(table: TableId, definition: dict[str, Any]) -> TableSchema:
         Column.from_json({name: value for name, value in column.items() if name in _FIELDS})
         for column in definition["columns"]
     )
-    return TableSchema(table, columns, tuple(definition["key"]))
+    return TableSchema(table, columns, tuple(definition["key"]), catalog=definition.get("catalog", ""))
 
 
 def _altered(known: TableSchema, after: TableSchema, said: dict[str, Any]) -> list[TableEffect]:

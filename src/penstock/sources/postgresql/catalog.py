@@ -170,7 +170,7 @@ class PgTable:
     `kind`: `r`, or `p` for a partitioned one. `file`: where its rows are; another one if they were written
     again. `leaves`: its partitions. `as_root`: rows of partitions are sent as its rows.
     `membership`: another one if the publication was changed, or if the table has left it for a while.
-    `last`: the greatest number that a column has had."""
+    `last`: the greatest number that a column has had. `catalog`: the database."""
 
     number: int
     table: TableId
@@ -186,10 +186,12 @@ class PgTable:
     columns: tuple[PgColumn, ...]
     leaves: tuple[PgLeaf, ...] = ()
     as_root: bool = False
+    catalog: str = ""
 
     @property
     def schema(self) -> TableSchema:
-        return TableSchema(self.table, tuple(one.column for one in self.columns), self.key)
+        columns = tuple(one.column for one in self.columns)
+        return TableSchema(self.table, columns, self.key, catalog=self.catalog)
 
     @property
     def is_logged(self) -> bool:
@@ -256,7 +258,7 @@ def read_tables(
         tables.append(
             PgTable(
                 number, TableId(schema, name), kind, persistence, identity, file, is_published, membership,
-                where, last, of_key, tuple(of_table), of_root, as_root,
+                where, last, of_key, tuple(of_table), of_root, as_root, connection.info.dbname,
             )
         )  # fmt: skip
     return [one for one in tables if names is None or one.table in set(names)]

@@ -35,7 +35,7 @@ def definition(
     ]
     if sent is not None:
         columns = [{**one, "sent": sent.index(one["name"])} for one in columns]
-    return {"key": list(table.key), "columns": columns}
+    return {"catalog": table.catalog, "key": list(table.key), "columns": columns}
 
 
 def changes(before: PgTable | None, after: PgTable | None, *, certain: bool = True) -> list[Statement]:
