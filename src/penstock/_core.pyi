@@ -11,6 +11,7 @@ The headings name the files in `core/src`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import pyarrow as pa
@@ -193,6 +194,26 @@ class PgArrivals:
 
     def take(self) -> PgBatch:
         """What has come as a whole since the last time."""
+
+class PgStreams:
+    """Puts the messages of a replication connection into the order in which they hold. Those of transactions
+    that the server sends while they run (`streaming`) are kept in files of `folder`, and come when the
+    transaction has committed, between its begin and its commit. Raises `DecodeError` and `OSError`."""
+
+    def __init__(self, folder: Path) -> None: ...
+    def feed(self, batch: PgBatch) -> None:
+        """To be called when `next` has returned None."""
+
+    def next(self) -> PgBatch | None:
+        """The next messages. None: that was all. Only a batch that comes as a whole has `end` and
+        `asked`."""
+
+    def clear(self) -> None:
+        """Deletes what is kept. Another connection gets it again."""
+
+    @property
+    def kept(self) -> tuple[int, int]:
+        """How many transactions are kept, and their bytes."""
 
 class PgTranslator:
     """Makes records of the format `pgoutput` from the messages of a replication connection. `end_lsn`: where

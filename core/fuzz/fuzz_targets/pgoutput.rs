@@ -8,6 +8,8 @@ use penstock_core::batches::Batches;
 use penstock_core::changelog::Changelog;
 use penstock_core::column::Layout;
 use penstock_core::output::Options;
+use penstock_core::pgoutput::arrivals::Arrivals;
+use penstock_core::pgoutput::streamed::Streams;
 use penstock_core::pgoutput::translator::Translator;
 use penstock_core::pgoutput::types::{column, PgType};
 use penstock_core::pgoutput::value::{append_binary, append_text, Target};
@@ -41,6 +43,7 @@ fuzz_target!(|data: &[u8]| {
         let _ = translator.describe(&message, definition, Vec::new(), None);
     }
     let _ = translator.translate(sent());
+    stream(&messages);
     let mut file = MAGIC.to_vec();
     append(HEAD, 0, br#"{"format":"pgoutput","version":1}"#, &mut file);
     let mut records = Records::default();
@@ -63,6 +66,20 @@ fuzz_target!(|data: &[u8]| {
     while let Ok(Some(_)) = changes.next_batch() {}
     values(data);
 });
+
+/// Takes the messages as those of transactions that are sent while they run, and reads them back.
+fn stream(messages: &[&[u8]]) {
+    let folder = std::env::temp_dir().join(format!("penstock-fuzz-{}", std::process::id()));
+    let (mut streams, mut arrivals) = (Streams::new(folder), Arrivals::default());
+    for message in messages {
+        let length = (29 + message.len()) as u32;
+        let frame = [b"d", &length.to_be_bytes()[..], b"w", &[0; 24], message].concat();
+        arrivals.feed(&frame).expect("it is a frame");
+    }
+    let (batch, mut at) = (arrivals.take(), 0);
+    while let Ok(Some(_)) = streams.next(&batch, &mut at) {}
+    streams.clear().expect("a folder");
+}
 
 /// Types by their numbers, and types that are made of others.
 const TYPES: &str = r#"[16,17,20,21,23,26,5069,700,701,1700,790,25,114,3802,1560,1082,1114,1184,1083,1266,

@@ -11,7 +11,7 @@ const FRAME_HEAD: usize = 5;
 /// The server's own limit of an allocation is 1 GiB.
 const FRAME_MAX: usize = 1 << 30;
 /// Kind, first and last position, time: what is before a message of the log.
-const MESSAGE_HEAD: usize = 25;
+pub const MESSAGE_HEAD: usize = 25;
 
 /// What came together.
 #[derive(Debug, Default)]
@@ -51,6 +51,16 @@ impl Batch {
 
     pub fn size(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// What came before each message, as far as it is there.
+    pub fn heads(&self) -> impl Iterator<Item = &[u8]> {
+        self.messages.iter().map(|(_, from, _)| &self.bytes[from.saturating_sub(MESSAGE_HEAD)..*from])
+    }
+
+    /// The same messages, without what the server has said of how far they go.
+    pub fn without_end(self) -> Self {
+        Self { end: 0, asked: false, ..self }
     }
 }
 

@@ -12,6 +12,7 @@ mod nested;
 mod numeric;
 mod search_text;
 mod shown;
+pub mod streamed;
 pub mod translator;
 pub mod tuple;
 pub mod types;

@@ -1,5 +1,6 @@
 //! The one place where Rust errors become Python errors.
 
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -45,6 +46,14 @@ impl From<DecodeError> for PyErr {
                 None => raise(py, "DecodeError", (error.reason(), error.offset(), error.path())),
             }
         })
+    }
+}
+
+/// Like an error of `open` in Python: it gets the class and the text of its number.
+pub fn os_error(path: &str, cause: &std::io::Error) -> PyErr {
+    match cause.raw_os_error() {
+        Some(number) => PyOSError::new_err((number, cause.to_string(), path.to_owned())),
+        None => PyOSError::new_err(format!("{path}: {cause}")),
     }
 }
 

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use roaring::RoaringTreemap;
 
+use super::errors::os_error;
 use crate::key_run::{self, RunError};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -23,14 +24,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 impl From<RunError> for PyErr {
     fn from(error: RunError) -> Self {
         match error {
-            RunError::Io { path, cause } => match cause.raw_os_error() {
-                // Like an error of `open` in Python, so it gets the class and the text of its number.
-                Some(number) => {
-                    let text = cause.to_string();
-                    pyo3::exceptions::PyOSError::new_err((number, text, path))
-                }
-                None => pyo3::exceptions::PyOSError::new_err(format!("{path}: {cause}")),
-            },
+            RunError::Io { path, cause } => os_error(&path, &cause),
             refused => PyValueError::new_err(refused.to_string()),
         }
     }

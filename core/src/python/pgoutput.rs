@@ -1,4 +1,4 @@
-//! `PgArrivals`, `PgBatch`, `PgTranslator`, `PgCopyDecoder`.
+//! `PgArrivals`, `PgBatch`, `PgStreams`, `PgTranslator`, `PgCopyDecoder`.
 
 use arrow_array::RecordBatch;
 use arrow_pyarrow::PyArrowType;
@@ -6,17 +6,20 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
+use super::errors::os_error;
 use super::schema::{parse_table, parse_types};
 use crate::error::DecodeError;
 use crate::pgoutput::arrivals::{Arrivals, Batch};
 use crate::pgoutput::copy::CopyDecoder;
 use crate::pgoutput::message::Message;
+use crate::pgoutput::streamed::{Failed, Part, Streams};
 use crate::pgoutput::translator::{Described, Root, Said, Translator};
 use crate::pgoutput::types::{self, PgType};
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PgArrivals>()?;
     module.add_class::<PgBatch>()?;
+    module.add_class::<PgStreams>()?;
     module.add_class::<PgTranslator>()?;
     module.add_class::<PgCopyDecoder>()?;
     module.add_function(wrap_pyfunction!(pg_column, module)?)?;
@@ -121,6 +124,56 @@ impl PgArrivals {
 
     fn take(&mut self) -> PgBatch {
         PgBatch(self.0.take())
+    }
+}
+
+/// Messages in the order in which they hold: those of transactions that are sent while they run at the commit
+/// of these.
+#[pyclass(module = "penstock._core")]
+struct PgStreams {
+    streams: Streams,
+    /// What was fed, and the number of the first message that is in no part.
+    fed: Option<(Py<PgBatch>, usize)>,
+}
+
+#[pymethods]
+impl PgStreams {
+    #[new]
+    fn new(folder: std::path::PathBuf) -> Self {
+        Self { streams: Streams::new(folder), fed: None }
+    }
+
+    /// To be called when `next` has returned None.
+    fn feed(&mut self, batch: Py<PgBatch>) {
+        self.fed = Some((batch, 0));
+    }
+
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<Py<PgBatch>>> {
+        let Some((batch, at)) = &mut self.fed else { return Ok(None) };
+        let (streams, messages) = (&mut self.streams, &batch.get().0);
+        match py.detach(|| streams.next(messages, at)) {
+            Ok(Some(Part::Whole)) => Ok(Some(batch.clone_ref(py))),
+            Ok(Some(Part::Messages(part))) => Ok(Some(Py::new(py, PgBatch(part))?)),
+            Ok(None) => Ok(None),
+            Err(Failed::Decode(error)) => Err(error.into()),
+            Err(Failed::Io(error)) => Err(self.failed(&error)),
+        }
+    }
+
+    fn clear(&mut self) -> PyResult<()> {
+        self.fed = None;
+        self.streams.clear().map_err(|error| self.failed(&error))
+    }
+
+    #[getter]
+    fn kept(&self) -> (usize, u64) {
+        self.streams.kept()
+    }
+}
+
+impl PgStreams {
+    fn failed(&self, error: &std::io::Error) -> PyErr {
+        os_error(&self.streams.folder().to_string_lossy(), error)
     }
 }
 

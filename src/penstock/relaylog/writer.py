@@ -166,7 +166,7 @@ class RelayLogWriter:
         """Cuts the log at its last committed transaction end. No segment is open afterwards. Raises
         `DiskFull`."""
         self._abandon()
-        self._guarded(self._recover)
+        self.guarded(self._recover)
 
     def _recover(self) -> None:
         read = max(consumers.offsets(self.folder), default=Offset(0))
@@ -225,9 +225,9 @@ class RelayLogWriter:
 
     def _append(self, data: bytes, write: Callable[[], None]) -> None:
         if self._unflushed > UNFLUSHED_BYTES_MAX:
-            self._guarded(self._flusher.wait)
+            self.guarded(self._flusher.wait)
             self._unflushed = 0
-        self._guarded(write)
+        self.guarded(write)
         self._unflushed += len(data)
 
     @property
@@ -241,9 +241,9 @@ class RelayLogWriter:
         if self._segment is not None:
             self.flush(entries)
             closing = self._segment
-            self._guarded(lambda: self._flusher.submit(lambda: self._finish(closing)))
+            self.guarded(lambda: self._flusher.submit(lambda: self._finish(closing)))
         name = SegmentName(Offset(base), self.lease.generation, suffix_of(head))
-        self._segment = self._guarded(lambda: _OpenSegment(self.folder, name, head))
+        self._segment = self.guarded(lambda: _OpenSegment(self.folder, name, head))
 
     def _finish(self, segment: _OpenSegment) -> None:
         segment.close()
@@ -255,7 +255,7 @@ class RelayLogWriter:
     @property
     def ready_to_flush(self) -> bool:
         """Whether the flusher is idle, so that a flush would start at once."""
-        self._guarded(self._flusher.raise_failure)
+        self.guarded(self._flusher.raise_failure)
         return self._flusher.idle
 
     def flush(self, entries: list[str], *, spools: Sequence[str] | None = None) -> None:
@@ -275,11 +275,11 @@ class RelayLogWriter:
             segment.commit(entries)
             self.spool.remove(gone)
 
-        self._guarded(lambda: self._flusher.submit(job))
+        self.guarded(lambda: self._flusher.submit(job))
 
     def wait(self) -> None:
         """Waits until everything flushed is committed."""
-        self._guarded(self._flusher.wait)
+        self.guarded(self._flusher.wait)
 
     @property
     def segment_is_full(self) -> bool:
@@ -289,7 +289,8 @@ class RelayLogWriter:
         age_ms = (time.monotonic() - segment.opened) * 1000
         return segment.lines > LINES_MAX or (segment.lines > 1 and age_ms > self.config.segment_age)
 
-    def _guarded(self, action: Callable[[], T]) -> T:
+    def guarded(self, action: Callable[[], T]) -> T:
+        """Does something with files on the file system of the log. Raises `DiskFull`."""
         try:
             return action()
         except OSError as error:

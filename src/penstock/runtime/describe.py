@@ -88,7 +88,7 @@ def describe_receiver(folder: Path) -> str:
         return f"{report['state']}{message}"
     if not lease.is_held(folder):
         return "killed"
-    kept = f"{_slot(report)}{_archive(report)}"
+    kept = f"{_slot(report)}{_streamed(report)}{_archive(report)}"
     return f"{report.get('state')} (process {report.get('pid')}){silence(report)}{message}{kept}"
 
 
@@ -100,6 +100,14 @@ def _slot(report: dict[str, Any]) -> str:
     left = slot.get("source_log_seconds_left")
     until = "" if left is None else f", lost in {left / 3600:.1f} h if the receiver stops"
     return f"; slot {slot.get('wal_status')}, keeps {size_text(int(slot['kept_bytes']))}{until}"
+
+
+def _streamed(report: dict[str, Any]) -> str:
+    """How much has come of transactions that run."""
+    streamed = report.get("streamed")
+    if not isinstance(streamed, dict) or not streamed.get("transactions"):
+        return ""
+    return f"; {streamed['transactions']} open transactions, {size_text(int(streamed['bytes']))} so far"
 
 
 def _archive(report: dict[str, Any]) -> str:

@@ -145,14 +145,17 @@ class LibpqStream:
 
     def _ended(self, length: int) -> TransientError:
         reason = text_of(self._connection.error_message)
+        state = b""
         if length == -1:
             result = self._connection.get_result()
             reason = text_of(result.error_message) if result is not None else "it has closed the connection"
-        return ended(self._where, reason)
+            state = (result and result.error_field(pq.DiagnosticField.SQLSTATE)) or b""
+        return ended(self._where, reason, state.decode())
 
 
-def ended(where: str, reason: str) -> TransientError:
-    return TransientError(f"{where} sends its log no more: {reason}.")
+def ended(where: str, reason: str, state: str = "") -> TransientError:
+    """`state`: SQLSTATE of the server's error, as far as there is one."""
+    return TransientError(f"{where} sends its log no more: {reason}.", state=state)
 
 
 def refusal_of(body: bytes) -> Refusal:

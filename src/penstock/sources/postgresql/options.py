@@ -58,6 +58,10 @@ class PostgreSqlOptions(SourceOptions):
     """Name of the replication slot, which is created. None: named after the pipeline."""
     publication: str | None = None
     """Name of the publication with the tables. None: named after the pipeline."""
+    streaming: bool = True
+    """Whether the server sends large transactions while they run (those beyond its
+    `logical_decoding_work_mem`). They are kept in files beside the relay log, and put into it when they have
+    committed."""
     connect_timeout: Milliseconds = Field(10_000, ge=1000)
     """Limit for opening a connection."""
     reconnect_max: Milliseconds = Field(30_000, ge=100)

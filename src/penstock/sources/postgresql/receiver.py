@@ -21,7 +21,7 @@ from typing import Any
 
 import psycopg
 
-from penstock._core import DecodeError, Framer, PgBatch, PgTranslator, XidSet
+from penstock._core import DecodeError, Framer, PgBatch, PgStreams, PgTranslator, XidSet
 from penstock.config import PipelineConfig
 from penstock.errors import RelayLogCorrupt, TransientError
 from penstock.relaylog.reader import RelayLog
@@ -54,8 +54,11 @@ LOOK_SHARE = 100
 """That takes at most so small a part of the time: a hundredth, with very many tables."""
 CONFIRM_S = 5.0
 """The server is told at least so often how far the log is durable, or it ends the connection."""
+STREAMED_FOLDER = "streamed"
+"""In the relay log's folder: transactions that run, as far as the server has sent them."""
 
-
+_SERVER_FAILED = "XX"
+"""The class of the SQLSTATE of errors that are the server's own."""
 _DESCRIPTION = ord("R")
 """The kind of a message that describes a table."""
 
@@ -114,6 +117,9 @@ class Receiver(SessionReceiver):
         self.slot, self.publication = slot_of(config), publication_of(config)
         self.tables = FollowedTables(self.folder, self.publication)
         self.slot_watch = SlotWatch(self.slot)
+        self.streams = PgStreams(self.folder / STREAMED_FOLDER)
+        self._streaming = source.streaming
+        """Of the next session."""
         self._binary = True
 
     def _trouble(self, error: Exception, *, progressed: bool) -> TransientError:
@@ -126,13 +132,25 @@ class Receiver(SessionReceiver):
         return super()._trouble(error, progressed=progressed)
 
     def _session(self) -> None:
-        with closing(Replication(self.source)) as stream:
-            followed = self.source.at(stream.address)  # both connections are to the same server
-            with explained(followed), connect(followed) as database:
-                session = self._begin(stream, database)
-                self.status.facts["source"] = _address(stream.address)
-                self.status.enter("streaming")
-                self._stream(session)
+        self.streams.clear()  # of a receiver that was killed
+        try:
+            with closing(Replication(self.source)) as stream:
+                followed = self.source.at(stream.address)  # both connections are to the same server
+                with explained(followed), connect(followed) as database:
+                    session = self._begin(stream, database)
+                    self.status.facts["source"] = _address(stream.address)
+                    self.status.enter("streaming")
+                    self._stream(session)
+        except TransientError as error:
+            # Some changes of catalogs that a subtransaction has taken back can be decoded only behind the
+            # commit: the server fails at each attempt to send the transaction while it runs.
+            failed = self._streaming and str(error.details.get("state")).startswith(_SERVER_FAILED)
+            self._streaming = self.source.streaming and not failed
+            raise
+        finally:
+            _, self._unfinished = self.streams.kept
+            self._bytes += self._unfinished
+            self.streams.clear()
 
     def _begin(self, stream: Replication, database: psycopg.Connection[Any]) -> _Session:
         """Continues the log where it ends, or begins it."""
@@ -170,7 +188,7 @@ class Receiver(SessionReceiver):
         )
         binary = self._binary and self._reads_binary(database)
         first = start if resent is None else resent.start
-        stream.start(self.slot, self.publication, first, binary=binary)
+        stream.start(self.slot, self.publication, first, binary=binary, streaming=self._streaming)
         session = _Session(stream, database, translator, framer, binary, start, resent)
         session.look = self.tables.look(database)
         self._put(session, translator.moved(start))
@@ -192,15 +210,38 @@ class Receiver(SessionReceiver):
             self._flush(session)
             self._confirm(session, asked=batch.asked)
             self.stopping.drain()
-            if self.status.is_outdated:
-                self._report(session)
-                self.writer.check_space()
-                self.upkeep.each_second()
+            self._each_second(session)
         self.writer.wait()
         self._confirm(session, asked=True)
         self._report(session)
 
+    def _each_second(self, session: _Session) -> None:
+        if self.status.is_outdated:
+            self._report(session)
+            self.writer.check_space()
+            self.upkeep.each_second()
+
     def _take(self, session: _Session, batch: PgBatch) -> None:
+        translator = session.translator
+        self.streams.feed(batch)
+        while (part := self.writer.guarded(self.streams.next)) is not None:
+            self._take_part(session, part)
+            self._flush(session)
+            self._confirm(session, asked=False)  # a large transaction that has committed takes long
+            self._each_second(session)
+            if self.stopping:
+                return
+        self._take_part(session, batch.chosen(()))  # how far the server has sent its log
+        session.sent = max(session.sent, batch.end)
+        quiet = translator.is_idle and session.sent > session.reached
+        if quiet and (batch.asked or time.monotonic() - session.noted > IDLE_S):
+            self._put(session, translator.moved(session.sent))
+            session.reached, session.noted = session.sent, time.monotonic()
+        if translator.is_idle:
+            self._between_transactions(session)
+
+    def _take_part(self, session: _Session, batch: PgBatch) -> None:
+        """Takes messages that follow those before, in the order of commits."""
         translator = session.translator
         if session.resent is not None:
             batch = batch.chosen(session.resent.new(batch.messages, batch.end))
@@ -213,13 +254,6 @@ class Receiver(SessionReceiver):
             else:
                 self._translate(session, batch)
             session.reached = max(session.reached, translator.end_lsn)
-        session.sent = max(session.sent, batch.end)
-        quiet = translator.is_idle and session.sent > session.reached
-        if quiet and (batch.asked or time.monotonic() - session.noted > IDLE_S):
-            self._put(session, translator.moved(session.sent))
-            session.reached, session.noted = session.sent, time.monotonic()
-        if translator.is_idle:
-            self._between_transactions(session)
 
     def _translate(self, session: _Session, batch: PgBatch) -> None:
         records = session.translator.translate(batch)
@@ -293,6 +327,7 @@ class Receiver(SessionReceiver):
     def _report(self, session: _Session) -> None:
         framer = session.framer
         _, position = framer.source
+        transactions, kept = self.streams.kept
         self.status.facts |= {
             "offset": framer.committed,
             "position": {"file": "", "position": position},
@@ -301,6 +336,7 @@ class Receiver(SessionReceiver):
             "bytes": self._bytes,
             "transactions": framer.transactions,
             "events": framer.events,
+            "streamed": {"transactions": transactions, "bytes": kept},
             **self.upkeep.report(),
         }
         self.status.write()

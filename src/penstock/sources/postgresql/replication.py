@@ -122,10 +122,12 @@ class Replication:
             pass
         return result
 
-    def start(self, slot: str, publication: str, lsn: int, *, binary: bool) -> None:
-        """Begins to send, from the first transaction on whose commit is behind `lsn`."""
+    def start(self, slot: str, publication: str, lsn: int, *, binary: bool, streaming: bool = False) -> None:
+        """Begins to send, from the first transaction on whose commit is behind `lsn`. `streaming`: large
+        transactions are sent while they run."""
         quoted = publication.replace('"', '""').replace("'", "''")
-        options = f"proto_version '1', publication_names '\"{quoted}\"', messages 'true'"
+        options = f"publication_names '\"{quoted}\"', messages 'true', "
+        options += "proto_version '2', streaming 'on'" if streaming else "proto_version '1'"
         if binary:
             options += ", binary 'true'"
         command = f"START_REPLICATION SLOT {slot} LOGICAL {lsn_position(lsn)} ({options})"
@@ -168,7 +170,8 @@ class Replication:
     def _check(self, kind: bytes, body: bytes) -> None:
         """Raises the error that a message of the protocol is, if it is one."""
         if kind == b"E":
-            raise ended(self.address, refusal_of(body).reason)
+            refusal = refusal_of(body)
+            raise ended(self.address, refusal.reason, refusal.state)
         if kind == b"c":
             raise ended(self.address, "it has closed the connection")
         if kind not in _BESIDE:
