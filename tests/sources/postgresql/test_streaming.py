@@ -4,8 +4,10 @@ that, and what the server's SELECT shows."""
 from __future__ import annotations
 
 import json
+import os
 import random
 import struct
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import yaml
 from tests.sources.postgresql.pg_log import connected
 from tests.sources.postgresql.receiving import Receiving, changes_of
 
@@ -276,13 +279,20 @@ STORIES: tuple[Callable[..., None], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("form", ["binary", pytest.param("text", marks=pytest.mark.slow)])
 def test_the_log_is_the_same_as_without_streaming(
-    server: PostgreSqlServer, connection: psycopg.Connection[Any], both: list[Receiving], eager: None
+    server: PostgreSqlServer,
+    connection: psycopg.Connection[Any],
+    both: list[Receiving],
+    eager: None,
+    form: str,
 ) -> None:
+    if form == "text":  # there is a type whose binary form is not known
+        connection.execute("ALTER TABLE large.r ADD of regclass")
     t, u = Bulks("large.t"), Bulks("large.u")
     with connected(server) as sql, connected(server) as other, connected(server) as running:
         with running.transaction(force_rollback=True):  # it is open as long as the receivers run
-            Bulks("large.r").write(running)
+            running.execute("INSERT INTO large.r SELECT n, md5(n::text) FROM generate_series(1, 3000) n")
             for story in STORIES:
                 story(sql, other, t, u)
             for one in both:
@@ -326,6 +336,34 @@ def columns_of(transaction: list[Record]) -> tuple[int, list[str]]:
     [definition] = [body for kind, _, body in transaction if kind == _DEFINITION]
     said = json.loads(definition[definition.index(b"{") :])
     return sum(kind == _ROW for kind, *_ in transaction), [column["name"] for column in said["columns"]]
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_too_small_for_a_transaction_is_named_and_waited_for(
+    server: PostgreSqlServer, connection: psycopg.Connection[Any], both: list[Receiving], limited: None,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    small, pieces = tmp_path / "small", both[1]
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(small)]
+    if os.getuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("no small file system can be mounted here")
+    try:
+        relay_log = {"path": str(small / "relay"), "disk_free_min": "1MiB"}
+        pieces.file.write_text(
+            yaml.safe_dump({**yaml.safe_load(pieces.file.read_text()), "relay_log": relay_log})
+        )
+        with pieces.started(), connected(server) as sql:
+            pieces.wait_until_streaming()
+            with sql.transaction():
+                Bulks("large.t").write(sql, 30_000)
+                pieces.wait(lambda: pieces.report().get("state") == "disk_full", "a full disk")
+                assert str(small / "relay") in pieces.report()["message"]
+                subprocess.run(["mount", "-o", "remount,size=256m", str(small)], check=True)
+            pieces.wait_until_received(connection)
+            assert rows_of(pieces, connection, T) == selected(connection, T) != {}
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
 
 
 @pytest.mark.slow
