@@ -123,3 +123,22 @@ def test_a_chunk_of_files_that_are_gone_is_not_read(bag: Bag, statement: str) ->
             with pytest.raises(ChunkOutdated, match="other files"):
                 bag.read(reader, chunk)
         assert sum(len(bag.read(reader, one)) for one in bag.chunks()) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("bigint", "i::bigint * i - 900"), ("numeric(12,3)", "i / 8.0 - 100"), ("text", "'key ' || i")],
+)
+def test_a_table_is_cut_into_even_chunks_in_the_order_of_its_key(
+    server: PostgreSqlServer, connection: psycopg.Connection[Any], key: str, value: str
+) -> None:
+    bag = Bag(server, connection, "keyed")
+    bag.run(f"CREATE TABLE {{}} (k {key} PRIMARY KEY, id int, v int)")
+    bag.run(f"INSERT INTO {{}} SELECT {value}, i, 0 FROM generate_series(1, {ROWS}) i ORDER BY i % 7")
+    bag.run("ANALYZE {}")
+    chunks = bag.chunks()
+    with closing(bag.reader()) as reader:
+        shown = [bag.read(reader, one) for one in chunks]
+    assert [len(rows) for rows in shown] == [500] * (ROWS // 500)
+    assert sorted(row for rows in shown for row in rows) == [(i, 0) for i in range(1, ROWS + 1)]
+    assert bag.chunks(after=chunks[3]) == chunks[4:]

@@ -116,7 +116,9 @@ def _bound(
     shown = ", ".join(f"{quote(name)}::text" for name in table.key)
     order = ", ".join(map(quote, table.key))
     where = range_condition(table.key, lower, upper)
-    query = f"SELECT {shown} FROM {rows_of(table)}" + (f" WHERE {where}" if where else "")
-    row = connection.execute(f"{query} ORDER BY {order} LIMIT 1 OFFSET {rows}".encode()).fetchone()
+    # In one SELECT, ORDER BY would mean the texts, which have the names of the columns.
+    query = f"SELECT {order} FROM {rows_of(table)}" + (f" WHERE {where}" if where else "")
+    query = f"SELECT {shown} FROM ({query} ORDER BY {order} LIMIT 1 OFFSET {rows}) AS found"
+    row = connection.execute(query.encode()).fetchone()
     bound = None if row is None else tuple(text(value) for value in row)
     return None if bound == lower else bound
