@@ -8,7 +8,8 @@ than the log. Then a change is said twice, which has no effect the second time, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from penstock.disk.replace import replace_file
 from penstock.errors import START_OVER, RelayLogCorrupt
 from penstock.model.schema import TableId
 from penstock.sources.postgresql.catalog import PgColumn, PgTable, read_tables
+from penstock.sources.postgresql.known_tables import KnownTables
 from penstock.sources.postgresql.log_position import moment
 from penstock.sources.postgresql.table_changes import Statement, changes, definition
 
@@ -58,25 +60,28 @@ class FollowedTables:
     def __init__(self, folder: Path, publication: str) -> None:
         self._path = folder / FILE
         self._publication = publication
-        self._tables: dict[int, PgTable] = {}
+        self._tables = KnownTables()
         self._looked: dict[int, int] = {}
         """The number of the look that a table is from."""
         self._number = 0
         self._stored = True
         self._parts: dict[int, int | None] = {}
         """Tables that the log has described, and those that they are partitions of."""
+        self._ahead: Catalog = {}
+        self._leaves: dict[int, tuple[PgTable | None, PgTable, list[int]]] = {}
+        """The numbers of the partitions that a table had or has: as told for the last one of them."""
 
     def begin(self, database: psycopg.Connection[Any]) -> None:
         """Takes the tables of a new log, before it has anything. `database`: in a transaction that shows what
         is before the log."""
-        self._tables = {one.number: one for one in read_tables(database, self._publication)}
+        self._tables = KnownTables(read_tables(database, self._publication))
         self._stored = False
         self.store()
 
     def load(self) -> None:
         try:
             said = json.loads(self._path.read_text())["tables"]
-            self._tables = {one["number"]: PgTable.from_json(one) for one in said}
+            self._tables = KnownTables(PgTable.from_json(one) for one in said)
         except FileNotFoundError:
             raise RelayLogCorrupt(
                 f"{self._path} is missing. Without it, changes of definitions since then are not noticed.",
@@ -90,7 +95,7 @@ class FollowedTables:
     def store(self) -> None:
         """To be called when all that was said is durable in the log."""
         if not self._stored:
-            text = json.dumps({"tables": [one.to_json() for one in self._tables.values()]})
+            text = json.dumps({"tables": [one.to_json() for one in self._tables]})
             replace_file(self._path, text.encode(), durable=True)
             self._stored = True
 
@@ -103,26 +108,38 @@ class FollowedTables:
         """What has happened to tables up to a look. The log has reached its end."""
         news = {
             number: (look.tables.get(number), True)
-            for number in self._tables.keys() | look.tables.keys()
+            for number in self._tables.numbers | look.tables.keys()
             if self._looked.get(number, 0) <= look.number  # else the log has described it since
         }
         return self._take(news)
 
     def moved(self) -> list[int]:
         """Tables that the log has described which have become partitions since, or are none any more."""
-        roots = self._roots()
+        roots = self._tables.roots
         return [number for number, root in self._parts.items() if roots.get(number) != root]
 
-    def _roots(self) -> dict[int, int]:
-        """Known tables by their partitions."""
-        return {leaf.number: number for number, one in self._tables.items() for leaf in one.leaves}
+    @contextmanager
+    def read_ahead(
+        self, database: psycopg.Connection[Any], messages: Sequence[tuple[int, str, str, bytes]]
+    ) -> Iterator[None]:
+        """Reads the tables at once that messages describe. Within it, `described` gets them one by one."""
+        numbers = {number for number, *_ in messages if number not in self._tables.roots}
+        if len(numbers) > 1:
+            found = {one.number: one for one in read_tables(database, self._publication, numbers=numbers)}
+            self._ahead = {number: found.get(number) for number in numbers}
+        try:
+            yield
+        finally:
+            self._ahead = {}
 
     def described(
-        self, database: psycopg.Connection[Any], messages: Iterable[tuple[int, str, str, bytes]]
+        self, database: psycopg.Connection[Any], messages: Sequence[tuple[int, str, str, bytes]]
     ) -> list[tuple[bytes, Described]]:
         """What the messages are about that describe tables (`PgTranslator.unknown`)."""
         self._number += 1
-        found, roots, read = list[tuple[bytes, Described]](), self._roots(), dict[int, Catalog]()
+        # As it was known before the first of these messages.
+        roots = dict(self._tables.roots) if len(messages) > 1 else self._tables.roots
+        found, read = list[tuple[bytes, Described]](), dict[int, Catalog]()
         for number, schema, name, message in messages:
             root = self._root_of(database, number, roots)
             table = TableId(schema, name) if root is None else None
@@ -172,27 +189,40 @@ class FollowedTables:
         identity = frozenset(column for column, is_key, *_ in columns if is_key)
         sent = [name for name, *_ in columns]
         is_ordered = sent == [one.name for one in after.columns]
-        parts = {leaf.number for one in (before, after) if one is not None for leaf in one.leaves}
         return Described(
             json.dumps(definition(after, identity, None if is_ordered else sent)),
             [(database_name, json.dumps(one)) for database_name, one in said],
             [one.name for one in after.columns if not one.reads_binary],
-            None if table else (number, after.table.database, after.table.table, sorted(parts)),
+            None
+            if table
+            else (number, after.table.database, after.table.table, self._parts_of(before, after)),
         )
+
+    def _parts_of(self, before: PgTable | None, after: PgTable) -> list[int]:
+        """The numbers of the partitions that a table had or has. A table may have thousands of them, each of
+        which is described."""
+        told = self._leaves.get(after.number)
+        if told is None or told[0] is not before or told[1] is not after:
+            parts = {leaf.number for one in (before, after) if one is not None for leaf in one.leaves}
+            told = self._leaves[after.number] = (before, after, sorted(parts))
+        return told[2]
 
     def _read(self, database: psycopg.Connection[Any], number: int, table: TableId | None) -> Catalog:
         """A table as it is now, and those that are known by its name or by one of theirs: they have other
         names now, or are gone."""
-        wanted, names = {number}, {table} - {None}
+        wanted, names = {number}, {table} if table is not None else set[TableId]()
+        if number in self._ahead:
+            found = self._ahead.pop(number)
+            if not self._tables.named(names | ({found.table} if found else set())) - wanted:
+                return {number: found}
         while True:
-            holders = {other for other, one in self._tables.items() if one.table in names} - wanted
-            found = {
-                one.number: one for one in read_tables(database, self._publication, numbers=wanted | holders)
-            }
+            holders = self._tables.named(names) - wanted
+            read = read_tables(database, self._publication, numbers=wanted | holders)
             wanted |= holders
-            names |= {one.table for one in found.values()}
-            if not {other for other, one in self._tables.items() if one.table in names} - wanted:
-                return {other: found.get(other) for other in wanted}
+            names |= {one.table for one in read}
+            if not self._tables.named(names) - wanted:
+                by_number = {one.number: one for one in read}
+                return {other: by_number.get(other) for other in wanted}
 
     def _as_sent(
         self, number: int, table: TableId | None, columns: list[SentColumn], now: PgTable | None
@@ -233,10 +263,7 @@ class FollowedTables:
         if self._tables.get(number) == table:
             return
         self._stored = False
-        if table is None:
-            self._tables.pop(number, None)
-        else:
-            self._tables[number] = table
+        self._tables.set(number, table)
 
 
 def _fits(known: PgTable, table: TableId | None, columns: list[SentColumn]) -> bool:

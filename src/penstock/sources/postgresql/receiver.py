@@ -247,10 +247,11 @@ class Receiver(SessionReceiver):
             batch = batch.chosen(session.resent.new(batch.messages, batch.end))
             session.resent = None if session.resent.done else session.resent
         if batch:
-            if translator.unknown(batch):
-                for part in _of_one_definition(batch):
-                    self._define(session, translator.unknown(part))
-                    self._translate(session, part)
+            if unknown := translator.unknown(batch):
+                with self.tables.read_ahead(session.database, unknown):
+                    for part in _of_one_definition(batch):
+                        self._define(session, translator.unknown(part))
+                        self._translate(session, part)
             else:
                 self._translate(session, batch)
             session.reached = max(session.reached, translator.end_lsn)
