@@ -2,8 +2,9 @@
 //!
 //!     cargo run --release --example decode SCHEMA.json SEGMENT START END LAYOUT [PASSES [THREADS]]
 //!
-//! START and END are positions in the file (END 0: its end). LAYOUT is `changelog`, `after` (the same without
-//! images before) or `latest`. Each thread makes all the passes. The last line is a JSON object.
+//! The segment is one of MySQL, or of PostgreSQL (`*.pgoutput`). START and END are positions in the file
+//! (END 0: its end). LAYOUT is `changelog`, `after` (the same without images before) or `latest`. Each thread
+//! makes all the passes. The last line is a JSON object.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,6 +13,7 @@ use penstock_core::column::Layout;
 use penstock_core::error::Result;
 use penstock_core::mysql::binlog::MySqlBinlog;
 use penstock_core::output::Options;
+use penstock_core::pgoutput::Pgoutput;
 use penstock_core::schema::TableSchema;
 use penstock_core::segment_format::SegmentFormat;
 use penstock_core::split::Split;
@@ -66,9 +68,18 @@ fn decode(table: &Arc<TableSchema>, split: &Split, layout: &str) -> Result<u64> 
         .unwrap_or(penstock_core::output::BATCH_ROWS);
     let options = match layout {
         "latest" => Options { batch_rows, ..Options::of(Layout::Latest) },
-        _ => Options { before_images: layout != "after", batch_rows, ..Options::of(Layout::Changelog) },
+        _ => Options {
+            before_images: layout != "after",
+            identity_images: true,
+            batch_rows,
+            ..Options::of(Layout::Changelog)
+        },
     };
-    let mut decoder = MySqlBinlog::decoder(table.clone(), split, None, &options, Default::default())?;
+    let is_pgoutput = split.file.name().ends_with(".pgoutput");
+    let mut decoder = match is_pgoutput {
+        true => Pgoutput::decoder(table.clone(), split, None, &options, Default::default())?,
+        false => MySqlBinlog::decoder(table.clone(), split, None, &options, Default::default())?,
+    };
     let mut rows = 0;
     let mut held = None;
     while let Some(batch) = decoder.next_batch()? {

@@ -10,6 +10,18 @@ const GROUP_BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
 const POWERS: [u32; 10] =
     [1, 10, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000];
 
+/// Bytes of the image of 38 digits, and some more.
+const IMAGE_BYTES: usize = 24;
+/// 10^n, as far as 128 bits have it.
+const TENS: [u128; 39] = {
+    let (mut tens, mut index) = ([1; 39], 1);
+    while index < tens.len() {
+        tens[index] = tens[index - 1] * 10;
+        index += 1;
+    }
+    tens
+};
+
 /// A number with all bits of so many bytes set.
 const MASKS: [u32; 5] = [0, 0xff, 0xffff, 0xff_ffff, 0xffff_ffff];
 
@@ -194,6 +206,26 @@ pub fn write_image(
         left /= 10;
     }
     (left == 0).then(|| write_digits(negative, digits, scale, out))
+}
+
+/// Gives the image of a number times 10^scale to `take`.
+#[inline(never)]
+pub fn with_image(
+    unscaled: i128,
+    precision: u8,
+    scale: u8,
+    take: impl FnOnce(DecimalImage<'_>) -> Result<(), ValueError>,
+) -> Result<(), ValueError> {
+    let mut image = Vec::with_capacity(IMAGE_BYTES);
+    write_image(unscaled < 0, unscaled.unsigned_abs(), precision, scale, &mut image)
+        .ok_or_else(|| ValueError::new(format!("a number that is no DECIMAL({precision},{scale})")))?;
+    take(DecimalImage::new(&image, precision, scale)?)
+}
+
+/// Whether a number has at most so many digits.
+#[inline]
+pub fn fits(unscaled: i128, precision: u8) -> bool {
+    TENS.get(usize::from(precision)).is_none_or(|limit| unscaled.unsigned_abs() < *limit)
 }
 
 /// Writes the image of a number from its text, as SELECT prints it.

@@ -25,7 +25,7 @@ pub fn described_column(name: String, column: &MapColumn) -> Value {
     };
     let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     let kind = match column.wire.usual() {
-        WireType::Null | WireType::Open(_) => "binary",
+        WireType::Null | WireType::Open(_) | WireType::Sent(_) => "binary",
         WireType::Int { width, unsigned } => {
             set("unsigned", json!(unsigned));
             match width {

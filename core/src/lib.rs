@@ -60,6 +60,7 @@ pub mod type_code;
 pub mod typed_rows;
 pub mod update;
 pub mod value_forms;
+pub mod value_sink;
 pub mod window;
 pub mod wire;
 

@@ -343,6 +343,13 @@ impl Output {
             }
         } else {
             self.open_partial(change, |index| present.has(index));
+            let Columns { builders, walk, absent, .. } = &mut self.columns;
+            let walk = walk.as_ref().filter(|walk| walk.is_of(map));
+            if let (Absent::Null, None, Some(walk)) = (&absent, &self.base, walk) {
+                walk.run_partial(image, present, builders)?;
+                self.close_row(start, image.offset(), change, commit_us, false);
+                return Ok(());
+            }
             if let Some(base) = self.wanted_base(change, |index| present.has(index)) {
                 let mut again = *image;
                 walk_image(&mut again, map, present, &mut base.literals)?;
@@ -395,7 +402,6 @@ impl Output {
     }
 
     /// Called before an image that may lack columns.
-    #[cold]
     fn open_partial(&mut self, change: Change, has: impl Fn(usize) -> bool) {
         let deleted = change == Change::Delete && self.layout == Layout::Latest;
         let before = matches!(change, Change::Delete | Change::UpdatePreimage);
@@ -405,6 +411,9 @@ impl Output {
             (Some(_), Change::Insert) => Absent::Default,
             (Some(_), _) => Absent::Null,
         };
+        if self.presents.is_none() {
+            return;
+        }
         let columns = self.columns.places.len();
         let known = |index| has(index) || self.columns.computed && self.columns.is_derived(index);
         let text: String = (0..columns).map(|index| if known(index) { '1' } else { '0' }).collect();

@@ -9,49 +9,11 @@ use crate::cursor::Cursor;
 use crate::decimal::DecimalImage;
 use crate::error::{DecodeError, Lacks, Result, ValueError};
 use crate::old_temporal;
+use crate::pgoutput::sent;
 use crate::table_map::{bit_from_low, TableMap};
 use crate::temporal::{Date, DateTime, Instant, Time};
-use crate::wire::{Extent, Usual, WireType, OPEN_TEXT};
-
-pub type Taken = std::result::Result<(), ValueError>;
-
-/// Takes the values of one column, in their forms in the log.
-pub trait ValueSink {
-    fn null(&mut self) -> Taken;
-    fn boolean(&mut self, value: bool) -> Taken;
-    fn int(&mut self, value: i64) -> Taken;
-    fn uint(&mut self, value: u64) -> Taken;
-    fn float(&mut self, value: f32) -> Taken;
-    fn double(&mut self, value: f64) -> Taken;
-    fn decimal(&mut self, image: DecimalImage<'_>) -> Taken;
-    /// CHAR, VARCHAR and TEXT in the column's character set; BINARY, BLOB, GEOMETRY and VECTOR.
-    fn bytes(&mut self, value: &[u8]) -> Taken;
-    fn bit(&mut self, value: u64) -> Taken;
-    /// 0, or 1901 to 2155; 0 to 99 of a YEAR(2).
-    fn year(&mut self, value: u16) -> Taken;
-    fn date(&mut self, value: Date) -> Taken;
-    fn datetime(&mut self, value: DateTime) -> Taken;
-    fn timestamp(&mut self, value: Instant) -> Taken;
-    fn time(&mut self, value: Time) -> Taken;
-    /// ENUM ordinal or SET bits.
-    fn label(&mut self, value: u64) -> Taken;
-    /// A binary JSON document; `json::write_text` prints it.
-    fn json(&mut self, document: &[u8]) -> Taken;
-    fn json_text(&mut self, text: &[u8]) -> Taken;
-    /// A list, which `List::parse` reads.
-    fn list(&mut self, value: &[u8]) -> Taken;
-    /// A date that is infinite, before the year 1 or after 9999, or a number that is NaN or infinite, as
-    /// SELECT prints it.
-    fn extreme(&mut self, _text: &[u8]) -> Taken {
-        Err(ValueError::new(
-            "a date that is infinite, before the year 1 or after 9999, or a number that is NaN or infinite, \
-             which this format cannot write",
-        ))
-    }
-    /// A binary JSON document, if the image before has it, and changes of it; `json::write_changed` prints
-    /// the result.
-    fn json_changed(&mut self, document: Option<&[u8]>, changes: &[u8]) -> Taken;
-}
+pub use crate::value_sink::{Taken, ValueSink};
+use crate::wire::{Extent, Sent, Usual, WireType, OPEN_TEXT};
 
 /// Takes the values of one row image.
 pub trait RowSink {
@@ -87,7 +49,13 @@ pub struct Present<'a> {
 impl<'a> Present<'a> {
     pub fn parse(cursor: &mut Cursor<'a>, columns: usize) -> Result<Self> {
         let bits = cursor.take(columns.div_ceil(8), "present columns")?;
-        let count = (0..columns).filter(|index| bit_from_low(bits, *index)).count();
+        let last = u8::MAX >> (7 - columns.wrapping_sub(1) % 8); // the bits of the last byte that are columns
+        let count = match bits.split_last() {
+            Some((byte, others)) => {
+                (byte & last).count_ones() + others.iter().map(|byte| byte.count_ones()).sum::<u32>()
+            }
+            None => 0,
+        } as usize;
         Ok(Self { bits, columns, count })
     }
 
@@ -239,12 +207,13 @@ pub fn skip_value(image: &mut Cursor<'_>, wire: WireType) -> Result<()> {
             image.skip(length.into(), "value")
         }
         Extent::Prefixed(prefix) => image.take_prefixed(prefix.into(), "value").map(drop),
+        Extent::Sent => sent::skip(image),
         Extent::Unknown => Err(old_temporal::undefined(image)),
     }
 }
 
 /// An error of a value: its bytes are wrong, or what they say is.
-pub(crate) enum Fault {
+pub enum Fault {
     Input(DecodeError),
     Value(ValueError),
 }
@@ -282,7 +251,7 @@ impl ValueError {
 /// Inlined into the loop over columns, so that a value needs one jump. Rare and long forms have their own
 /// functions.
 #[inline(always)]
-pub(crate) fn read_value<V: ValueSink>(
+pub fn read_value<V: ValueSink>(
     image: &mut Cursor<'_>,
     wire: WireType,
     to: &mut V,
@@ -337,6 +306,7 @@ pub(crate) fn read_value<V: ValueSink>(
         WireType::JsonText { prefix } => to.json_text(image.take_prefixed(prefix.into(), "JSON")?)?,
         WireType::List => to.list(image.take_prefixed(4, "list")?)?,
         WireType::Open(of) => read_open(image, of, to)?,
+        WireType::Sent(of) => read_sent(image, of, to)?,
         WireType::Null => to.null()?,
     }
     Ok(())
@@ -348,6 +318,15 @@ fn read_instant(image: &mut Cursor<'_>) -> Result<Instant> {
         i64::MIN => Instant::Zero,
         micros => Instant::Micros(micros),
     })
+}
+
+#[inline(never)]
+fn read_sent<V: ValueSink>(image: &mut Cursor<'_>, of: Sent, to: &mut V) -> std::result::Result<(), Fault> {
+    let (is_text, bytes) = sent::take(image)?;
+    if is_text {
+        return Ok(sent::text(of, bytes, to)?);
+    }
+    Ok(sent::binary(of, bytes, to)?)
 }
 
 #[inline(never)]

@@ -21,6 +21,8 @@ pub struct Window {
     pub length: u64,
     bytes: Vec<u8>,
     start: u64,
+    /// How often bytes were read from the file.
+    pub loads: u64,
     /// Windows that begin before it end there, unless an event needs more.
     pub read_to: u64,
 }
@@ -57,6 +59,7 @@ impl Window {
             length: WINDOW_FOR_FEW,
             bytes: pool::take(length as usize),
             start: 0,
+            loads: 0,
             read_to: u64::MAX,
         }
     }
@@ -101,6 +104,7 @@ impl Window {
         };
         self.bytes.resize((end - start) as usize, 0);
         self.start = start;
+        self.loads += 1;
         let read = self.file.seek(SeekFrom::Start(start)).and_then(|_| self.file.read_exact(&mut self.bytes));
         if let Err(error) = read {
             self.bytes.clear();

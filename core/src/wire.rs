@@ -94,6 +94,58 @@ pub enum WireType {
     /// of a value that this form cannot have, with spaces behind it. Only in images that are made when a log
     /// is read.
     Open(Usual),
+    /// As PostgreSQL sends it: `b` or `t`, a length (4 bytes, big-endian), then the value in the server's
+    /// binary form or as text. Also dates and numbers that the usual form cannot have.
+    Sent(Sent),
+}
+
+/// The types of PostgreSQL whose values stay in images as they were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    Bool,
+    Int2,
+    Int4,
+    Int8,
+    Oid,
+    Xid8,
+    Float4,
+    Float8,
+    Numeric { precision: u8, scale: u8 },
+    Money { precision: u8, scale: u8 },
+    Text,
+    Bytea,
+    Json,
+    Jsonb,
+    Date,
+    Timestamp { fsp: u8 },
+    TimestampTz,
+    Time { fsp: u8 },
+    Uuid,
+}
+
+impl Sent {
+    /// The form that such values have in other logs.
+    pub fn usual(self) -> WireType {
+        let int = |width| WireType::Int { width, unsigned: false };
+        match self {
+            Self::Bool => WireType::Boolean,
+            Self::Int2 => int(2),
+            Self::Int4 => int(4),
+            Self::Int8 | Self::Oid => int(8),
+            Self::Xid8 => WireType::Decimal { precision: 20, scale: 0 },
+            Self::Float4 => WireType::Float,
+            Self::Float8 => WireType::Double,
+            Self::Numeric { precision, scale } | Self::Money { precision, scale } => {
+                WireType::Decimal { precision, scale }
+            }
+            Self::Text | Self::Bytea | Self::Uuid => WireType::Blob { prefix: 4 },
+            Self::Json | Self::Jsonb => WireType::JsonText { prefix: 4 },
+            Self::Date => WireType::Date,
+            Self::Timestamp { fsp } => WireType::DateTime { fsp },
+            Self::TimestampTz => WireType::Instant,
+            Self::Time { fsp } => WireType::Time { fsp },
+        }
+    }
 }
 
 /// The forms that an open one may have.
@@ -136,6 +188,8 @@ pub enum Extent {
     Fixed(u8),
     /// The value has its length before it. Size of the length field, in bytes.
     Prefixed(u8),
+    /// See `WireType::Sent`.
+    Sent,
     /// Only the table's definition says it.
     Unknown,
 }
@@ -171,13 +225,15 @@ impl WireType {
             | Self::JsonText { prefix } => Extent::Prefixed(prefix),
             Self::List => Extent::Prefixed(4),
             Self::Open(_) => Extent::Prefixed(1),
+            Self::Sent(_) => Extent::Sent,
         }
     }
 
-    /// The form without the marks of an open one.
+    /// The form without the marks of an open one, or of one that was sent.
     pub fn usual(self) -> Self {
         match self {
             Self::Open(of) => of.wire(),
+            Self::Sent(of) => of.usual(),
             other => other,
         }
     }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use libfuzzer_sys::fuzz_target;
 use penstock_core::batches::Batches;
 use penstock_core::changelog::Changelog;
-use penstock_core::column::Layout;
+use penstock_core::column::{ColumnBuilder, Layout, TypeOptions};
 use penstock_core::output::Options;
 use penstock_core::pgoutput::arrivals::Arrivals;
 use penstock_core::pgoutput::streamed::Streams;
 use penstock_core::pgoutput::translator::Translator;
 use penstock_core::pgoutput::types::{column, PgType};
-use penstock_core::pgoutput::value::{append_binary, append_text, Target};
+use penstock_core::pgoutput::value::Target;
 use penstock_core::pgoutput::{Messages, NAME};
 use penstock_core::records::{append, RecordFile, HEAD, MAGIC};
 use penstock_core::schema::{ColumnSchema, TableSchema};
@@ -96,11 +96,14 @@ fn values(data: &[u8]) {
         let text = serde_json::json!({"name": "v", "type": "longtext"});
         for column in [of_type, text] {
             let column = serde_json::from_value::<ColumnSchema>(column).expect("a column");
-            let to = Target { kind: PgType::of_json(&said), column: column.column_type().expect("a type") };
+            let kind = column.column_type().expect("a type");
+            let to = Target::new(PgType::of_json(&said), kind.clone());
             let mut out = Vec::new();
-            let _ = append_binary(&to, data, &mut out);
+            let _ = to.binary(data, &mut to.form(&mut out));
             out.clear();
-            let _ = append_text(&to, data, &mut out);
+            let _ = to.text(data, &mut to.form(&mut out));
+            let _ = to.binary(data, &mut ColumnBuilder::new(kind.clone(), TypeOptions::default()));
+            let _ = to.text(data, &mut ColumnBuilder::new(kind, TypeOptions::default()));
         }
     }
 }

@@ -38,20 +38,36 @@ impl Bytes {
     }
 }
 
+/// How many values there are then.
+#[inline(always)]
+fn push<T>(values: &mut Vec<T>, value: T) -> usize {
+    values.push(value);
+    values.len()
+}
+
 impl ColumnBuilder {
     #[inline]
     pub fn append_null(&mut self) {
-        self.nulls.push(self.len() as u32);
-        match &mut self.storage {
-            Storage::Bool(values) => values.append(false),
-            Storage::Int32(values) | Storage::Date(values) => values.push(0),
-            Storage::Int64(values) | Storage::Timestamp(values, _) => values.push(0),
-            Storage::Float32(values) => values.push(0.0),
-            Storage::Float64(values) => values.push(0.0),
-            Storage::Decimal(values, ..) => values.push(0),
-            Storage::Text(bytes) | Storage::Binary(bytes) => bytes.ends.push(bytes.end() as i32),
-            Storage::List(lists) => lists.ends.push(lists.elements.len() as i32),
-        }
+        let rows = match &mut self.storage {
+            Storage::Bool(values) => {
+                values.append(false);
+                values.len()
+            }
+            Storage::Int32(values) | Storage::Date(values) => push(values, 0),
+            Storage::Int64(values) | Storage::Timestamp(values, _) => push(values, 0),
+            Storage::Float32(values) => push(values, 0.0),
+            Storage::Float64(values) => push(values, 0.0),
+            Storage::Decimal(values, ..) => push(values, 0),
+            Storage::Text(bytes) | Storage::Binary(bytes) => {
+                let end = bytes.end() as i32;
+                push(&mut bytes.ends, end) - 1
+            }
+            Storage::List(lists) => {
+                let end = lists.elements.len() as i32;
+                push(&mut lists.ends, end) - 1
+            }
+        };
+        self.nulls.push(rows as u32 - 1);
     }
 
     /// Appends to an int32 column.

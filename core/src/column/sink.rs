@@ -1,7 +1,7 @@
 //! Appends values of row images to builders.
 
-use super::ColumnBuilder;
-use crate::decimal::DecimalImage;
+use super::{ColumnBuilder, Storage};
+use crate::decimal::{self, DecimalImage};
 use crate::error::ValueError;
 use crate::json;
 use crate::rows::{Taken, ValueSink};
@@ -44,6 +44,15 @@ impl ValueSink for ColumnBuilder {
     }
 
     #[inline]
+    fn number(&mut self, unscaled: i128, precision: u8, scale: u8) -> Taken {
+        match &mut self.storage {
+            Storage::Decimal(values, ..) if decimal::fits(unscaled, precision) => values.push(unscaled),
+            _ => return decimal::with_image(unscaled, precision, scale, |image| self.append_decimal(image)),
+        }
+        Ok(())
+    }
+
+    #[inline]
     fn bytes(&mut self, value: &[u8]) -> Taken {
         self.append_bytes(value)
     }
@@ -68,8 +77,26 @@ impl ValueSink for ColumnBuilder {
     }
 
     #[inline]
+    fn days(&mut self, days: i32) -> Taken {
+        match &mut self.storage {
+            Storage::Date(values) => values.push(days),
+            _ => return self.append_date(Date::from_days(days)),
+        }
+        Ok(())
+    }
+
+    #[inline]
     fn datetime(&mut self, value: DateTime) -> Taken {
         self.append_datetime(value)
+    }
+
+    #[inline]
+    fn micros(&mut self, micros: i64) -> Taken {
+        match &mut self.storage {
+            Storage::Timestamp(values, _) => values.push(micros),
+            _ => return self.append_datetime(DateTime::from_micros(micros)),
+        }
+        Ok(())
     }
 
     #[inline]

@@ -9,11 +9,12 @@ use crate::cursor::Cursor;
 use crate::decimal::{image_size, Groups};
 use crate::error::Result;
 use crate::old_temporal;
+use crate::pgoutput::sent;
 use crate::rows::{read_datetime, read_fraction, read_null_bits, read_value, Fault, Present};
 use crate::schema::ColumnType;
 use crate::table_map::{bit_from_low, TableMap};
 use crate::temporal::Date;
-use crate::wire::{Extent, WireType};
+use crate::wire::{Extent, Sent, WireType};
 
 /// The steps over the whole images of one table map.
 pub struct Walk {
@@ -38,6 +39,7 @@ struct Step {
 enum Action {
     Skip(u32),
     SkipPrefixed(u8),
+    SkipSent,
     /// An error: the map was not fitted to a definition.
     Unknown,
     Int8,
@@ -77,6 +79,7 @@ enum Action {
     Json {
         prefix: u8,
     },
+    Sent(Sent),
     /// Goes through `ValueSink`.
     Other(WireType),
 }
@@ -98,6 +101,7 @@ impl Walk {
                 None => match wire.extent() {
                     Extent::Fixed(size) => (NOWHERE, Action::Skip(size.into())),
                     Extent::Prefixed(prefix) => (NOWHERE, Action::SkipPrefixed(prefix)),
+                    Extent::Sent => (NOWHERE, Action::SkipSent),
                     Extent::Unknown => (NOWHERE, Action::Unknown),
                 },
             };
@@ -152,24 +156,57 @@ impl Walk {
         builders: &mut [ColumnBuilder],
     ) -> Result<()> {
         for step in steps {
+            let null = NULLS && bit_from_low(nulls, step.column as usize);
+            self.step(step, null, image, builders.get_mut(step.place as usize))?;
+        }
+        Ok(())
+    }
+
+    /// Appends the row image at the cursor, which may lack columns: they become null.
+    pub fn run_partial(
+        &self,
+        image: &mut Cursor<'_>,
+        present: Present<'_>,
+        builders: &mut [ColumnBuilder],
+    ) -> Result<()> {
+        let nulls = read_null_bits(image, &self.map, present)?;
+        let mut bit = 0;
+        for step in &self.steps {
             let builder = builders.get_mut(step.place as usize);
-            if NULLS && bit_from_low(nulls, step.column as usize) {
+            if present.has(step.column as usize) {
+                self.step(step, bit_from_low(nulls, bit), image, builder)?;
+                bit += 1;
+            } else if let Some(builder) = builder {
+                builder.append_null();
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn step(
+        &self,
+        step: &Step,
+        null: bool,
+        image: &mut Cursor<'_>,
+        builder: Option<&mut ColumnBuilder>,
+    ) -> Result<()> {
+        match (step.action, builder) {
+            (_, builder) if null => {
                 if let Some(builder) = builder {
                     builder.append_null();
                 }
-                continue;
             }
-            match (step.action, builder) {
-                (Action::Skip(size), _) => image.skip(size as usize, "value")?,
-                (Action::SkipPrefixed(prefix), _) => drop(take_prefixed(image, prefix)?),
-                (Action::Unknown, _) => return Err(old_temporal::undefined(image)),
-                (action, Some(builder)) => {
-                    if let Err(fault) = take_value(image, action, builder) {
-                        return Err(fault.locate(&self.map, step.column as usize, image));
-                    }
+            (Action::Skip(size), _) => image.skip(size as usize, "value")?,
+            (Action::SkipPrefixed(prefix), _) => drop(take_prefixed(image, prefix)?),
+            (Action::SkipSent, _) => sent::skip(image)?,
+            (Action::Unknown, _) => return Err(old_temporal::undefined(image)),
+            (action, Some(builder)) => {
+                if let Err(fault) = take_value(image, action, builder) {
+                    return Err(fault.locate(&self.map, step.column as usize, image));
                 }
-                (_, None) => {}
             }
+            (_, None) => {}
         }
         Ok(())
     }
@@ -180,7 +217,7 @@ fn action(wire: WireType, builder: &ColumnBuilder) -> Action {
     let utf8 = ColumnType::Text { charset: Charset::Utf8, trimmed: false };
     let prefix = match wire.extent() {
         Extent::Prefixed(prefix) => prefix,
-        Extent::Fixed(_) | Extent::Unknown => 0,
+        Extent::Fixed(_) | Extent::Sent | Extent::Unknown => 0,
     };
     match (wire, &builder.storage, &builder.kind) {
         (WireType::Int { width, unsigned }, Storage::Int32(_), _) => match (width, unsigned) {
@@ -222,6 +259,7 @@ fn action(wire: WireType, builder: &ColumnBuilder) -> Action {
             Some(length) => Action::Padded { prefix, length },
         },
         (WireType::Json { prefix }, Storage::Text(_), ColumnType::Json) => Action::Json { prefix },
+        (WireType::Sent(of), ..) => Action::Sent(of),
         _ => Action::Other(wire),
     }
 }
@@ -267,8 +305,23 @@ fn take_value(
             builder.push_bytes(take_prefixed(image, prefix)?, length as usize)?
         }
         Action::Json { prefix } => builder.append_json_document(take_prefixed(image, prefix)?)?,
+        Action::Sent(of) => take_sent(image, of, builder)?,
         Action::Other(wire) => read_value(image, wire, builder)?,
-        Action::Skip(_) | Action::SkipPrefixed(_) | Action::Unknown => {}
+        Action::Skip(_) | Action::SkipPrefixed(_) | Action::SkipSent | Action::Unknown => {}
+    }
+    Ok(())
+}
+
+/// A function of its own, as inlined it makes the loop slower for other sources.
+#[inline(never)]
+fn take_sent(
+    image: &mut Cursor<'_>,
+    of: Sent,
+    builder: &mut ColumnBuilder,
+) -> std::result::Result<(), Fault> {
+    match sent::take(image)? {
+        (false, bytes) => sent::binary(of, bytes, builder)?,
+        (true, text) => sent::text(of, text, builder)?,
     }
     Ok(())
 }

@@ -97,7 +97,7 @@ impl<'a> Image<'a> {
     }
 
     fn send_placeholder<V: ValueSink>(&self, wire: WireType, to: &mut V) -> Taken {
-        match wire {
+        match wire.usual() {
             WireType::JsonText { .. } => to.json_text(self.placeholder),
             WireType::List => {
                 let mut list = List::default();

@@ -76,8 +76,9 @@ impl<F: Family> Reader for Records<F> {
                 let (body, offset) = definition::read(&mut self.file, at)?;
                 let definition = Definition::parse(&body, offset)?;
                 let schema = definition.schema()?;
-                self.columns.insert(definition.id, F::columns(&definition, &schema)?);
-                changes.define(definition.map_of(&schema, F::IS_OPEN)?);
+                let columns = F::columns(&definition, &schema)?;
+                changes.define(definition.map_of(&schema, |index, kind| F::form(&columns, index, kind))?);
+                self.columns.insert(definition.id, columns);
             }
             ROWS | MESSAGE => {
                 let undefined = || DecodeError::new("rows without a definition before them", record.offset);

@@ -120,7 +120,7 @@ impl ValueSink for JsonRow<'_> {
     }
 
     fn bytes(&mut self, value: &[u8]) -> Taken {
-        match self.current().wire {
+        match self.current().wire.usual() {
             WireType::Char { length } => write_string(self.current(), value, length.into(), &mut self.out),
             WireType::Varchar { .. } | WireType::Blob { .. } | WireType::Compressed { .. } => {
                 write_string(self.current(), value, 0, &mut self.out)

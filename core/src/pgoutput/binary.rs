@@ -2,7 +2,7 @@
 
 use crate::cursor::Cursor;
 use crate::error::ValueError;
-use crate::temporal::{Date, Time};
+use crate::temporal::Time;
 
 /// The server's `MAXDIM`, of arrays.
 const DIMENSIONS_MAX: usize = 6;
@@ -12,12 +12,8 @@ pub const EPOCH_US: i64 = super::message::EPOCH_US;
 /// 0001-01-01 and 9999-12-31, in days since 1970.
 const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;
 pub const DAY_US: i64 = 86_400_000_000;
-
-/// A day or moment that a date of Spark cannot be.
-#[cold]
-pub fn extreme() -> ValueError {
-    ValueError::new("a date or time that is infinite, before the year 1 or after 9999")
-}
+/// The same in microseconds.
+const MOMENTS: std::ops::Range<i64> = *DAYS.start() * DAY_US..(*DAYS.end() + 1) * DAY_US;
 
 #[cold]
 pub fn wrong(what: &str) -> ValueError {
@@ -25,22 +21,27 @@ pub fn wrong(what: &str) -> ValueError {
 }
 
 /// The bytes of a value whose length is known.
+#[inline(always)]
 pub fn fixed<const N: usize>(bytes: &[u8], what: &str) -> Result<[u8; N], ValueError> {
     bytes.try_into().map_err(|_| wrong(what))
 }
 
+#[inline(always)]
 pub fn i64_of(bytes: &[u8], what: &str) -> Result<i64, ValueError> {
     fixed(bytes, what).map(i64::from_be_bytes)
 }
 
+#[inline(always)]
 pub fn i32_of(bytes: &[u8], what: &str) -> Result<i32, ValueError> {
     fixed(bytes, what).map(i32::from_be_bytes)
 }
 
+#[inline(always)]
 pub fn i16_of(bytes: &[u8], what: &str) -> Result<i16, ValueError> {
     fixed(bytes, what).map(i16::from_be_bytes)
 }
 
+#[inline]
 pub fn bool_of(bytes: &[u8]) -> Result<bool, ValueError> {
     match bytes {
         [0] => Ok(false),
@@ -49,24 +50,18 @@ pub fn bool_of(bytes: &[u8]) -> Result<bool, ValueError> {
     }
 }
 
-/// Days since 1970.
-pub fn date_of(bytes: &[u8]) -> Result<Date, ValueError> {
+/// Days since 1970. None: it is infinite, before the year 1 or after 9999.
+#[inline]
+pub fn date_of(bytes: &[u8]) -> Result<Option<i32>, ValueError> {
     let days = i64::from(i32_of(bytes, "a date")?) + EPOCH_DAYS;
-    if DAYS.contains(&days) {
-        Ok(Date::from_days(days as i32))
-    } else {
-        Err(extreme())
-    }
+    Ok(DAYS.contains(&days).then_some(days as i32))
 }
 
-/// Microseconds since 1970.
-pub fn moment_of(bytes: &[u8]) -> Result<i64, ValueError> {
-    let micros = i64_of(bytes, "a timestamp")?.checked_add(EPOCH_US).ok_or_else(extreme)?;
-    if DAYS.contains(&micros.div_euclid(DAY_US)) {
-        Ok(micros)
-    } else {
-        Err(extreme())
-    }
+/// Microseconds since 1970. None: as of `date_of`.
+#[inline]
+pub fn moment_of(bytes: &[u8]) -> Result<Option<i64>, ValueError> {
+    let micros = i64_of(bytes, "a timestamp")?.checked_add(EPOCH_US);
+    Ok(micros.filter(|micros| MOMENTS.contains(micros)))
 }
 
 /// Up to 24:00:00.
@@ -79,6 +74,7 @@ pub fn time_of(bytes: &[u8]) -> Result<Time, ValueError> {
 }
 
 /// The document of a `jsonb`: behind the version of the form.
+#[inline]
 pub fn jsonb_of(bytes: &[u8]) -> Result<&[u8], ValueError> {
     match bytes.split_first() {
         Some((1, document)) => Ok(document),

@@ -13,15 +13,12 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 
 use super::types::PgType;
-use super::value::{append_binary, Target};
-use crate::column::{TypeOptions, Walk};
+use super::value::Target;
+use crate::column::TypeOptions;
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Result};
 use crate::row_batch::RowBatch;
-use crate::rows::Present;
 use crate::schema::TableSchema;
-use crate::typed_rows::definition::table_map;
-use crate::value_forms::put_bits;
 
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 
@@ -35,13 +32,6 @@ enum State {
 pub struct CopyDecoder {
     batch: RowBatch,
     targets: Vec<Target>,
-    walk: Walk,
-    /// The bits that say that an image has all columns.
-    all: Vec<u8>,
-    /// Buffers, which are used again for each row.
-    nulls: Vec<bool>,
-    values: Vec<u8>,
-    image: Vec<u8>,
     /// The beginning of a row whose end has not arrived, and its offset in the answer.
     pending: Vec<u8>,
     offset: u64,
@@ -63,25 +53,11 @@ impl CopyDecoder {
         }
         let targets = table.columns.iter().zip(types).map(|(column, kind)| {
             let column = column.column_type().map_err(fail)?;
-            Ok(Target { kind, column })
+            Ok(Target::new(kind, column))
         });
         let targets = targets.collect::<Result<Vec<_>>>()?;
-        let map = Arc::new(table_map(0, &table, 0, true)?);
         let batch = RowBatch::new(table, options, batch_rows.max(1), batch_bytes)?;
-        let walk = Walk::new(&map, |column| Some((column, &batch.builders[column])));
-        let all = vec![u8::MAX; targets.len().div_ceil(8)];
-        Ok(Self {
-            batch,
-            targets,
-            walk,
-            all,
-            nulls: Vec::new(),
-            values: Vec::new(),
-            image: Vec::new(),
-            pending: Vec::new(),
-            offset: 0,
-            state: State::Header,
-        })
+        Ok(Self { batch, targets, pending: Vec::new(), offset: 0, state: State::Header })
     }
 
     /// Takes bytes of the answer, and returns the batches that they complete. Must not be called again after
@@ -189,26 +165,18 @@ impl CopyDecoder {
 
     /// `values`: those of a whole row.
     fn append(&mut self, values: &[u8]) -> Result<()> {
-        self.nulls.clear();
-        self.values.clear();
+        let RowBatch { table, builders, .. } = &mut self.batch;
         let mut values = Cursor::new(values, self.offset);
-        for (index, target) in self.targets.iter().enumerate() {
-            let length = values.take(4, "length of a value")?;
-            let length = i32::from_be_bytes([length[0], length[1], length[2], length[3]]);
-            self.nulls.push(length < 0);
+        for ((target, builder), column) in self.targets.iter().zip(builders).zip(&table.columns) {
+            let length = i32::from_be_bytes(*values.chunk("length of a value")?);
             if length < 0 {
+                builder.append_null();
                 continue;
             }
             let bytes = values.take(length as usize, "value")?;
-            let (table, offset) = (&self.batch.table, self.offset);
-            append_binary(target, bytes, &mut self.values)
-                .map_err(|error| error.at(&table.name(), &table.columns[index].name, offset))?;
+            let taken = target.binary(bytes, builder);
+            taken.map_err(|error| error.at(&table.name(), &column.name, self.offset))?;
         }
-        self.image.clear();
-        put_bits(self.nulls.iter().copied(), &mut self.image);
-        self.image.extend_from_slice(&self.values);
-        let present = Present::parse(&mut Cursor::new(&self.all, self.offset), self.targets.len())?;
-        let mut image = Cursor::new(&self.image, self.offset);
-        self.walk.run(&mut image, present, &mut self.batch.builders)
+        Ok(())
     }
 }

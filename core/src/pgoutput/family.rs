@@ -2,15 +2,15 @@
 
 use serde::Deserialize;
 
-use super::message::Message;
 use super::tuple::{Columns, Scratch};
 use super::types::PgType;
 use super::value::Target;
 use super::xids::XidSet;
 use crate::error::{DecodeError, Result};
 use crate::place::SourcePlace;
-use crate::schema::TableSchema;
+use crate::schema::{ColumnType, TableSchema};
 use crate::typed_rows::{Definition, Family, Records};
+use crate::wire::WireType;
 
 /// See the module.
 pub struct Messages;
@@ -68,7 +68,6 @@ impl Family for Messages {
     type Place = Lsn;
 
     const COMMITS_SAY_PLACES: bool = true;
-    const IS_OPEN: bool = true;
 
     type Columns = Columns;
     type Scratch = Scratch;
@@ -79,17 +78,21 @@ impl Family for Messages {
             serde_json::from_slice(definition.json()).map_err(|error| fail(error.to_string()))?;
         let targets = schema.columns.iter().zip(&said.columns).map(|(column, said)| {
             let column = column.column_type().map_err(fail)?;
-            Ok(Target { kind: PgType::of_json(&said.pg_type), column })
+            Ok(Target::new(PgType::of_json(&said.pg_type), column))
         });
         let order: Option<Vec<usize>> = said.columns.iter().map(|column| column.sent).collect();
-        Ok(Columns {
-            id: definition.id as u32,
-            order: order.filter(|order| !order.is_empty()),
-            table: schema.name(),
-            names: schema.columns.iter().map(|column| column.name.clone()).collect(),
-            is_key: said.columns.iter().map(|column| column.identity).collect(),
-            targets: targets.collect::<Result<_>>()?,
-        })
+        Ok(Columns::new(
+            definition.id as u32,
+            schema.name(),
+            schema.columns.iter().map(|column| column.name.clone()).collect(),
+            &said.columns.iter().map(|column| column.identity).collect::<Vec<_>>(),
+            targets.collect::<Result<_>>()?,
+            order.filter(|order| !order.is_empty()),
+        ))
+    }
+
+    fn form(columns: &Columns, index: usize, _: &ColumnType) -> WireType {
+        columns.form(index)
     }
 
     fn write(
@@ -99,6 +102,6 @@ impl Family for Messages {
         scratch: &mut Scratch,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        columns.write(&Message::parse(message, offset)?, scratch, offset, out)
+        columns.write(message, scratch, offset, out)
     }
 }

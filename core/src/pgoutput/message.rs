@@ -212,7 +212,7 @@ impl<'a> Message<'a> {
 
 impl<'a> Tuple<'a> {
     /// The next value. Must be called at most `count` times.
-    #[inline]
+    #[inline(always)]
     pub fn next(cursor: &mut Cursor<'a>) -> Result<Value<'a>> {
         let kind = cursor.u8("kind of value")?;
         Ok(match kind {

@@ -11,6 +11,7 @@ pub mod message;
 mod nested;
 mod numeric;
 mod search_text;
+pub mod sent;
 mod shown;
 pub mod streamed;
 pub mod translator;

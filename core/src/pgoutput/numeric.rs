@@ -11,6 +11,10 @@ const NOT_A_NUMBER: u16 = 0xc000;
 const INFINITY: u16 = 0xd000;
 const MINUS_INFINITY: u16 = 0xf000;
 const DIGIT_MAX: u16 = 9999;
+const BASE: i64 = 10_000;
+/// Digits of numbers that fit into 64 bits, and exponents of which the power of ten does.
+const SHORT_DIGITS: usize = 4;
+const SHORT_EXPONENT: i32 = 18;
 
 pub struct Numeric<'a> {
     /// Two bytes for each digit.
@@ -49,6 +53,17 @@ impl<'a> Numeric<'a> {
     pub fn unscaled(&self, scale: u8) -> Option<i128> {
         if self.is_special() {
             return None;
+        }
+        let last = 4 * (self.weight + 1 - (self.digits.len() / 2) as i32) + i32::from(scale);
+        if self.digits.len() <= 2 * SHORT_DIGITS && (-SHORT_EXPONENT..=SHORT_EXPONENT).contains(&last) {
+            let value = self.each().fold(0, |value, digit| value * BASE + i64::from(digit));
+            let unit = 10_i64.pow(last.unsigned_abs());
+            let value = match last {
+                0.. => i128::from(value) * i128::from(unit),
+                _ if value % unit == 0 => i128::from(value / unit),
+                _ => return None,
+            };
+            return Some(if self.sign == NEGATIVE { -value } else { value });
         }
         let mut value = 0_i128;
         for (digit, exponent) in

@@ -11,6 +11,8 @@ pub struct RecordFile {
     window: Window,
     /// Where the records behind the head begin.
     start: u64,
+    /// The last record whose checksum was verified: its position, and `Window::loads`.
+    verified: Option<(u64, u64)>,
 }
 
 impl RecordFile {
@@ -32,7 +34,7 @@ impl RecordFile {
     }
 
     fn through(window: Window, length: u64, format: &str) -> Result<Self> {
-        let mut file = Self { window, start: MAGIC.len() as u64 };
+        let mut file = Self { window, start: MAGIC.len() as u64, verified: None };
         let base = file.base();
         if file.window.read(0, MAGIC.len(), Direction::Forward)? != MAGIC {
             return Err(DecodeError::new("this is no file of records: the magic number is missing", base));
@@ -81,8 +83,13 @@ impl RecordFile {
 
     /// The whole record of a header that was read before.
     pub fn record(&mut self, position: u64, header: Header, direction: Direction) -> Result<Record<'_>> {
-        let offset = self.base() + position;
-        Record::whole(header, self.window.read(position, header.size as usize, direction)?, offset)
+        let (offset, size) = (self.base() + position, header.size as usize);
+        if self.verified != Some((position, self.window.loads)) {
+            self.verified = None;
+            Record::whole(header, self.window.read(position, size, direction)?, offset)?;
+            self.verified = Some((position, self.window.loads));
+        }
+        Ok(Record::of(header, self.window.read(position, size, direction)?, offset))
     }
 
     /// Gives the records in `(start, end]` (offsets) to `take`.

@@ -62,13 +62,19 @@ impl Header {
 }
 
 impl<'a> Record<'a> {
+    /// `raw`: the bytes that the header says. They are not verified.
+    fn of(header: Header, raw: &'a [u8], offset: u64) -> Self {
+        let body = raw.get(HEADER_SIZE..).unwrap_or_default();
+        Self { kind: header.kind, place: header.place, body, offset, raw }
+    }
+
     /// `raw`: the bytes that the header says.
     pub fn whole(header: Header, raw: &'a [u8], offset: u64) -> Result<Self> {
-        let body = raw.get(HEADER_SIZE..).unwrap_or_default();
-        if crc32(body) != header.checksum {
+        let record = Self::of(header, raw, offset);
+        if crc32(record.body) != header.checksum {
             return Err(DecodeError::new("a record is damaged: its checksum is wrong", offset));
         }
-        Ok(Self { kind: header.kind, place: header.place, body, offset, raw })
+        Ok(record)
     }
 
     /// The first record of `bytes`; None: it is cut off.

@@ -9,7 +9,7 @@ use crate::records::{Record, RecordFile, HEADER_SIZE};
 use crate::schema::{ColumnSchema, ColumnType, TableSchema};
 use crate::table_map::{MapColumn, TableMap};
 use crate::window::Direction;
-use crate::wire::{form, neutral, open_form};
+use crate::wire::{neutral, WireType};
 
 /// Ids of collations: of bytes, and of texts in UTF-8.
 const BINARY: u16 = 63;
@@ -67,17 +67,22 @@ pub struct Definition<'a> {
 }
 
 /// How images of a table's rows are written. `id`: of its definition. `offset`: of the same, for errors.
-/// `is_open`: see `wire::open_form`.
-pub fn table_map(id: u64, schema: &TableSchema, offset: u64, is_open: bool) -> Result<TableMap> {
+/// `form`: of the values of the column with this number and type.
+pub fn table_map(
+    id: u64,
+    schema: &TableSchema,
+    offset: u64,
+    form: impl Fn(usize, &ColumnType) -> WireType,
+) -> Result<TableMap> {
     let fail = |reason: String| DecodeError::of_table(schema.name(), reason, offset);
-    let columns = schema.columns.iter().map(|column| {
+    let columns = schema.columns.iter().enumerate().map(|(index, column)| {
         let kind = column.column_type().map_err(fail)?;
         let labels = match &kind {
             ColumnType::Enum { labels, .. } | ColumnType::Set { labels, .. } => Some(labels),
             _ => None,
         };
         Ok(MapColumn {
-            wire: if is_open { open_form(&kind) } else { form(&kind) },
+            wire: form(index, &kind),
             nullable: column.nullable,
             unsigned: None,
             name: Some(column.name.clone()),
@@ -145,13 +150,16 @@ impl<'a> Definition<'a> {
     }
 
     /// How images are written. `schema`: that of the definition.
-    pub fn map_of(&self, schema: &TableSchema, is_open: bool) -> Result<TableMap> {
-        table_map(self.id, schema, self.offset, is_open)
+    pub fn map_of(
+        &self,
+        schema: &TableSchema,
+        form: impl Fn(usize, &ColumnType) -> WireType,
+    ) -> Result<TableMap> {
+        table_map(self.id, schema, self.offset, form)
     }
 
-    /// The map and the table, if `known` says the same of the columns. Otherwise the table's rows cannot be
-    /// read by it.
-    pub fn fitted(&self, known: &TableSchema, is_open: bool) -> Result<(TableMap, TableSchema)> {
+    /// The table, if `known` says the same of the columns. Otherwise the table's rows cannot be read by it.
+    pub fn fitted(&self, known: &TableSchema) -> Result<TableSchema> {
         let schema = self.schema()?;
         let names = |columns: &[ColumnSchema]| {
             columns.iter().map(|column| (column.name.clone(), column.column_type())).collect::<Vec<_>>()
@@ -161,7 +169,7 @@ impl<'a> Definition<'a> {
             let reason = format!("the log's definition of {name} is not its schema (version {version})");
             return Err(DecodeError::of_table(name, reason, self.offset));
         }
-        Ok((self.map_of(&schema, is_open)?, schema))
+        Ok(schema)
     }
 
     /// What it says of its table, as JSON: `key` and `columns`.

@@ -3,8 +3,9 @@
 use super::Definition;
 use crate::error::{DecodeError, Result};
 use crate::place::{Number, SourcePlace};
-use crate::schema::TableSchema;
+use crate::schema::{ColumnType, TableSchema};
 use crate::transaction_set::TransactionSet;
+use crate::wire::{form, WireType};
 
 use super::series::SeriesSet;
 
@@ -18,9 +19,6 @@ pub trait Family: Send + Sync + 'static {
     /// Whether the place of a commit is where the transaction ends in the source's log.
     const COMMITS_SAY_PLACES: bool;
 
-    /// Whether dates and decimals have open forms in images (`wire::open_form`).
-    const IS_OPEN: bool = false;
-
     /// What is known of a definition's columns to read its rows in messages of the source (`MESSAGE`).
     type Columns: Send + Sync + 'static;
     /// Memory that is used again for each row.
@@ -28,6 +26,9 @@ pub trait Family: Send + Sync + 'static {
 
     /// `schema`: the table as the definition has it.
     fn columns(definition: &Definition<'_>, schema: &TableSchema) -> Result<Self::Columns>;
+
+    /// The form of a column's values in images.
+    fn form(columns: &Self::Columns, index: usize, kind: &ColumnType) -> WireType;
 
     /// Writes the row of a message into `out` as the body of a record of rows. `offset`: of the message.
     fn write(
@@ -54,6 +55,10 @@ impl Family for Own {
 
     fn columns(_: &Definition<'_>, _: &TableSchema) -> Result<()> {
         Ok(())
+    }
+
+    fn form((): &(), _: usize, kind: &ColumnType) -> WireType {
+        form(kind)
     }
 
     fn write((): &(), _: &[u8], offset: u64, (): &mut (), _: &mut Vec<u8>) -> Result<()> {

@@ -263,7 +263,8 @@ impl<F: Family> row_log::Definition for Held<F> {
     fn table(&self) -> Result<(TableMap, Option<TableSchema>)> {
         let definition = Definition::parse(&self.body, self.offset)?;
         let schema = definition.schema()?;
-        Ok((definition.map_of(&schema, F::IS_OPEN)?, Some(schema)))
+        let map = definition.map_of(&schema, |index, kind| F::form(&self.columns, index, kind))?;
+        Ok((map, Some(schema)))
     }
 
     fn offset(&self) -> u64 {

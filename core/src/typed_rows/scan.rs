@@ -153,8 +153,10 @@ impl<F: Family> RowsScan<F> {
             if definition.id != id || !definition.is_of(&self.table) {
                 return Err(DecodeError::new("a definition that is used is of another table", offset));
             }
-            let (map, schema) = definition.fitted(&self.table, F::IS_OPEN)?;
-            self.columns.push(F::columns(&definition, &schema)?);
+            let schema = definition.fitted(&self.table)?;
+            let columns = F::columns(&definition, &schema)?;
+            let map = definition.map_of(&schema, |index, kind| F::form(&columns, index, kind))?;
+            self.columns.push(columns);
             self.maps.push(Arc::new(map));
             self.last = body;
         }
