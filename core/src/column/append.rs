@@ -21,7 +21,7 @@ pub(super) type Result = std::result::Result<(), ValueError>;
 
 impl Bytes {
     /// Marks the end of the value whose bytes were just written.
-    #[inline]
+    #[inline(always)]
     pub(super) fn end_value(&mut self) -> Result {
         match i32::try_from(self.values.len()) {
             Ok(end) => {
@@ -71,7 +71,7 @@ impl ColumnBuilder {
     }
 
     /// Appends to an int32 column.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_i32(&mut self, value: i32) -> Result {
         let Storage::Int32(values) = &mut self.storage else { return Err(self.unfit("an integer")) };
         values.push(value);
@@ -79,7 +79,7 @@ impl ColumnBuilder {
     }
 
     /// Appends to an int64 column.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_i64(&mut self, value: i64) -> Result {
         let Storage::Int64(values) = &mut self.storage else { return Err(self.unfit("an integer")) };
         values.push(value);
@@ -87,7 +87,7 @@ impl ColumnBuilder {
     }
 
     /// Appends to a decimal128 column.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push_i128(&mut self, value: i128) -> Result {
         let Storage::Decimal(values, ..) = &mut self.storage else { return Err(self.unfit("an integer")) };
         values.push(value);
@@ -136,14 +136,14 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn append_f32(&mut self, value: f32) -> Result {
         let Storage::Float32(values) = &mut self.storage else { return Err(self.unfit("a float")) };
         values.push(value);
         Ok(())
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn append_f64(&mut self, value: f64) -> Result {
         let Storage::Float64(values) = &mut self.storage else { return Err(self.unfit("a double")) };
         values.push(value);
