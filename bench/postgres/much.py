@@ -32,8 +32,8 @@ GIB, TABLES = 5.0, 10_000
 SHARE = 16
 GROWTH_GOAL = 1.5
 KEPT_GOAL_MB = 20.0
-KEPT_S = 120
-"""At full size. The server looks every 15 s for what it need not keep any more."""
+KEPT_MINUTES = 2.0
+"""The server looks every 15 s for what it need not keep any more."""
 _ROW_BYTES = 1900
 """Less than what the server compresses or stores apart."""
 _STATEMENT_ROWS = 100_000
@@ -115,10 +115,10 @@ def _each(sql: psycopg.Connection[Any], count: int, statement: str) -> None:
         sql.execute(";".join(statement.format(n=number) for number in numbers).encode())
 
 
-def kept_lines(scale: float, folder: Path) -> Iterator[Line]:
+def kept_lines(minutes: float, folder: Path) -> Iterator[Line]:
     """A receiver without a reader: nothing but the receiver reads the relay log."""
     home = Path(tempfile.mkdtemp(dir=folder))
-    seconds = max(20.0, KEPT_S * scale)
+    seconds = max(20.0, minutes * 60)
     with PostgreSqlServer(settings=SETTINGS) as server, connected(server) as sql:
         sql.execute(f"CREATE SCHEMA {TABLE.partition('.')[0]}".encode())
         sql.execute(DEFINITION.encode())

@@ -46,6 +46,9 @@ LATENCY_S = {READER: 0.02, PIPELINE: 0.3}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("of the part `postgres`")
     group.add_argument("--postgres-of", default=" ".join(OF), help=f"which of: {' '.join(OF)}")
+    group.add_argument(
+        "--kept-minutes", type=float, default=much.KEPT_MINUTES, help="how long no target reads the log"
+    )
     group.add_argument("--postgres-out", type=Path, default=RESULTS, help="where the JSON goes")
 
 
@@ -82,10 +85,10 @@ def measured(of: str, options: argparse.Namespace, folder: Path) -> Iterator[tup
     elif of == LATENCY:
         for figure in latency.figures(folder, options.seconds, options.peers):
             yield "", figure
+    elif of == much.KEPT:
+        yield from (("", one) for one in much.kept_lines(options.kept_minutes, folder))
     else:
-        found = much.memory_lines if of == much.MEMORY else much.kept_lines
-        for one in found(options.scale, folder):
-            yield "", one
+        yield from (("", one) for one in much.memory_lines(options.scale, folder))
 
 
 def line(one: Outcome | Line) -> str:
