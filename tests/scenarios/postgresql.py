@@ -60,9 +60,9 @@ class PgScenario:
         self.file = folder / "pipeline.yaml"
         self.sql = connected(server)
         self.execute(f'CREATE SCHEMA "{name}"', f'SET search_path = "{name}"')
+        published = f'TABLES IN SCHEMA "{name}"' if server.version > 14 else "ALL TABLES"
         self.execute(
-            f'CREATE PUBLICATION "penstock_{name}" FOR TABLES IN SCHEMA "{name}" '
-            "WITH (publish_via_partition_root = true)"
+            f'CREATE PUBLICATION "penstock_{name}" FOR {published} WITH (publish_via_partition_root = true)'
         )
         document: dict[str, Any] = {
             "name": name,

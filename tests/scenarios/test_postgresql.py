@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[PostgreSqlServer]:
-    with PostgreSqlServer(settings=LOGICAL) as server:
+def server(request: pytest.FixtureRequest) -> Iterator[PostgreSqlServer]:
+    """Of the version that the test asks for."""
+    version = getattr(request, "param", None)
+    with PostgreSqlServer(settings=LOGICAL, **({} if version is None else {"version": version})) as server:
         yield server
 
 
@@ -82,18 +84,19 @@ def _change(chance: random.Random) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("server", PostgreSqlServer.RELEASES, indirect=True)
 def test_a_pipeline_follows_a_database_though_everything_is_killed(
     server: PostgreSqlServer, scenario: Callable[..., PgScenario]
 ) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     chance = random.Random(seed)
-    shop = scenario("shop", snapshot={"chunk_rows": 200})
+    shop = scenario(f"shop{server.version}", snapshot={"chunk_rows": 200})
     shop.execute(ORDERS, "CREATE TABLE pairs (a int, b text, c int, PRIMARY KEY (a, b))")
     shop.execute(ROW.format(first=1, last=2000), "INSERT INTO pairs VALUES (1, 'it''s', 0)")
     ended = threading.Event()
     writers = [
-        threading.Thread(target=_write, args=(server, "shop", seed + number, ended)) for number in range(2)
+        threading.Thread(target=_write, args=(server, shop.name, seed + number, ended)) for number in range(2)
     ]
     for one in writers:
         one.start()
