@@ -57,4 +57,12 @@ def drop_slot(file: File, yes: Yes = False, as_json: Json = False) -> None:
     command(file, yes=yes, as_json=as_json)
 
 
-COMMANDS = (adopt, reset, move, drop_slot)
+def adopt_server(file: File, yes: Yes = False, as_json: Json = False) -> None:
+    """Go on at the server that `pg_upgrade` has made of the one that a stopped pipeline follows, without
+    reading tables again. Checks what can be checked, and asks first."""
+    from penstock.commands.adopt_server import adopt_server as command
+
+    command(file, yes=yes, as_json=as_json)
+
+
+COMMANDS = (adopt, reset, move, drop_slot, adopt_server)

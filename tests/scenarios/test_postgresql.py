@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 from tests.scenarios.postgresql import LOGICAL, PgScenario, connected
+from tests.sources.postgresql.upgraded import upgrade
 
 from penstock.testing.servers.postgresql import PostgreSqlServer
 
@@ -195,3 +196,28 @@ def test_tables_of_all_kinds_are_equal(scenario: Callable[..., PgScenario]) -> N
         # One has no key. The other may have been seen before it became a partition.
         assert {one["table"] for one in verified["not_compared"]} <= {"kinds.bag", "kinds.parts_c"}
         assert all(one["equal"] for one in verified["tables"]) and len(verified["tables"]) == 5
+
+
+@pytest.mark.slow
+def test_a_pipeline_goes_on_after_a_major_upgrade(
+    spark: SparkSession, lake_root: Path, tmp_path: Path
+) -> None:
+    with PostgreSqlServer(settings=LOGICAL) as server:
+        up = PgScenario(server, "upgraded", tmp_path, spark, lake_root, snapshot={"chunk_rows": 50})
+        up.execute(ORDERS, ROW.format(first=1, last=1500))
+        with up.running() as pipeline:
+            pipeline.next_epoch(seconds=300)
+            up.execute("UPDATE orders SET kind = 'u' WHERE id % 3 = 0", "DELETE FROM orders WHERE id % 7 = 0")
+            up.drain(pipeline)
+        up.sql.close()
+        upgrade(server, "penstock_upgraded")
+        up.sql = connected(server)
+        up.execute('SET search_path = "upgraded"', ROW.format(first=5000, last=5100))
+        done = up.command("adopt-server", "--yes", "--json")
+        assert done.returncode == 0 and json.loads(done.stdout)["changed"] == 0, done.stderr
+        with up.running() as pipeline:
+            up.execute("UPDATE orders SET kind = 'v' WHERE id % 5 = 0")
+            up.drain(pipeline)
+            up.assert_equal("orders")
+        assert up.command("verify").returncode == 0
+        up.sql.close()

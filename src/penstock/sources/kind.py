@@ -80,6 +80,10 @@ class SourceKind:
     """`drop_slot(config)` removes what the server keeps of its log for a pipeline, and returns the name of
     the slot; None: there is none. Raises `ConfigError` while it is in use. None: the source's servers keep
     nothing for a pipeline."""
+    adopt_server: Callable[..., Any] | None = None
+    """`adopt_server(config)` notes that another server has taken the place of the one that the relay log
+    follows, with all of its rows and a log that goes on. Returns what it found, for people and for JSON.
+    Raises `ConfigError` if it finds that this is not so. None: other servers go on without it."""
     first_file: Callable[[], Any] | None = None
     """`first_file()` returns the `sources.first_file.FirstFile` of this source. None: `penstock init` writes
     no file for it."""

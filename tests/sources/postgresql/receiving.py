@@ -83,9 +83,9 @@ class Receiving:
         goal = lsn_of(text)
 
         def reached() -> bool:
-            if not RelayLog.exists(self.config.relay_log_path):
+            if not RelayLog.exists(self.config.relay_log_path) or not (log := self.log()).segments():
                 return False
-            return bool(self.log().position_at(self.log().end).order >= (goal,))
+            return bool(log.position_at(log.end).order >= (goal,))
 
         self.wait(reached, f"the log to reach {text}")
 

@@ -20,7 +20,7 @@ from penstock._core import pg_column, pg_relation
 from penstock.disk.replace import replace_file
 from penstock.errors import START_OVER, RelayLogCorrupt
 from penstock.model.schema import TableId
-from penstock.sources.postgresql.catalog import PgColumn, PgTable, read_tables
+from penstock.sources.postgresql.catalog import PgColumn, PgLeaf, PgTable, read_tables
 from penstock.sources.postgresql.known_tables import KnownTables
 from penstock.sources.postgresql.log_position import moment
 from penstock.sources.postgresql.table_changes import Statement, changes, definition
@@ -30,17 +30,20 @@ SentColumn = tuple[str, bool, int, int]
 """A column as the log describes it (`pg_relation`)."""
 Catalog = dict[int, PgTable | None]
 """Tables by their numbers, as the catalog has them now. None: there is none."""
+_RENEWS_PARTITIONS = 150_000
+"""The version from which on a connection notices which tables are partitions."""
 _ROOT = "SELECT pg_catalog.pg_partition_root(%s::oid)::int8"
 
 
 @dataclass(frozen=True)
 class Look:
     """What the catalog had. Everything that made it so is in the log before `end`. `number`: looks are
-    counted."""
+    counted. `keeps_partitions`: as of `FollowedTables.awaits_session`."""
 
     tables: dict[int, PgTable]
     end: int
     number: int
+    keeps_partitions: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class FollowedTables:
         self._parts: dict[int, int | None] = {}
         """Tables that the log has described, and those that they are partitions of."""
         self._ahead: Catalog = {}
+        self._renewed: dict[int, tuple[PgLeaf, ...]] | None = None
+        """The partitions of tables for which `awaits_session` was true the last time."""
         self._leaves: dict[int, tuple[PgTable | None, PgTable, list[int]]] = {}
         """The numbers of the partitions that a table had or has: as told for the last one of them."""
 
@@ -102,7 +107,37 @@ class FollowedTables:
     def look(self, database: psycopg.Connection[Any]) -> Look:
         self._number += 1
         tables = {one.number: one for one in read_tables(database, self._publication)}
-        return Look(tables, moment(database).end, self._number)
+        keeps = database.info.server_version < _RENEWS_PARTITIONS
+        return Look(tables, moment(database).end, self._number, keeps)
+
+    def awaits_session(self, look: Look) -> bool:
+        """Whether what a look has found can only be said in a later session, which begins behind the look.
+
+        Before version 15, a connection goes on to send rows of a table as before when that has become a
+        partition, or is none any more: not at all, or as rows of the partitioned table."""
+        if not look.keeps_partitions:
+            return False
+        moved = {
+            number: table.leaves
+            for number, table in look.tables.items()
+            if _has_moved(self._tables.get(number), table)
+        }
+        if not moved or moved == self._renewed:
+            return False
+        self._renewed = moved
+        return True
+
+    def adopt(self, database: psycopg.Connection[Any]) -> tuple[int, int]:
+        """Takes tables as a server has them that was made of the former one by `pg_upgrade`: the transactions
+        that wrote the catalog are others there. Returns how many are the same, and how many are not: these
+        are left, so that the next look finds what they have become."""
+        tables = {one.number: one for one in read_tables(database, self._publication)}
+        same = [one for one in self._tables if _is_upgraded(one, tables.get(one.number))]
+        count = len(self._tables.numbers)
+        for one in same:
+            self._set(one.number, tables[one.number])
+        self.store()
+        return len(same), count - len(same)
 
     def reached(self, look: Look) -> list[Statement]:
         """What has happened to tables up to a look. The log has reached its end."""
@@ -211,18 +246,24 @@ class FollowedTables:
         """A table as it is now, and those that are known by its name or by one of theirs: they have other
         names now, or are gone."""
         wanted, names = {number}, {table} if table is not None else set[TableId]()
+        keeps = database.info.server_version < _RENEWS_PARTITIONS
         if number in self._ahead:
             found = self._ahead.pop(number)
             if not self._tables.named(names | ({found.table} if found else set())) - wanted:
-                return {number: found}
+                return {number: self._as_known(found) if keeps and found else found}
         while True:
             holders = self._tables.named(names) - wanted
             read = read_tables(database, self._publication, numbers=wanted | holders)
             wanted |= holders
             names |= {one.table for one in read}
             if not self._tables.named(names) - wanted:
-                by_number = {one.number: one for one in read}
+                by_number = {one.number: self._as_known(one) if keeps else one for one in read}
                 return {other: by_number.get(other) for other in wanted}
+
+    def _as_known(self, table: PgTable) -> PgTable:
+        """With the partitions that are known, if others can only be said in a later session."""
+        before = self._tables.get(table.number)
+        return replace(table, leaves=before.leaves) if before and _has_moved(before, table) else table
 
     def _as_sent(
         self, number: int, table: TableId | None, columns: list[SentColumn], now: PgTable | None
@@ -264,6 +305,31 @@ class FollowedTables:
             return
         self._stored = False
         self._tables.set(number, table)
+
+
+def _has_moved(before: PgTable | None, now: PgTable) -> bool:
+    """Whether partitions have come that had rows before, or have gone."""
+    if before is None or before.leaves == now.leaves:
+        return False
+    had = {leaf.number: leaf.since for leaf in before.leaves}
+    has = {leaf.number: leaf for leaf in now.leaves}
+    gone = had.keys() - has.keys()
+    return bool(gone) or any(
+        not leaf.is_born and had.get(number) != leaf.since for number, leaf in has.items()
+    )
+
+
+def _is_upgraded(before: PgTable, now: PgTable | None) -> bool:
+    """Whether it is the same table, with the same rows."""
+    if now is None or len(before.columns) != len(now.columns):
+        return False
+    columns = tuple(
+        replace(one, changed=was.changed) for was, one in zip(before.columns, now.columns, strict=True)
+    )
+    leaves = [tuple(leaf._replace(is_born=False, since="") for leaf in one.leaves) for one in (before, now)]
+    return leaves[0] == leaves[1] and before == replace(
+        now, columns=columns, leaves=before.leaves, membership=before.membership
+    )
 
 
 def _fits(known: PgTable, table: TableId | None, columns: list[SentColumn]) -> bool:

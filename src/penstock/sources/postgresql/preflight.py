@@ -13,7 +13,7 @@ import psycopg
 from penstock.config import PipelineConfig
 from penstock.errors import PenstockError
 from penstock.relaylog.reader import RelayLog
-from penstock.sources.postgresql import slots
+from penstock.sources.postgresql import adoption, slots
 from penstock.sources.postgresql.catalog import PgTable
 from penstock.sources.postgresql.connection import connect, explain
 from penstock.sources.postgresql.options import options_of, publication_of, slot_of
@@ -64,7 +64,8 @@ class PostgreSqlPreflight:
                 relay = RelayLog.open(self._config.relay_log_path)
                 if relay.segments():
                     (end,) = relay.position_at(relay.end).order
-                    slots.check_kept(connection, slot, end)
+                    adopted = adoption.start_of(self._config.relay_log_path, relay)
+                    slots.check_kept(connection, slot, adopted or end)
 
 
 def connection(server: Server) -> Iterator[Finding]:

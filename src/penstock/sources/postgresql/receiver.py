@@ -26,7 +26,7 @@ from penstock.config import PipelineConfig
 from penstock.errors import RelayLogCorrupt, TransientError
 from penstock.relaylog.reader import RelayLog
 from penstock.relaylog.segment_format import PGOUTPUT, lsn_position
-from penstock.sources.postgresql import slots
+from penstock.sources.postgresql import adoption, slots
 from penstock.sources.postgresql.catalog import read_tables
 from penstock.sources.postgresql.connection import connect, explained
 from penstock.sources.postgresql.followed_tables import FollowedTables, Look
@@ -169,7 +169,11 @@ class Receiver(SessionReceiver):
         else:
             (start,) = relay.position_at(relay.end).order
             executed = str(relay.executed_at(relay.end))
-            slots.check_continues(stream, system, relay.source_uuid, start)
+            adopted = adoption.start_of(self.folder, relay, system.id)
+            if adopted is None:
+                slots.check_continues(stream, system, relay.source_uuid, start)
+            else:
+                start = adopted
             confirmed = slots.check_kept(database, self.slot, start)
             resent = Resent(relay, start, confirmed)
             self.tables.load()
@@ -275,6 +279,15 @@ class Receiver(SessionReceiver):
         """Says what the catalog had, once the log has reached it."""
         look, now = session.look, time.monotonic()
         if look is not None and session.reached >= look.end:
+            if self.tables.awaits_session(look):
+                self._commit(session)
+                session.dirty = False
+                self.writer.wait()
+                self._confirm(session, asked=True)
+                raise TransientError(
+                    "Tables have become partitions, or are none any more. Before version 15, the server only "
+                    "sends their rows as those of the right table over a new connection."
+                )
             session.look = None
             if said := self.tables.reached(look):
                 texts = [(schema, json.dumps(one)) for schema, one in said]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Any
 
 from penstock.config import PipelineConfig
 from penstock.errors import ConfigError
@@ -52,6 +53,13 @@ def _drop_slot(config: PipelineConfig) -> str | None:
     return drop(config)
 
 
+def _adopt_server(config: PipelineConfig) -> dict[str, Any]:
+    ensure_package()
+    from penstock.sources.postgresql.adoption import adopt
+
+    return adopt(config)
+
+
 def _places() -> Places:
     from penstock.sources.postgresql.log_places import PostgreSqlPlaces
 
@@ -67,5 +75,6 @@ def _first_file() -> FirstFile:
 
 POSTGRESQL = SourceKind(
     name="postgresql", options=PostgreSqlOptions, open=_open, statements=_statements, receive=_receive,
-    drop_slot=_drop_slot, start=StartAtLsn, places=_places, first_file=_first_file,
+    drop_slot=_drop_slot, adopt_server=_adopt_server, start=StartAtLsn, places=_places,
+    first_file=_first_file,
 )  # fmt: skip

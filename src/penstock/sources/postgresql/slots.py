@@ -79,7 +79,7 @@ def begin(
     tables.begin(database)
     if known is None or known.confirmed is None:
         raise SourceUnreachable(f"The replication slot {slot} was removed while it was looked at.")
-    _check(known, source.database)
+    check_kind(known, source.database)
     return known.confirmed, str(moment(database).seen)
 
 
@@ -88,7 +88,7 @@ def check_kept(database: psycopg.Connection[Any], slot: str, end: int) -> int:
     for it."""
     known = slot_state(database, slot)
     if known is not None and not known.is_lost and (known.confirmed or 0) <= end:
-        _check(known, known.fields["database"])
+        check_kind(known, known.fields["database"])
         return known.confirmed or 0
     if known is None:
         why = "is gone: somebody dropped it, or this server became the primary without a copy of it"
@@ -112,7 +112,7 @@ def drop(config: PipelineConfig) -> str | None:
         known = slot_state(database, name)
         if known is None:
             return None
-        _check(known, options.database)
+        check_kind(known, options.database)
         if known.pid is not None:
             raise ConfigError(
                 f"The replication slot {name} is in use.", hint="Stop the pipeline first, with its receiver."
@@ -129,7 +129,8 @@ def check_continues(stream: Replication, system: System, known: str, end: int) -
     if id != system.id:
         raise LogDiverged(
             f"{stream.address} is the server {system.id}, and the relay log follows {id}.",
-            hint=f"Correct `source.host`, or {START_OVER}",
+            hint="Correct `source.host`. After `pg_upgrade` of version 17 or newer, `penstock adopt-server "
+            f"FILE` lets the pipeline go on there. Or {START_OVER}",
             server_uuid=system.id,
         )
     reached, before = system.flushed, int(timeline)
@@ -153,7 +154,8 @@ def check_continues(stream: Replication, system: System, known: str, end: int) -
         )
 
 
-def _check(slot: SlotState, database: str) -> None:
+def check_kind(slot: SlotState, database: str) -> None:
+    """Raises `ConfigError` for a slot that no receiver has made."""
     name, plugin, of_database = (slot.fields[field] for field in ("slot_name", "plugin", "database"))
     if plugin != "pgoutput" or of_database != database:
         raise ConfigError(
