@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.scenarios.postgresql import LOGICAL, PgScenario
+from tests.scenarios.postgresql import LOGICAL, PgScenario, wait_for_table
 
 from penstock.testing.running import RunningPipeline
 from penstock.testing.scenario import wait_for
@@ -165,3 +165,30 @@ def wait_for_snapshot(pipeline: RunningPipeline, tables: int) -> None:
         return len(status["tables"]) == tables and all(one["snapshot"] == "done" for one in status["tables"])
 
     pipeline.wait_until(is_done, "the snapshot", seconds=300)
+
+
+@pytest.mark.parametrize("kind", ["changelog", "scd2", "parquet"])
+def test_a_change_without_the_whole_row_parks_a_table_whose_target_keeps_changes(
+    kind: str, scenario: Make, tmp_path: Path
+) -> None:
+    """It is not read again: the target would lose the changes up to then, and nobody would know."""
+    options: dict[str, Any] = {"history": {"*.*": kind}}
+    if kind == "parquet":
+        options = {"sink": {"type": "parquet", "path": str(tmp_path / "log")}}
+    shop = scenario(f"part_{kind}", **options)
+    shop.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v text)",
+        "CREATE TABLE full_ (id int PRIMARY KEY, v text)",
+        "ALTER TABLE full_ REPLICA IDENTITY FULL",
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
+    )
+    warned = shop.command("doctor").stdout
+    assert f"{shop.name}.t keeps changes" in " ".join(warned.split())
+    assert f"{shop.name}.full_ keeps" not in " ".join(warned.split())
+    with shop.running() as pipeline:
+        wait_for_table(pipeline, f"{shop.name}.t", lambda one: one["snapshot"] == "done", "the first read")
+        shop.execute("INSERT INTO t VALUES (3, 'c')", "DELETE FROM t WHERE id = 1")
+        wait_for_table(pipeline, f"{shop.name}.t", lambda one: one["status"] == "parked", "the parked table")
+        shop.drain(pipeline)
+        [parked] = [one for one in pipeline.latest["tables"] if one["table"] == f"{shop.name}.t"]
+        assert parked["status"] == "parked" and "REPLICA IDENTITY FULL" in str(parked), parked

@@ -9,7 +9,7 @@ from dataclasses import replace
 from penstock.epochs.table_outcome import TableOutcome, only_makes, resnapshot_reason
 from penstock.model.chunk import StagedChunk
 from penstock.model.offset import Offset
-from penstock.model.plan import EpochPlan, Move, Park
+from penstock.model.plan import ApplyEvents, EpochPlan, Move, Park
 from penstock.model.table import CatchingUp, Phase, Reading, Streaming, TableState
 from penstock.state import StateStore
 
@@ -63,7 +63,10 @@ def _record_table(
     if outcome.parked is not None:
         state.put_table(replace(table, written=table.written or outcome.written))
         offset = Offset(outcome.parked.details.get("offset", plan.range.start))
-        again = resnapshot_reason(state, outcome.parked, rereads_max) if rereads_max else ""
+        # A target that keeps changes would lose those up to the next read.
+        loses = isinstance(failed := outcome.failed, ApplyEvents) and failed.mode == "changes"
+        may = rereads_max and not (loses and outcome.parked.details.get("lacks"))
+        again = resnapshot_reason(state, outcome.parked, rereads_max) if may else ""
         if not again:
             log.warning("%s is parked: %s", outcome.table, outcome.parked)
         state.park(

@@ -12,6 +12,7 @@ import psycopg
 
 from penstock.config import PipelineConfig
 from penstock.errors import PenstockError
+from penstock.model.history import History
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.postgresql import adoption, slots
 from penstock.sources.postgresql.catalog import PgTable
@@ -148,9 +149,24 @@ def tables(server: Server) -> Iterator[Finding]:
             )  # fmt: skip
         if one.published and _refuses_changes(one):
             yield _unchangeable(one, "refuses")
+        elif one.identity != "f" and _keeps_changes(server.config, one):
+            yield Finding(
+                "warning", "identity", str(one.table),
+                f"The target of {one.table} keeps changes, and the server's log has only the key of a row "
+                "before its change. A DELETE, or an UPDATE that leaves a long value (TOAST) alone, parks the "
+                "table.",
+                f"ALTER TABLE {quoted(one.table)} REPLICA IDENTITY FULL;",
+            )  # fmt: skip
     if not server.captured:
         patterns = ", ".join(server.config.tables.include)
         yield Finding("warning", "tables", patterns, f"No table matches {patterns}. The pipeline waits.")
+
+
+def _keeps_changes(config: PipelineConfig, table: PgTable) -> bool:
+    kind = config.sink_kind
+    if kind.keeps_tables:
+        return table.table in History(config.history)
+    return kind.durable and not kind.takes_messages
 
 
 def _refuses_changes(table: PgTable) -> bool:
