@@ -192,3 +192,80 @@ def test_a_change_without_the_whole_row_parks_a_table_whose_target_keeps_changes
         shop.drain(pipeline)
         [parked] = [one for one in pipeline.latest["tables"] if one["table"] == f"{shop.name}.t"]
         assert parked["status"] == "parked" and "REPLICA IDENTITY FULL" in str(parked), parked
+
+
+def test_rules_in_sql_have_whole_rows_or_park_the_table(scenario: Make) -> None:
+    """A DELETE has only the key, which is enough. An UPDATE lacks a long value that it has left alone."""
+    columns = {"size": "length(body)", "small": "small * 2"}
+    shop = scenario(
+        "ruled", transforms=[{"tables": "ruled.*", "where": "length(body) > 5", "columns": columns}]
+    )
+    rows = "SELECT i, i, repeat(md5(i::text), i % 2 * {}) FROM generate_series(1, 100) i"
+    for table, length in (("plain", 1), ("long", 300)):
+        shop.execute(
+            f"CREATE TABLE {table} (id int PRIMARY KEY, small int, body text)",
+            f"ALTER TABLE {table} ALTER body SET STORAGE EXTERNAL",
+            f"INSERT INTO {table} {rows.format(length)}",
+        )
+    with shop.running() as pipeline:
+        for table in ("plain", "long"):
+            wait_for_table(
+                pipeline, f"ruled.{table}", lambda one: one["snapshot"] == "done", "the first read"
+            )
+        for statement in (
+            "DELETE FROM {} WHERE id > 90",
+            "UPDATE {} SET body = 'short' WHERE id = 11",
+            "UPDATE {} SET body = 'long enough' WHERE id = 10",
+            "UPDATE {} SET small = -small WHERE id <= 40",
+            "UPDATE {} SET id = id + 1000 WHERE id BETWEEN 50 AND 60",
+        ):
+            shop.execute(statement.format("plain"), statement.format("long"))
+        shop.drain(pipeline)
+        [parked] = [one for one in pipeline.latest["tables"] if one["status"] == "parked"]
+    assert parked["table"] == "ruled.long" and "whole rows" in str(parked["parked"]), parked
+    shop.spark.sql("REFRESH TABLE lake.ruled.plain")
+    found = shop.spark.sql("SELECT id, small, size FROM lake.ruled.plain").collect()
+    wanted = shop.sql.execute("SELECT id, small * 2, length(body) FROM plain WHERE length(body) > 5")
+    assert sorted(map(tuple, found)) == sorted(wanted.fetchall())
+
+
+ODD = (
+    "INSERT INTO {} VALUES (1, 'NaN', 'infinity', '-infinity'), (2, 1.5, '0044-03-15 BC', '20000-01-01'), "
+    "(3, NULL, '2024-02-29', '2024-02-29 12:00:00.123456')"
+)
+
+
+@pytest.mark.parametrize("choice", ["text", "null"])
+def test_numbers_and_dates_that_targets_cannot_have_are_compared_as_the_options_say(
+    choice: str, scenario: Make
+) -> None:
+    name = f"as_{choice}"
+    shop = scenario(name, types={"not_numbers": choice, "extreme_dates": choice})
+    for table in ("read_", "sent"):
+        shop.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, n numeric(9,2), d date, t timestamp)")
+    shop.execute(ODD.format("read_"))
+    with shop.running() as pipeline:
+        for table in ("read_", "sent"):
+            wait_for_table(
+                pipeline, f"{name}.{table}", lambda one: one["snapshot"] == "done", "the first read"
+            )
+        shop.execute(ODD.format("sent"), "UPDATE read_ SET n = n WHERE id = 1")
+        shop.drain(pipeline)
+        rows = {table: _texts(shop, table) for table in ("read_", "sent")}
+        texts = "SELECT id::text, n::text, d::text, t::text FROM sent ORDER BY id"
+        wanted = shop.sql.execute(texts.encode()).fetchall()
+        if choice == "null":
+            wanted = [("1", None, None, None), ("2", "1.50", None, None), wanted[2]]
+        assert rows["read_"] == rows["sent"] == wanted
+        verified = shop.command("verify")
+        assert verified.returncode == 0, verified.stdout + verified.stderr
+        shop.spark.sql(f"DELETE FROM lake.{name}.sent WHERE id = 1")
+        assert shop.command("verify").returncode != 0
+        shop.command("repair")
+        wait_for(lambda: shop.command("verify").returncode == 0, "the repaired rows", seconds=300)
+
+
+def _texts(shop: PgScenario, table: str) -> list[tuple[str | None, ...]]:
+    shop.spark.sql(f"REFRESH TABLE lake.{shop.name}.{table}")
+    found = shop.spark.sql(f"SELECT id, n, d, t FROM lake.{shop.name}.{table} ORDER BY id").collect()
+    return [tuple(None if one is None else str(one) for one in row) for row in found]
