@@ -143,7 +143,7 @@ impl PgStreams {
         Self { streams: Streams::new(folder), fed: None }
     }
 
-    /// To be called when `next` has returned None.
+    /// To be called when `next` has returned None, or the whole batch.
     fn feed(&mut self, batch: Py<PgBatch>) {
         self.fed = Some((batch, 0));
     }

@@ -230,12 +230,15 @@ class Receiver(SessionReceiver):
         self.streams.feed(batch)
         while (part := self.writer.guarded(self.streams.next)) is not None:
             self._take_part(session, part)
+            if part is batch:  # nothing of it is of a transaction that runs
+                break
             self._flush(session)
             self._confirm(session, asked=False)  # a large transaction that has committed takes long
             self._each_second(session)
             if self.stopping:
                 return
-        self._take_part(session, batch.chosen(()))  # how far the server has sent its log
+        else:
+            self._take_part(session, batch.chosen(()))  # how far the server has sent its log
         session.sent = max(session.sent, batch.end)
         quiet = translator.is_idle and session.sent > session.reached
         if quiet and (batch.asked or time.monotonic() - session.noted > IDLE_S):
