@@ -202,7 +202,7 @@ class PgStreams:
 
     def __init__(self, folder: Path) -> None: ...
     def feed(self, batch: PgBatch) -> None:
-        """To be called when `next` has returned None."""
+        """To be called when `next` has returned None, or the whole batch."""
 
     def next(self) -> PgBatch | None:
         """The next messages. None: that was all. Only a batch that comes as a whole has `end` and

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock import config as configuration
-from penstock.commands.begin_again import ask
+from penstock.commands.begin_again import ensure_agreed
 from penstock.commands.terminal import say, say_json
 from penstock.errors import ConfigError
 from penstock.sources import registry
@@ -17,11 +17,10 @@ def adopt_server(file: Path, *, yes: bool, as_json: bool) -> None:
     adopt = registry.kind(config.source.type).adopt_server
     if adopt is None:
         raise ConfigError(f"A pipeline with the source `{config.source.type}` needs no such command.")
-    if as_json and not yes:
-        raise ConfigError("Nothing was adopted.", hint="With `--json`, say `--yes`, too.")
-    if not yes:
-        say("If somebody has made another slot of its name since, what was written before that is lost.")
-        ask("Is the slot the one that `pg_upgrade` has copied?")
+    ensure_agreed(
+        "If somebody has made another slot of its name since, what was written before that is lost.",
+        "Is the slot the one that `pg_upgrade` has copied?", yes=yes, as_json=as_json,
+    )  # fmt: skip
     found = adopt(config)
     if as_json:
         say_json(found)

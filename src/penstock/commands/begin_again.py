@@ -152,6 +152,16 @@ def ask(question: str) -> None:
         raise ConfigError("Nothing was changed.")
 
 
+def ensure_agreed(warning: str, question: str, *, yes: bool, as_json: bool) -> None:
+    """As `ask`, after a warning, unless `yes` says it. With `as_json` it never asks, and needs `yes`."""
+    if yes:
+        return
+    if as_json:
+        raise ConfigError("Nothing was changed.", hint="With `--json`, say `--yes`, too.")
+    say(warning)
+    ask(question)
+
+
 def _show(plans: Sequence[FreshState], found: Sequence[Owned]) -> None:
     for one in found[:TABLES_SHOWN_MAX]:
         owner = f"pipeline {one.owner}" if one.owner else one.note

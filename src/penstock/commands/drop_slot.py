@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from penstock import config as configuration
-from penstock.commands.begin_again import ask
+from penstock.commands.begin_again import ensure_agreed
 from penstock.commands.terminal import say, say_json
 from penstock.errors import ConfigError
 from penstock.sources import registry
@@ -17,11 +17,10 @@ def drop_slot(file: Path, *, yes: bool, as_json: bool) -> None:
     drop = registry.kind(config.source.type).drop_slot
     if drop is None:
         raise ConfigError(f"The source `{config.source.type}` has no replication slots.")
-    if as_json and not yes:
-        raise ConfigError("Nothing was removed.", hint="With `--json`, say `--yes`, too.")
-    if not yes:
-        say("The pipeline cannot go on afterwards: a new run reads all tables again.")
-        ask("Remove its slot?")
+    ensure_agreed(
+        "The pipeline cannot go on afterwards: a new run reads all tables again.", "Remove its slot?",
+        yes=yes, as_json=as_json,
+    )  # fmt: skip
     name = drop(config)
     if as_json:
         say_json({"slot": name})

@@ -290,7 +290,7 @@ class RelayLogWriter:
         return segment.lines > LINES_MAX or (segment.lines > 1 and age_ms > self.config.segment_age)
 
     def guarded(self, action: Callable[[], T]) -> T:
-        """Does something with files on the file system of the log. Raises `DiskFull`."""
+        """Calls `action`, which writes files on the disk of the log. Raises `DiskFull` if that is full."""
         try:
             return action()
         except OSError as error:

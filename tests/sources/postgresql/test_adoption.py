@@ -16,6 +16,7 @@ from tests.sources.postgresql.receiving import Receiving, changes_of, receive
 from tests.sources.postgresql.upgraded import upgrade
 
 from penstock.model.schema import TableId
+from penstock.sources.postgresql.adoption import FILE
 from penstock.testing.servers.postgresql import PostgreSqlServer
 
 pytestmark = pytest.mark.slow
@@ -76,6 +77,9 @@ def test_the_log_goes_on_and_no_table_is_read_again_that_is_the_same(
     stopped = receive(receiving)
     assert stopped.returncode != 0 and "penstock adopt-server" in stopped.stderr, stopped.stderr
     refused(adopt(receiving), "--yes")
+    refused(adopt(receiving, "--json"), "--yes")
+    (receiving.config.relay_log_path / FILE).write_text("[1]")
+    refused(receive(receiving), "is damaged")
     done = adopt(receiving, "--yes", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

@@ -13,7 +13,7 @@ from penstock.testing.servers.postgresql import PostgreSqlServer
 
 _POLYNOMIAL = 0x82F63B78
 _IDENTIFIER_AT = 24
-"""Where a file of the server's log has it (`XLogLongPageHeaderData`); `pg_control` begins with it."""
+"""Where the identifier is in a file of the server's log (`XLogLongPageHeaderData`)."""
 
 
 def upgrade(server: PostgreSqlServer, slot: str, identifier: int = 7_000_000_000_000_000_001) -> None:

@@ -66,17 +66,17 @@ def adopt(config: PipelineConfig) -> dict[str, Any]:
 def start_of(folder: Path, relay: RelayLog, server: str | None = None) -> int | None:
     """Where the log of an adopted server goes on from the end of the relay log. None: there is none, or it is
     another one."""
+    (end,) = relay.position_at(relay.end).order
+    wanted = {"from": system_of(relay.source_uuid), "end": end} | ({"server": server} if server else {})
     try:
         note = json.loads((folder / FILE).read_text())
+        return int(note["start"]) if all(note[name] == value for name, value in wanted.items()) else None
     except FileNotFoundError:
         return None
-    except ValueError:
+    except (ValueError, KeyError, TypeError):
         raise ConfigError(
             f"{folder / FILE} is damaged.", hint="Run `penstock adopt-server FILE` again."
         ) from None
-    (end,) = relay.position_at(relay.end).order
-    wanted = {"from": system_of(relay.source_uuid), "end": end} | ({"server": server} if server else {})
-    return int(note["start"]) if wanted.items() <= note.items() else None
 
 
 def _slot(database: psycopg.Connection[Any], name: str, address: str, end: int) -> int:

@@ -74,7 +74,8 @@ class FollowedTables:
         self._renewed: dict[int, tuple[PgLeaf, ...]] | None = None
         """The partitions of tables for which `awaits_session` was true the last time."""
         self._leaves: dict[int, tuple[PgTable | None, PgTable, list[int]]] = {}
-        """The numbers of the partitions that a table had or has: as told for the last one of them."""
+        """By table: what it was before and after its last description, and the numbers of the partitions that
+        it had or has."""
 
     def begin(self, database: psycopg.Connection[Any]) -> None:
         """Takes the tables of a new log, before it has anything. `database`: in a transaction that shows what
@@ -111,10 +112,11 @@ class FollowedTables:
         return Look(tables, moment(database).end, self._number, keeps)
 
     def awaits_session(self, look: Look) -> bool:
-        """Whether what a look has found can only be said in a later session, which begins behind the look.
+        """Whether a new session has to begin before what a look has found is said.
 
-        Before version 15, a connection goes on to send rows of a table as before when that has become a
-        partition, or is none any more: not at all, or as rows of the partitioned table."""
+        Before version 15, a session does not notice that a table has become a partition, and sends none of
+        its rows. Nor does it notice that a table is no partition any more, and sends its rows as those of
+        the partitioned table."""
         if not look.keeps_partitions:
             return False
         moved = {
@@ -128,9 +130,9 @@ class FollowedTables:
         return True
 
     def adopt(self, database: psycopg.Connection[Any]) -> tuple[int, int]:
-        """Takes tables as a server has them that was made of the former one by `pg_upgrade`: the transactions
-        that wrote the catalog are others there. Returns how many are the same, and how many are not: these
-        are left, so that the next look finds what they have become."""
+        """Takes the tables of a server that `pg_upgrade` has made, where other transactions wrote the
+        catalog. Returns how many are the same, and how many are not. These stay as they were known, so that
+        the next look finds what they have become."""
         tables = {one.number: one for one in read_tables(database, self._publication)}
         same = [one for one in self._tables if _is_upgraded(one, tables.get(one.number))]
         count = len(self._tables.numbers)

@@ -13,6 +13,7 @@ import psycopg
 from penstock.config import PipelineConfig
 from penstock.errors import PenstockError
 from penstock.model.history import History
+from penstock.model.schema import TableId
 from penstock.relaylog.reader import RelayLog
 from penstock.sources.postgresql import adoption, slots
 from penstock.sources.postgresql.catalog import PgTable
@@ -136,6 +137,7 @@ def publication(server: Server) -> Iterator[Finding]:
 
 def tables(server: Server) -> Iterator[Finding]:
     exists = server.row("SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s", server.publication)
+    keeps_changes = _keeps_changes(server.config)
     for one in server.captured:
         why = why_not_followed(one, server.publication)
         if why is not None and (exists is not None or not one.is_logged):
@@ -149,7 +151,7 @@ def tables(server: Server) -> Iterator[Finding]:
             )  # fmt: skip
         if one.published and _refuses_changes(one):
             yield _unchangeable(one, "refuses")
-        elif one.identity != "f" and _keeps_changes(server.config, one):
+        elif one.identity != "f" and keeps_changes(one.table):
             yield Finding(
                 "warning", "identity", str(one.table),
                 f"The target of {one.table} keeps changes, and the server's log has only the key of a row "
@@ -162,11 +164,12 @@ def tables(server: Server) -> Iterator[Finding]:
         yield Finding("warning", "tables", patterns, f"No table matches {patterns}. The pipeline waits.")
 
 
-def _keeps_changes(config: PipelineConfig, table: PgTable) -> bool:
+def _keeps_changes(config: PipelineConfig) -> Callable[[TableId], bool]:
+    """Says of which tables the target has all changes."""
     kind = config.sink_kind
     if kind.keeps_tables:
-        return table.table in History(config.history)
-    return kind.durable and not kind.takes_messages
+        return History(config.history).__contains__
+    return lambda _: kind.durable and not kind.takes_messages
 
 
 def _refuses_changes(table: PgTable) -> bool:
